@@ -53,16 +53,17 @@ async def bare() -> float:
 
 async def hosted(home: Path) -> float:
     """CPU seconds of a call through the host."""
-    from jaato.plugins.mcp.directory import Directory, Places
+    from jaato.plugins.mcp.directory import Directory
     from jaato.plugins.mcp.host import Host
     from jaato.plugins.mcp.pool import POOL
     from jaato.tools.call import Call
+    from jaato.tools.remote.directory import source_context
 
     work = home / "work"
     work.mkdir(exist_ok=True)
     (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"b": ENTRY}}))
     environ = {"PATH": os.defpath, "HOME": str(home)}
-    host = Host(Directory(Places(work, home, home / "state", home / "cache", environ)), lambda _name: None)
+    host = Host(Directory(source_context(work, environ)), lambda _name: None)
     manifest = await host.connect("b")
     call = Call("c", "mcp__b__echo0", {})
     entry = manifest.tools[0]
@@ -161,16 +162,15 @@ def unused() -> float:
 
 def learn(home: Path) -> None:
     """Have every configured server known."""
-    from jaato.plugins.mcp.directory import Directory, Places
+    from jaato.plugins.mcp.directory import Directory
     from jaato.plugins.mcp.host import Host
     from jaato.plugins.mcp.pool import POOL
+    from jaato.tools.remote.directory import source_context
 
     async def all_of_them() -> None:
-        directory = Directory(
-            Places(home, home, home / ".local/state/jaato", home / ".cache/jaato", {"PATH": os.defpath})
-        )
+        directory = Directory(source_context(home, {"PATH": os.defpath, "HOME": str(home)}))
         host = Host(directory, lambda _name: None)
-        for name in directory.servers:
+        for name in directory.sources:
             await host.connect(name)
         host.leave()
 

@@ -162,9 +162,7 @@ async def accesses(made: Any) -> dict[str, str]:
 
 def test_a_workspaces_registry(tmp_path: Path) -> None:
     """A workspace's registry that nobody has trusted offers nothing and is not asked; one that is trusted has its prefix."""
-    from jaato.plugins.arp.directory import Directory
-    from jaato.plugins.arp.plugin import places_of
-    from jaato.plugins.arp.trusted import Trusted
+    from jaato.plugins.arp.plugin import open_directory
 
     with shop(definition("echo")) as it:
         configure(tmp_path, "workspace", near=it.url)
@@ -179,9 +177,9 @@ def test_a_workspaces_registry(tmp_path: Path) -> None:
             assert not it.seen
             toolset = made.toolset("arp")
             assert toolset is not None
-            places = places_of(toolset.plugin.host)
+            found = open_directory(toolset.plugin.host)
             made.shutdown()
-            Trusted(places.state_dir).add(Directory(places).registries["near"])
+            found.trust.add(found.sources["near"])
             again = plugins(tmp_path)
             assert await offered(again) == ["near__echo"]
             again.shutdown()

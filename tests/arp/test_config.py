@@ -13,9 +13,8 @@ from tests.arp.using import configure, directory, offered, plugins, session, use
 from tests.kit import call, recorded, say
 
 from jaato.errors import JaatoError
+from jaato.plugins.arp.config import expand_variables
 from jaato.plugins.arp.directory import allowed_for
-from jaato.plugins.arp.entry import filled
-from jaato.plugins.arp.trusted import Trusted
 from jaato.tools.address import AddressRefused, check
 
 URL = "https://tools.example.com"
@@ -48,8 +47,8 @@ def test_what_is_wrong_with_an_entry(tmp_path: Path) -> None:
     file = configure(tmp_path)
     file.write_text(json.dumps({"registries": {**entries, "good": {"url": URL}, "bad\nname": {"url": URL}}}))
     found = directory(tmp_path)
-    assert list(found.registries) == ["good"]
-    told = {problem.registry: problem.text for problem in found.problems}
+    assert list(found.sources) == ["good"]
+    told = {problem.name: problem.text for problem in found.problems}
     for name, (_, words) in WRONG.items():
         assert words in told[name], name
     assert "invisible" in told["bad\\nname"]
@@ -58,13 +57,13 @@ def test_what_is_wrong_with_an_entry(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "is no JSON"),
-        ('{"registries": {"a": {"url": 1}, "a": {}}}', "the same name twice"),
+        ("{", "is not JSON"),
+        ('{"registries": {"a": {"url": 1}, "a": {}}}', "is there twice"),
         ('{"registries": []}', "must be one object"),
         ('{"mcpServers": {}}', 'has no "registries"'),
-        ("[]", "not what is expected"),
-        ('{"registries": {"a": {"timeout_s": NaN}}}', "is no JSON"),
-        ("[" * 5000, "cannot be read"),
+        ("[]", "must be a JSON object"),
+        ('{"registries": {"a": {"timeout_s": NaN}}}', "holds NaN"),
+        ("[" * 5000, "nested too deeply"),
         ("x" * 1_000_001, "more than the 1,000,000 allowed"),
     ],
 )
@@ -72,7 +71,7 @@ def test_a_file_that_is_none(tmp_path: Path, content: str, words: str) -> None:
     """A file that cannot be read is reported whole, and offers nothing."""
     configure(tmp_path).write_text(content)
     found = directory(tmp_path)
-    assert found.registries == {}
+    assert found.sources == {}
     assert words in str(found.problems[0])
 
 
@@ -81,19 +80,19 @@ def test_whose_file(tmp_path: Path) -> None:
     for the user's, nor for one whose tools it could be taken for."""
     configure(tmp_path, mine=URL).chmod(0o666)
     file = configure(tmp_path, "workspace", theirs=URL)
-    assert list(directory(tmp_path).registries) == ["theirs"]
+    assert list(directory(tmp_path).sources) == ["theirs"]
     elsewhere = tmp_path / "elsewhere.json"
     file.rename(elsewhere)
     file.symlink_to(elsewhere)
-    assert list(directory(tmp_path).registries) == []
+    assert list(directory(tmp_path).sources) == []
     file.unlink()
     configure(tmp_path, mine={"url": URL, "prefix": "tix"}).chmod(0o600)
     configure(
         tmp_path, "workspace", Tix=URL, tix__more=URL, other=URL, private={"url": URL, "allow_private": True}
     )
     found = directory(tmp_path)
-    assert list(found.registries) == ["mine", "other"]
-    assert {problem.registry for problem in found.problems} == {"Tix", "tix__more", "private"}
+    assert list(found.sources) == ["mine", "other"]
+    assert {problem.name for problem in found.problems} == {"Tix", "tix__more", "private"}
 
 
 def test_what_is_sent(tmp_path: Path) -> None:
@@ -159,8 +158,8 @@ def test_addresses(tmp_path: Path) -> None:
     def allows(name: str, address: str, port: int, hosts: tuple[str, ...] = ()) -> bool:
         import ipaddress
 
-        config = found.registries[name]
-        base = filled(config, {}).base
+        config = found.sources[name]
+        base = expand_variables(config, {}).base
         try:
             check(base.host, port, ipaddress.ip_address(address), allowed_for(config, base, hosts))
         except AddressRefused:
@@ -182,7 +181,7 @@ def test_a_workspaces_registry_on_this_machine(tmp_path: Path) -> None:
 
         async def main() -> None:
             found = directory(tmp_path)
-            Trusted(found.places.state_dir).add(found.registries["near"])
+            found.trust.add(found.sources["near"])
             with pytest.raises(
                 JaatoError, match="a loopback address, which is reached only when the user allows it"
             ):
@@ -190,11 +189,11 @@ def test_a_workspaces_registry_on_this_machine(tmp_path: Path) -> None:
             assert not it.seen
             allowing = directory(tmp_path, allow_hosts=[it.url.partition("//")[2]])
             assert await allowing.named("near").source.ask_list()
-            Trusted(found.places.state_dir).remove(found.registries["near"])
+            found.trust.remove(found.sources["near"])
             with pytest.raises(JaatoError, match="not trusted as it is now"):
                 directory(tmp_path).named("near")
             with pytest.raises(JaatoError, match="not trusted as it is now"):
-                await allowing.shelf(found.registries["near"]).source.ask_list()
+                await allowing.shelf(found.sources["near"]).source.ask_list()
             assert len(it.seen) == 1
 
         anyio.run(main)

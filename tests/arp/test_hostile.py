@@ -214,7 +214,7 @@ def test_a_growing_pause(tmp_path: Path) -> None:
 
         async def main() -> None:
             there = directory(tmp_path)
-            config, cache_dir = there.registries["it"], there.places.cache_dir
+            config, cache_dir = there.sources["it"], there.context.cache_dir
             source = Source(config, cache_dir, there, lambda: clock[0])
             it.lies["GET"] = body(b"", "500 Oops")
             waits: list[float] = []

@@ -180,5 +180,5 @@ def test_accepting_on_the_command_line(tmp_path: Path) -> None:
         assert "nothing waits" in desk.run("registry", "trust", "it").stdout
         assert desk.run("registry", "remove", "it").returncode == 0
         found = directory(tmp_path)
-        assert not found.registries
+        assert not found.sources
         assert not list(tmp_path.rglob("registry-pins/*.json"))

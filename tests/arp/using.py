@@ -15,13 +15,14 @@ from jaato import settings
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
-from jaato.plugins.arp.directory import Directory, Places
+from jaato.plugins.arp.directory import Directory
 from jaato.protocol.ids import new_id
 from jaato.providers.scripted import Answer
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call, Output
+from jaato.tools.remote.directory import SourceContext
 from jaato.tools.secrets import Secrets
 
 
@@ -78,7 +79,15 @@ def directory(path: Path, *, allow_hosts: Sequence[str] = (), **environ: str) ->
     (path / "work").mkdir(exist_ok=True)
     config_dir, state_dir = path / ".config" / "jaato", path / ".local" / "state" / "jaato"
     return Directory(
-        Places(path / "work", config_dir, state_dir, path / ".cache" / "jaato", environ, tuple(allow_hosts))
+        SourceContext(
+            path / "work",
+            path,
+            config_dir,
+            state_dir,
+            path / ".cache" / "jaato",
+            environ,
+            tuple(allow_hosts),
+        )
     )
 
 

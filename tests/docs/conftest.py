@@ -19,9 +19,7 @@ OTHERS = (
     "jaato.plugins.mcp.stdio",
     "jaato.plugins.mcp.connection",
     "jaato.plugins.mcp.http",
-    "jaato.cli.mcp_edit",
-    "jaato.cli.mcp_trust",
-    "jaato.cli.mcp_use",
+    "jaato.cli.mcp",
     "mcp.client.session",
     "mcp.server.mcpserver",
 )

@@ -12,10 +12,14 @@ from typing import Any
 import anyio
 
 from jaato import settings
-from jaato.plugins.mcp.directory import Directory, Places
+from jaato.plugins.mcp import config
+from jaato.plugins.mcp.config import FILE, ServerConfig
+from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.pool import POOL
 from jaato.tools.call import Call
+from jaato.tools.remote.config_file import LoadedSources, load_sources
+from jaato.tools.remote.directory import SourceContext
 
 SERVERS = Path(__file__).parent / "servers"
 RAW = str(SERVERS / "raw.py")
@@ -32,12 +36,17 @@ def configure(home: Path, servers: dict[str, Any]) -> None:
     (home / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
 
-def places(path: Path, **environ: str) -> Places:
+def places(path: Path, **environ: str) -> SourceContext:
     """Directories below `path`."""
     work = path / "work"
     work.mkdir(exist_ok=True)
     given = {"PATH": settings.environment()["PATH"], "HOME": str(path), **environ}
-    return Places(work, path, path / "state", path / "cache", given)
+    return SourceContext(work, path, path / ".config/jaato", path / "state", path / "cache", given)
+
+
+def load(work: Path, home: Path) -> LoadedSources[ServerConfig]:
+    """Both files, as they are read."""
+    return load_sources(config.SERVERS, home / FILE, work, work / FILE)
 
 
 def hosted(

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mcp.hosting import load
 
-from jaato.plugins.mcp.config import Found, ServerConfig, load
+from jaato.plugins.mcp.config import ServerConfig
+from jaato.tools.remote.config_file import LoadedSources
 
 C10 = pytest.mark.spec("C10", "Environment variables and files")
 GOOD = {"command": "good"}
@@ -39,14 +41,14 @@ def one(work: Path, home: Path, entry: Any) -> ServerConfig:
     write(work, {"it": entry})
     found = load(work, home)
     assert not found.problems, found.problems
-    return found.servers["it"]
+    return found.sources["it"]
 
 
 def refusal(work: Path, home: Path, entry: Any, name: str = "it") -> str:
     """Why an entry is refused; the one beside it stays."""
     write(work, {"good": GOOD, name: entry})
     found = load(work, home)
-    assert list(found.servers) == ["good"]
+    assert list(found.sources) == ["good"]
     [problem] = found.problems
     assert str(problem).startswith(f"{work / '.mcp.json'}: server ")
     return problem.text
@@ -58,7 +60,7 @@ def test_both_files(work: Path, home: Path) -> None:
     write(home, {"mine": {"type": "stdio", "command": "npx", "args": ["-y", "x"], "env": {"A": "b"}}})
     write(work, {"theirs": {"type": "http", "url": "https://h.example/mcp", "headers": {"X-Key": "${K}"}}})
     found = load(work, home)
-    mine, theirs = found.servers["mine"], found.servers["theirs"]
+    mine, theirs = found.sources["mine"], found.sources["theirs"]
     assert (mine.kind, mine.command, mine.args, mine.env) == ("stdio", "npx", ("-y", "x"), {"A": "b"})
     assert (mine.scope, theirs.scope) == ("user", "workspace")
     assert (theirs.kind, theirs.url, theirs.headers) == ("http", "https://h.example/mcp", {"X-Key": "${K}"})
@@ -67,10 +69,10 @@ def test_both_files(work: Path, home: Path) -> None:
 
 def test_nothing_configured(work: Path, home: Path) -> None:
     """No file, an empty object and an empty table are no servers and no problem."""
-    assert load(work, home) == Found({})
+    assert load(work, home) == LoadedSources({})
     for text in ("{}", '{"mcpServers": {}}'):
         (work / ".mcp.json").write_text(text)
-        assert load(work, home) == Found({})
+        assert load(work, home) == LoadedSources({})
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_more_spellings(work: Path, home: Path) -> None:
     made = one(work, home, {"url": "https://h/", "oauth": {"clientId": "c", "scopes": "a b"}})
     assert made.oauth == {"clientId": "c", "scopes": "a b"}
     (work / ".mcp.json").write_bytes(b'\xef\xbb\xbf{"servers": {"it": {"command": "x"}}}')
-    assert list(load(work, home).servers) == ["it"]
+    assert list(load(work, home).sources) == ["it"]
 
 
 @pytest.mark.parametrize(
@@ -180,8 +182,8 @@ def test_keys_that_come_twice(work: Path, home: Path) -> None:
         ' "b": {"command": "x", "command": "y"}, "good": {"command": "z"}}}'
     )
     found = load(work, home)
-    assert list(found.servers) == ["good"]
-    assert [problem.server for problem in found.problems] == ["a", "b"]
+    assert list(found.sources) == ["good"]
+    assert [problem.name for problem in found.problems] == ["a", "b"]
     (work / ".mcp.json").write_text('{"mcpServers": {}, "mcpServers": {"a": {"command": "x"}}}')
     assert load(work, home).problems
 
@@ -207,7 +209,7 @@ def test_malformed_files(work: Path, home: Path, content: bytes, why: str) -> No
     write(home, {"good": GOOD})
     (work / ".mcp.json").write_bytes(content)
     found = load(work, home)
-    assert list(found.servers) == ["good"]
+    assert list(found.sources) == ["good"]
     assert why in str(found.problems[0])
 
 
@@ -215,7 +217,7 @@ def test_too_many_servers(work: Path, home: Path) -> None:
     """A file of thousands of servers is cut, and says so once."""
     write(work, {f"s{number}": GOOD for number in range(2_000)})
     found = load(work, home)
-    assert len(found.servers) == 500
+    assert len(found.sources) == 500
     assert len(found.problems) == 1
 
 
@@ -235,14 +237,14 @@ def test_what_is_no_file(work: Path, home: Path, tmp_path: Path) -> None:
     outside.write_text(json.dumps({"mcpServers": {"a": GOOD}}))
     path.symlink_to(outside)
     found = load(work, home)
-    assert not found.servers
+    assert not found.sources
     assert "link" in str(found.problems[0])
     path.unlink()
     (work / "inside.json").write_text(outside.read_text())
     path.symlink_to("inside.json")
-    assert list(load(work, home).servers) == ["a"]
+    assert list(load(work, home).sources) == ["a"]
     (home / ".mcp.json").symlink_to(outside)
-    assert load(work, home).servers["a"].scope == "user"
+    assert load(work, home).sources["a"].scope == "user"
 
 
 def test_a_user_file_everybody_can_write(work: Path, home: Path) -> None:
@@ -250,7 +252,7 @@ def test_a_user_file_everybody_can_write(work: Path, home: Path) -> None:
     write(home, {"a": GOOD})
     (home / ".mcp.json").chmod(0o666)
     found = load(work, home)
-    assert not found.servers
+    assert not found.sources
     assert "chmod 600" in str(found.problems[0])
 
 
@@ -260,11 +262,11 @@ def test_a_workspace_cannot_take_a_name(work: Path, home: Path) -> None:
     write(home, {"GitHub": {"command": "mine"}, "same": GOOD})
     write(work, {"github": {"command": "theirs"}, "git.hub": GOOD, "same": GOOD})
     found = load(work, home)
-    assert found.servers["GitHub"].command == "mine"
-    assert set(found.servers) == {"GitHub", "same", "git.hub"}
-    assert found.servers["same"].scope == "user"
+    assert found.sources["GitHub"].command == "mine"
+    assert set(found.sources) == {"GitHub", "same", "git.hub"}
+    assert found.sources["same"].scope == "user"
     [problem] = found.problems
-    assert problem.server == "github"
+    assert problem.name == "github"
     assert "rename" in problem.text
 
 
@@ -272,7 +274,7 @@ def test_home_as_workspace(home: Path) -> None:
     """In the home directory the one file is the user's, once."""
     write(home, {"a": GOOD})
     found = load(home, home)
-    assert found.servers["a"].scope == "user"
+    assert found.sources["a"].scope == "user"
     assert found.problems == ()
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.mcp.hosting import load
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.config import load
-from jaato.plugins.mcp.expand import expanded, variables_of
-from jaato.plugins.mcp.trusted import Trusted, described, programs
+from jaato.plugins.mcp.config import expand_variables
+from jaato.plugins.mcp.trust import ServerTrust, describe, referenced_programs
 
 KEYS = st.sampled_from(
     "type transport command cmd args env environment cwd url serverUrl headers oauth timeout disabled enabled".split()
@@ -56,14 +56,14 @@ def test_any_entries(servers: dict[str, Any]) -> None:
         home.mkdir()
         (work / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
         found = load(work, home)
-        assert len(found.servers) + len(found.problems) == len(servers)
-        for config in found.servers.values():
-            assert not Trusted(home / "state").holds(config)
-            assert all(text.isprintable() for row in described(config) for text in row)
-            programs(config)
-            variables_of(config)
+        assert len(found.sources) + len(found.problems) == len(servers)
+        for config in found.sources.values():
+            assert not ServerTrust(home / "state").holds(config)
+            assert all(text.isprintable() for row in describe(config) for text in row)
+            referenced_programs(config)
+            config.variables()
             with suppress(ConfigError):
-                expanded(config, {"HOME": str(home)})
+                expand_variables(config, {"HOME": str(home)})
 
 
 @settings(max_examples=60, deadline=None)

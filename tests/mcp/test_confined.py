@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from tests.hostile import ALL, Lair
+from tests.mcp.hosting import load
 
 from jaato.errors import ToolError
-from jaato.plugins.mcp.config import load
-from jaato.plugins.mcp.confined import access_of, warning
+from jaato.plugins.mcp.config import access_of, warn_unconfined
 from jaato.plugins.mcp.manager import MCPClientManager
-from jaato.plugins.mcp.trusted import Trusted, described
+from jaato.plugins.mcp.trust import ServerTrust, describe
 from jaato.protocol.specs import SandboxAccess
 
 WORKSPACE = {"profile": "workspace-write"}
@@ -44,13 +44,13 @@ def test_a_server_does_what_its_entry_declares(
         entry: dict[str, Any] = {"command": "sh", "args": ["-c", f"{lair.line}; exit 1"]}
         entry |= {"sandbox": sandbox} if sandbox else {}
         write(lair.home if scope == "user" else lair.work, entry)
-        found = load(lair.work, lair.home).servers["one"]
+        found = load(lair.work, lair.home).sources["one"]
         environ = {
             **lair.environ,
             "XDG_STATE_HOME": str(tmp_path / "state"),
             "XDG_CACHE_HOME": str(tmp_path / "cache"),
         }
-        Trusted(tmp_path / "state" / "jaato").add(found)
+        ServerTrust(tmp_path / "state" / "jaato").add(found)
         with (
             MCPClientManager(lair.work, environ=environ) as manager,
             pytest.raises(ToolError, match="exit code 1"),
@@ -70,20 +70,20 @@ def test_a_workspace_s_sandbox_is_shown_and_a_change_of_it_asks_again(tmp_path: 
         "sandbox": {"domains": ["registry.npmjs.org"]},
     }
     write(work, entry)
-    config = load(work, home).servers["one"]
-    trusted = Trusted(tmp_path / "state")
-    shown = dict(described(config))["sandbox"]
+    config = load(work, home).sources["one"]
+    trusted = ServerTrust(tmp_path / "state")
+    shown = dict(describe(config))["sandbox"]
     assert shown == "workspace-write: it may change the workspace; it reaches registry.npmjs.org"
     assert not trusted.holds(config)
     trusted.add(config)
-    assert trusted.holds(load(work, home).servers["one"])
+    assert trusted.holds(load(work, home).sources["one"])
     for changed in (
         {"domains": ["*"]},
         {"profile": "full"},
         {"domains": ["registry.npmjs.org"], "paths": ["/opt"]},
     ):
         write(work, entry | {"sandbox": changed})
-        assert not trusted.holds(load(work, home).servers["one"])
+        assert not trusted.holds(load(work, home).sources["one"])
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_what_is_no_sandbox_is_an_error_of_that_entry_alone(tmp_path: Path, sand
     servers = {"bad": {"command": "sh", "sandbox": sandbox}, "good": {"command": "sh", "sandbox": WORKSPACE}}
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
     found = load(tmp_path / "work", tmp_path)
-    assert list(found.servers) == ["good"]
+    assert list(found.sources) == ["good"]
     (problem,) = found.problems
-    assert problem.server == "bad"
+    assert problem.name == "bad"
     assert said in problem.text
 
 
@@ -122,16 +122,16 @@ def test_a_url_has_no_sandbox(tmp_path: Path) -> None:
 def test_the_user_s_entry_without_a_sandbox_is_told_of_once(tmp_path: Path) -> None:
     """With the remedy; one that declares its sandbox, also `full`, is not."""
     write(tmp_path, {"command": "sh"})
-    config = load(tmp_path / "work", tmp_path).servers["one"]
+    config = load(tmp_path / "work", tmp_path).sources["one"]
     assert access_of(config, tmp_path) == SandboxAccess("full")
-    assert '"sandbox": {"profile": "workspace-write"' in warning(config, tmp_path / "state")
-    assert warning(config, tmp_path / "state") == ""
+    assert '"sandbox": {"profile": "workspace-write"' in warn_unconfined(config, tmp_path / "state")
+    assert warn_unconfined(config, tmp_path / "state") == ""
     write(tmp_path, {"command": "sh", "sandbox": {"profile": "full"}})
-    assert warning(load(tmp_path / "work", tmp_path).servers["one"], tmp_path / "other") == ""
+    assert warn_unconfined(load(tmp_path / "work", tmp_path).sources["one"], tmp_path / "other") == ""
 
 
 def test_a_home_directory_is_opened_by_its_name(tmp_path: Path) -> None:
     """`~/` is the user's home, as the environment has it."""
     write(tmp_path, {"command": "sh", "sandbox": {"paths": ["~/notes", os.sep + "opt"]}})
-    config = load(tmp_path / "work", tmp_path).servers["one"]
+    config = load(tmp_path / "work", tmp_path).sources["one"]
     assert access_of(config, tmp_path).paths == (str(tmp_path / "notes"), "/opt")

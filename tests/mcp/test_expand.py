@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mcp.hosting import load
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.config import ServerConfig, load, search
-from jaato.plugins.mcp.expand import expanded, variables_of
+from jaato.plugins.mcp.config import ServerConfig, expand_variables
+from jaato.tools.remote.config_file import find_source
 
 C10 = pytest.mark.spec("C10", "Environment variables and files")
 
@@ -18,7 +19,7 @@ C10 = pytest.mark.spec("C10", "Environment variables and files")
 def one(tmp_path: Path, entry: Any) -> ServerConfig:
     """The only server, the user's."""
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"it": entry}}))
-    return load(tmp_path / "work", tmp_path).servers["it"]
+    return load(tmp_path / "work", tmp_path).sources["it"]
 
 
 @C10
@@ -34,15 +35,15 @@ def test_variables(tmp_path: Path) -> None:
         },
     )
     environ = {"BIN": "/b", "KEY": "k", "EMPTY": "", "NESTED": "${KEY}"}
-    filled = expanded(made, environ)
+    filled = expand_variables(made, environ)
     assert filled.command == "/b/x"
     assert filled.args == ("--key=k", "d", "e", "$KEY", "k")
     assert filled.env == {"A": "${KEY}"}
     assert filled.cwd == "/b"
     assert filled.digest == made.digest
-    assert variables_of(made) == ["BIN", "EMPTY", "KEY", "NESTED", "NONE"]
+    assert made.variables() == ["BIN", "EMPTY", "KEY", "NESTED", "NONE"]
     with pytest.raises(ConfigError, match=r"'it' needs the variable KEY \(args in .*Set it"):
-        expanded(made, {"BIN": "/b"})
+        expand_variables(made, {"BIN": "/b"})
 
 
 def test_variables_cannot_break_out(tmp_path: Path) -> None:
@@ -51,22 +52,22 @@ def test_variables_cannot_break_out(tmp_path: Path) -> None:
         tmp_path,
         {"url": "${U}", "headers": {"X": "${H}"}, "oauth": {"clientSecret": "${H}", "scopes": ["${U}"]}},
     )
-    assert expanded(made, {"U": "https://h/", "H": "v"}).oauth == {
+    assert expand_variables(made, {"U": "https://h/", "H": "v"}).oauth == {
         "clientSecret": "v",
         "scopes": ["https://h/"],
     }
-    assert expanded(made, {"U": "https://h/", "H": "v"}).url == "https://h/"
+    assert expand_variables(made, {"U": "https://h/", "H": "v"}).url == "https://h/"
     for environ in ({"U": "file:///x", "H": "v"}, {"U": "https://h/", "H": "a\r\nb: c"}):
         with pytest.raises(ConfigError, match="'it'"):
-            expanded(made, environ)
+            expand_variables(made, environ)
 
 
 def test_search(tmp_path: Path) -> None:
     """A server that is not there is answered with those that are."""
     one(tmp_path, {"command": "x"})
-    servers = {"github": load(tmp_path / "work", tmp_path).servers["it"]}
-    assert search(servers, "github").name == "it"
+    servers = {"github": load(tmp_path / "work", tmp_path).sources["it"]}
+    assert find_source(ServerConfig, servers, "github").name == "it"
     with pytest.raises(ConfigError, match="is it 'github'"):
-        search(servers, "Github")
+        find_source(ServerConfig, servers, "Github")
     with pytest.raises(ConfigError, match="jaato mcp add"):
-        search({}, "x")
+        find_source(ServerConfig, {}, "x")

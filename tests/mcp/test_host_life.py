@@ -95,7 +95,7 @@ def test_a_server_of_the_workspace_starts_only_when_it_is_trusted(tmp_path: Path
     """Nothing is started, and no variable filled in, before the user has vouched for the entry."""
 
     async def talk(host: Host) -> None:
-        work = host.directory.places.workspace
+        work = host.directory.context.workspace
         (work / ".mcp.json").write_text(
             json.dumps({"mcpServers": {"theirs": raw("fine", f"--{tmp_path.name}-ws")}})
         )

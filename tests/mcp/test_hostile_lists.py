@@ -8,9 +8,8 @@ from typing import Any
 import anyio
 import pytest
 from tests.kit import call, results, say, session
-from tests.mcp.hosting import configure, hosted, raw
+from tests.mcp.hosting import configure, hosted, load, raw
 
-from jaato.plugins.mcp.config import load
 from jaato.plugins.mcp.faults import ServerFault
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.manifest import Manifest
@@ -192,7 +191,7 @@ def test_a_workspace_cannot_have_tools_of_a_name_of_mine(tmp_path: Path, mine: s
     configure(home, {mine: {"command": "mine"}})
     configure(work, {theirs: {"command": "theirs"}, "other": {"command": "x"}})
     found = load(work, home)
-    assert set(found.servers) == {mine, "other"}
-    assert [(one.server, f"your own server {mine!r}" in one.text) for one in found.problems] == [
+    assert set(found.sources) == {mine, "other"}
+    assert [(one.name, f"has {mine!r}, whose tools" in one.text) for one in found.problems] == [
         (theirs, True)
     ]

@@ -17,13 +17,14 @@ from tests.mcp.test_oauth_sdk import Provider, browse, served
 
 from jaato import settings
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.directory import Directory, Places
-from jaato.plugins.mcp.expand import expanded
+from jaato.plugins.mcp.config import expand_variables
+from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.oauth import login, logout
 from jaato.plugins.mcp.oauth_store import open_store
 from jaato.plugins.mcp.pool import POOL
 from jaato.tools.call import Call
+from jaato.tools.remote.directory import SourceContext
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,14 @@ def test_a_server_that_wants_a_login_is_used_after_one(tmp_path: Path) -> None:
         (tmp_path / "work").mkdir()
         (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": {"url": url}}}))
         environ = {"PATH": settings.environment()["PATH"]}
-        places = Places(tmp_path / "work", tmp_path, tmp_path / "state", tmp_path / "cache", environ)
+        places = SourceContext(
+            tmp_path / "work",
+            tmp_path,
+            tmp_path / "config",
+            tmp_path / "state",
+            tmp_path / "cache",
+            environ,
+        )
         said: list[str] = []
 
         async def add(host: Host) -> Any:
@@ -57,7 +65,10 @@ def test_a_server_that_wants_a_login_is_used_after_one(tmp_path: Path) -> None:
 
         async def main() -> None:
             host = Host(Directory(places), said.append)
-            config, store = expanded(host.directory.entry("notes"), environ), open_store(tmp_path / "state")
+            config, store = (
+                expand_variables(host.directory.entry("notes"), environ),
+                open_store(tmp_path / "state"),
+            )
             try:
                 with anyio.fail_after(60):
                     assert host.state("notes")[0] == "configured"
@@ -89,7 +100,7 @@ def test_a_server_that_wants_a_login_is_used_after_one(tmp_path: Path) -> None:
         assert not any(secret.encode() in path.read_bytes() for secret in given for path in files)
 
 
-def another(places: Places) -> Host:
+def another(places: SourceContext) -> Host:
     """The host of another process, which knows what is kept."""
     return Host(Directory(places), lambda _name: None)
 
@@ -122,7 +133,7 @@ def test_a_server_that_wants_no_login_any_more_is_no_longer_shown_so(tmp_path: P
             shown = [host.state("far")[0]]
             ask.clear()
             await host.connect("far")
-            return [*shown, host.state("far")[0], another(host.directory.places).state("far")[0]]
+            return [*shown, host.state("far")[0], another(host.directory.context).state("far")[0]]
 
         states = hosted(tmp_path, {"far": {"url": server.url}}, talk)
     assert states == ["needs login", "started", "started"]

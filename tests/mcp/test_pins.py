@@ -14,7 +14,7 @@ from jaato.plugins.mcp import manifest as manifests
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ResourceEntry, ToolEntry
 from jaato.plugins.mcp.pins import Pins
-from jaato.tools.configured import digest_of
+from jaato.tools.remote.fields import digest_of
 
 DIGEST = digest_of("it")
 CONFIG = ServerConfig(

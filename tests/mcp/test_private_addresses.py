@@ -14,7 +14,7 @@ from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.faults import ServerFault, ServerUnusable
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.pool import POOL
-from jaato.plugins.mcp.trusted import Trusted
+from jaato.plugins.mcp.trust import ServerTrust
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_workspace_leads_nobody_inside(tmp_path: Path, host: str, proxied: boo
                 with pytest.raises(ServerUnusable, match="jaato mcp trust far"):
                     await made.connect("far")
                 assert not server.seen
-                Trusted(here.state_dir).add(directory.servers["far"])
+                ServerTrust(here.state_dir).add(directory.sources["far"])
                 await made.connect("far")
             except ServerFault as error:
                 return str(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from jaato.errors import ToolError
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.pool import POOL
-from jaato.plugins.mcp.trusted import Trusted
+from jaato.plugins.mcp.trust import ServerTrust
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 LINE = (sys.executable, str(SERVERS / "reaching.py"))
@@ -41,8 +40,8 @@ def reached(
     file = path / ".mcp.json" if scope == "user" else at.workspace / ".mcp.json"
     file.write_text(json.dumps({"mcpServers": {"it": entry}}))
     rules = Sandbox(at.workspace, environ=at.environ, backend=backend, allow_hosts=[OUTSIDE])
-    directory = Directory(dataclasses.replace(at, sandbox=rules))
-    Trusted(at.state_dir).add(directory.servers["it"])
+    directory = Directory(at, sandbox=rules)
+    ServerTrust(at.state_dir).add(directory.sources["it"])
 
     async def main() -> list[str]:
         host = Host(directory, lambda _name: None)
@@ -113,7 +112,7 @@ def test_a_server_leaves_no_control_file_and_keeps_what_others_may_make(tmp_path
         json.dumps({"mcpServers": {"it": {**REACHING, "sandbox": {"profile": "workspace-write"}}}})
     )
     rules = Sandbox(at.workspace, environ=at.environ, quarantine=tmp_path / "removed")
-    directory = Directory(dataclasses.replace(at, sandbox=rules))
+    directory = Directory(at, sandbox=rules)
     made, allowed = at.workspace / ".envrc", at.workspace / ".npmrc"
 
     async def main() -> None:

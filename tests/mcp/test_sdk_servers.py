@@ -59,8 +59,8 @@ def served(command: list[str]) -> Iterator[str]:
 
 def as_known(host: Host, era: str) -> None:
     """Have every server known to speak this revision."""
-    for config in host.directory.servers.values():
-        save(host.directory.places.cache_dir, Manifest(digest=config.digest, protocol_version=era))
+    for config in host.directory.sources.values():
+        save(host.directory.context.cache_dir, Manifest(digest=config.digest, protocol_version=era))
 
 
 def asked(answers: Callable[[Clarification], list[str | None] | None], **more: Any) -> Call:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mcp.hosting import load
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.config import ServerConfig, load
-from jaato.plugins.mcp.trusted import Trusted, described, programs, vouched
+from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.trust import ServerTrust, describe, referenced_programs
 
 
 def server(tmp_path: Path, entry: dict[str, Any], *, scope: str = "work", name: str = "it") -> ServerConfig:
@@ -19,12 +20,12 @@ def server(tmp_path: Path, entry: dict[str, Any], *, scope: str = "work", name: 
     for folder in ("home", "work"):
         (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / scope / ".mcp.json").write_text(json.dumps({"mcpServers": {name: entry}}))
-    return load(tmp_path / "work", tmp_path / "home").servers[name]
+    return load(tmp_path / "work", tmp_path / "home").sources[name]
 
 
 def test_one_byte_asks_again(tmp_path: Path) -> None:
     """A workspace's server is trusted as it is; any change of its entry and it is not."""
-    trusted = Trusted(tmp_path / "state")
+    trusted = ServerTrust(tmp_path / "state")
     config = server(tmp_path, {"command": "x", "args": ["1"]})
     assert not trusted.holds(config)
     trusted.add(config)
@@ -43,12 +44,12 @@ def test_one_byte_asks_again(tmp_path: Path) -> None:
 
 def test_the_users_own_needs_none(tmp_path: Path) -> None:
     """What the user's own file names may start."""
-    assert Trusted(tmp_path / "state").holds(server(tmp_path, {"command": "x"}, scope="home"))
+    assert ServerTrust(tmp_path / "state").holds(server(tmp_path, {"command": "x"}, scope="home"))
 
 
 def test_another_workspace(tmp_path: Path) -> None:
     """Trust in one workspace says nothing of an equal entry in another."""
-    trusted = Trusted(tmp_path / "state")
+    trusted = ServerTrust(tmp_path / "state")
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     trusted.add(server(tmp_path / "a", {"command": "x"}))
@@ -81,7 +82,7 @@ def test_the_program_counts_too(tmp_path: Path, entry: dict[str, Any]) -> None:
     for name in ("run", "server.py"):
         (work / name).write_text("print(1)")
     (work / "link.py").symlink_to("server.py")
-    trusted = Trusted(tmp_path / "state")
+    trusted = ServerTrust(tmp_path / "state")
     trusted.add(config)
     assert trusted.holds(config)
     for name in ("run", "server.py"):
@@ -110,7 +111,7 @@ def test_the_program_counts_too(tmp_path: Path, entry: dict[str, Any]) -> None:
 def test_a_program_that_is_named_by_its_module_counts_too(tmp_path: Path, args: list[str], file: str) -> None:
     """What an interpreter, or a runner of the project's recipes, takes for the name in the command line is looked at."""
     config = server(tmp_path, {"command": args[0], "args": args[1:]})
-    trusted, path = Trusted(tmp_path / "state"), tmp_path / "work" / file
+    trusted, path = ServerTrust(tmp_path / "state"), tmp_path / "work" / file
     path.parent.mkdir(exist_ok=True)
     path.write_text("as it was")
     trusted.add(config)
@@ -127,14 +128,14 @@ def test_data_does_not_count(tmp_path: Path) -> None:
     """Files that are not run, directories and programs elsewhere are no part of what is trusted."""
     config = server(tmp_path, {"command": "/bin/sh", "args": [".", "notes.txt", "/etc/passwd", ""]})
     (tmp_path / "work" / "notes.txt").write_text("1")
-    assert programs(config) == []
+    assert referenced_programs(config) == []
 
 
 def test_a_program_nobody_can_read(tmp_path: Path) -> None:
     """What cannot be looked at cannot be trusted: a pipe, a giant."""
     config = server(tmp_path, {"command": "./run"})
     os.mkfifo(tmp_path / "work" / "run")
-    trusted = Trusted(tmp_path / "state")
+    trusted = ServerTrust(tmp_path / "state")
     assert not trusted.holds(config)
     with pytest.raises(ConfigError, match="regular file"):
         trusted.add(config)
@@ -149,9 +150,9 @@ def test_trust_is_bound_to_what_was_shown(tmp_path: Path) -> None:
     """An entry exchanged between the look and the answer is not trusted."""
     config = server(tmp_path, {"command": "./run"})
     (tmp_path / "work" / "run").write_text("1")
-    seen = vouched(config)
+    trusted = ServerTrust(tmp_path / "state")
+    seen = trusted.content(config)
     (tmp_path / "work" / "run").write_text("2")
-    trusted = Trusted(tmp_path / "state")
     with pytest.raises(ConfigError, match="changed meanwhile"):
         trusted.add(config, seen=seen)
     assert not trusted.holds(config)
@@ -164,7 +165,7 @@ def test_what_is_shown(tmp_path: Path) -> None:
         {"command": "./run", "args": ["a b", "\u0440ython"], "env": {"NODE_OPTIONS": "x", "T": "${TOKEN}"}},
     )
     (tmp_path / "work" / "run").write_text("1")
-    text = "\n".join(" ".join(row) for row in described(config))
+    text = "\n".join(" ".join(row) for row in describe(config))
     for part in (
         "runs ./run 'a b'",
         "T=${TOKEN}",
@@ -174,7 +175,7 @@ def test_what_is_shown(tmp_path: Path) -> None:
         "sha256:",
     ):
         assert part in text
-    remote = described(server(tmp_path, {"url": "http://h.example/", "headers": {"A": "${B}"}}))
+    remote = describe(server(tmp_path, {"url": "http://h.example/", "headers": {"A": "${B}"}}))
     assert ("sends", "A: ${B}") in remote
     assert any("plain http" in text for _, text in remote)
 
@@ -184,4 +185,4 @@ def test_a_damaged_trust_file(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "trust.json").write_text("{")
     with pytest.raises(ConfigError, match="damaged"):
-        Trusted(tmp_path / "state").holds(server(tmp_path, {"command": "x"}))
+        ServerTrust(tmp_path / "state").holds(server(tmp_path, {"command": "x"}))

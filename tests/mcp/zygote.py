@@ -35,10 +35,7 @@ def main(path: str, browser: str) -> None:
     import mcp.client.session
     import mcp.client.streamable_http  # noqa: F401
 
-    import jaato.cli.mcp_edit
-    import jaato.cli.mcp_login
-    import jaato.cli.mcp_trust
-    import jaato.cli.mcp_use
+    import jaato.cli.mcp
     import jaato.plugins.mcp.connection
     import jaato.plugins.mcp.http  # noqa: F401
 

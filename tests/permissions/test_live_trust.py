@@ -15,21 +15,23 @@ import anyio
 import pytest
 from tests.arp.serving import definition, shop
 from tests.kit import call, results, say
+from tests.mcp.hosting import load
 from tests.permissions.ground import C4
 
 from jaato import Agent
-from jaato.plugins.arp import config as registries
-from jaato.plugins.arp import trusted as registry_trust
+from jaato.plugins.arp.config import REGISTRIES, RegistryConfig
 from jaato.plugins.arp.pins import Pins as RegistryPins
-from jaato.plugins.mcp import config as servers
+from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
 from jaato.plugins.mcp.pins import Pins
-from jaato.plugins.mcp.trusted import place_of, vouched
+from jaato.plugins.mcp.trust import ServerTrust
 from jaato.protocol.arp import ToolDefinition
 from jaato.protocol.messages import ToolResult
 from jaato.providers.scripted import ScriptedProvider
 from jaato.runtime.plugin_tree import trees_of
 from jaato.settings import environment
+from jaato.tools.remote.config_file import load_sources
+from jaato.tools.remote.trust import SourceTrust, trust_path
 from jaato.tools.trust import HeldTrust, Trust, content_hash
 
 ATTACK = """
@@ -52,6 +54,12 @@ TOOLS = ["mcp_connect", "registries", "refresh_registry", "list_subagent_profile
 pytestmark = C4
 
 
+def registry(work: Path, config_dir: Path, name: str) -> RegistryConfig:
+    """A registry as it is configured now."""
+    own, theirs = config_dir / "registries.json", work / ".jaato" / "registries.json"
+    return load_sources(REGISTRIES, own, work, theirs).sources[name]
+
+
 class Ground:
     """A user's home, a workspace in it, and where harm would be seen."""
 
@@ -67,12 +75,12 @@ class Ground:
         files = {str(path.resolve()): content_hash(content)}
         return {str(self.state / "trust.json"): json.dumps({"version": 1, "files": files})}
 
-    def server(self, place: Path) -> servers.ServerConfig:
+    def server(self, place: Path) -> ServerConfig:
         """A server that leaves a mark and fails, written into a workspace or a home."""
         sandbox = {"profile": "full"}
         entry = {"command": "sh", "args": ["-c", f"touch {self.mark}; exit 1"], "sandbox": sandbox}
         (place / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
-        return servers.load(self.work, self.home).servers["evil"]
+        return load(self.work, self.home).sources["evil"]
 
     def play(self, written: dict[str, str], *asked: Any) -> list[ToolResult]:
         """The results of calls in a session in which another call, the first, has written these files."""
@@ -106,7 +114,7 @@ def ground(tmp_path: Path) -> Ground:
 def test_a_server_that_a_call_has_trusted_does_not_start(ground: Ground) -> None:
     """Neither of the workspace, by a list of trusted files, nor in the user's file, which needs no trust."""
     config = ground.server(ground.work)
-    written = ground.trusting(place_of(config), vouched(config))
+    written = ground.trusting(trust_path(config), ServerTrust(ground.state).content(config))
     (held,) = ground.play(written, call("mcp_connect", server="evil"))
     assert "not trusted as it is now" in str(held)
     assert not ground.mark.exists()
@@ -139,8 +147,9 @@ def test_a_registry_that_a_call_has_trusted_is_not_asked(ground: Ground, scope: 
             written = {str(ground.config / "registries.json"): text}
         else:
             (ground.work / ".jaato" / "registries.json").write_text(text)
-            config = registries.load(ground.work, ground.config).registries["evil"]
-            written = ground.trusting(registry_trust.place_of(config), registry_trust.vouched(config))
+            config = registry(ground.work, ground.config, "evil")
+            trust: SourceTrust[RegistryConfig] = SourceTrust(ground.state)
+            written = ground.trusting(trust_path(config), trust.content(config))
         listed, asked = ground.play(written, call("registries"), call("refresh_registry", registry="evil"))
         assert not asked.ok
         assert it.seen == []
@@ -186,7 +195,7 @@ def test_a_definition_that_is_accepted_elsewhere_stays_held_back(tmp_path: Path)
     """What a session holds back it holds back to its end; what it sees for the first time is accepted as ever."""
     (tmp_path / "work").mkdir()
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"it": {"command": "x"}}}')
-    config = servers.load(tmp_path / "work", tmp_path).servers["it"]
+    config = load(tmp_path / "work", tmp_path).sources["it"]
 
     def offered(*descriptions: str) -> Manifest:
         tools = [ToolEntry(name=f"t{at}", description=text) for at, text in enumerate(descriptions)]
@@ -215,7 +224,7 @@ def test_a_tool_of_a_registry_that_is_allowed_elsewhere_is_another_one_here(tmp_
         )
 
     (tmp_path / "registries.json").write_text('{"registries": {"it": {"url": "https://example.org"}}}')
-    config = registries.load(tmp_path / "work", tmp_path).registries["it"]
+    config = registry(tmp_path / "work", tmp_path, "it")
     RegistryPins(config, tmp_path).pin(tool("first"))
     here = RegistryPins(config, tmp_path)
     here.hold()

@@ -2,92 +2,251 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import anyio
-
-from jaato.cli.ending import ERROR, OK, say
-from jaato.cli.options import clean_text, workspace_of
-from jaato.cli.screen import printable
+from jaato.cli.ending import ERROR, OK, USAGE, say
+from jaato.cli.options import clean_text
+from jaato.cli.screen import printable, visible
+from jaato.cli.sources import edit
+from jaato.cli.sources.call import arguments_of, call_tool
+from jaato.cli.sources.sources import SourceCommands, list_sources, pairs
 from jaato.cli.table import print_json, print_line, print_rows
-from jaato.errors import ConfigError, JaatoError
-from jaato.plugins.mcp.config import FILE, ServerConfig, document_of, search
-from jaato.plugins.mcp.confined import shown, warning
-from jaato.plugins.mcp.directory import Directory, Places
+from jaato.errors import ConfigError, JaatoError, PermissionDenied
+from jaato.plugins.mcp import manifest
+from jaato.plugins.mcp.config import ServerConfig, describe_sandbox, parse_server, warn_unconfined
+from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.logs import LogFile
+from jaato.plugins.mcp.manifest import ToolEntry
+from jaato.plugins.mcp.pins import Judgement, Pins
 from jaato.plugins.mcp.pool import POOL
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
+from jaato.plugins.mcp.tools import full_name, make_tool
+from jaato.plugins.mcp.trust import describe
 from jaato.runtime.outfit import sandbox_for
-from jaato.settings import Settings, home_of
-from jaato.tools.configured import Malformed, Scope
+from jaato.tools.catalog import wire_name
+from jaato.tools.remote.config_file import parse_document
+from jaato.tools.remote.directory import SourceContext
+from jaato.tools.remote.fields import Malformed
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth_browser import Ask
 
-CHECKS_AT_ONCE = 8
+BYTES_PER_TOKEN = 4
 
 
-class Desk:
-    """The servers of one workspace, as a command sees them."""
+class McpCommands(SourceCommands[ServerConfig]):
+    """The MCP servers of one workspace and its user, as a command sees them."""
+
+    plural = "servers"
+    verb = "start"
+    tools_hint = "tools"
+    columns = {
+        "name": "SERVER",
+        "scope": "SCOPE",
+        "kind": "KIND",
+        "state": "STATE",
+        "era": "ERA",
+        "tools": "TOOLS",
+        "seen": "SEEN",
+        "sandbox": "SANDBOX",
+        "target": "WHAT",
+    }
+
+    directory: Directory
 
     def __init__(self, args: Namespace) -> None:
-        self.workspace = workspace_of(args)
-        self.settings: Settings = settings_for(Blueprint(workspace=self.workspace), self.workspace)
-        environ = self.settings.environ
-        self.home = home_of(environ)
+        super().__init__(args, getattr(args, "server", None))
+        self._pins = Pins(self.settings.state_dir)
+        self.host = Host(self.directory, lambda _name: None)
+
+    def open_directory(self, context: SourceContext) -> Directory:
+        """The servers in these places."""
+        args = self.args
         asks = args.action in ("tools", "call") and (args.login or sys.stderr.isatty())
-        self.places = Places(
-            self.workspace,
-            self.home,
-            self.settings.state_dir,
-            self.settings.cache_dir,
-            environ,
-            tuple(self.settings["allow_hosts"]),
-            asker(environ) if asks else None,
-            sandbox=sandbox_for(self.workspace, self.settings, self.settings.state_dir),
-        )
-        self.directory = Directory(self.places)
+        sandbox = sandbox_for(self.workspace, self.settings, self.settings.state_dir)
+        return Directory(context, ask=login_prompt(context.environ) if asks else None, sandbox=sandbox)
 
-    def file(self, scope: Scope) -> Path:
-        """The configuration file of a scope."""
-        return (self.home if scope == "user" else self.workspace) / FILE
-
-    def server(self, name: str) -> ServerConfig:
-        """The server of this name. Raises `ConfigError` with what is wrong with it, or the names there are."""
-        for problem in self.directory.problems:
-            if problem.server == name and name not in self.directory.servers:
-                raise ConfigError(str(problem))
-        return search(self.directory.servers, name)
-
-    def named(self, text: str, headers: Sequence[str] = (), *, sse: bool = False) -> ServerConfig:
+    def find(self) -> ServerConfig:
         """The server of this name or, for a URL, one made of it for this command. Raises `ConfigError`."""
+        text, sse = self.name, getattr(self.args, "sse", False)
+        headers = pairs(getattr(self.args, "header", ()), ":", "--header")
         if "://" not in text:
             if headers or sse:
                 raise ConfigError(
                     "--header and --sse are for a URL; a server's own stand in its configuration."
                 )
-            return self.server(text)
-        from jaato.plugins.mcp.entry import server_of
-
-        entry = {"type": "sse" if sse else "http", "url": text, "headers": pairs(headers, ":", "--header")}
+            return self.directory.configured(text)
+        entry = {"type": "sse" if sse else "http", "url": text, "headers": headers}
         name = (urlsplit(text).netloc.rpartition("@")[2] or "url")[:100] if text.isprintable() else "url"
         try:
-            config = server_of(name, document_of(encoded(entry)), "argument", Path(text))
+            config = parse_server(name, parse_document(json.dumps(entry).encode()), "argument", Path(text))
         except Malformed as error:
             raise ConfigError(f"The address {error}.") from None
-        self.directory.servers[config.name] = config
+        self.directory.sources[config.name] = config
         return config
 
+    def entry(self) -> dict[str, Any]:
+        """The entry the arguments describe. Raises `ConfigError`."""
+        args = self.args
+        program = [clean_text(part) or "" for part in args.program]
+        if bool(program) == bool(args.url):
+            raise ConfigError("Give either --url URL, or -- and the command that starts the server.")
+        env, headers = pairs(args.env, "=", "--env"), pairs(args.header, ":", "--header")
+        if args.url:
+            if args.sandbox_profile or args.allow_domain or args.add_dir:
+                raise ConfigError(
+                    "--sandbox-profile, --allow-domain and --add-dir are for a command; a URL starts no process."
+                )
+            if env or args.cwd:
+                raise ConfigError("--env and --cwd are for a command; a URL takes --header.")
+            entry: dict[str, Any] = {"type": "sse" if args.sse else "http", "url": args.url}
+            return entry | ({"headers": headers} if headers else {})
+        if headers or args.sse:
+            raise ConfigError("--header and --sse are for a URL; a command takes --env.")
+        entry = {"type": "stdio", "command": program[0]}
+        entry |= {"args": program[1:]} if program[1:] else {}
+        entry |= {"env": env} if env else {}
+        entry |= sandbox_entry(args)
+        return entry | ({"cwd": clean_text(args.cwd)} if args.cwd else {})
 
-def asker(environ: Mapping[str, str]) -> Ask:
+    def added(self, config: ServerConfig) -> None:
+        """Say what the server's process may reach."""
+        if config.kind == "stdio":
+            print_line(f"sandbox: {describe_sandbox(config)}")
+            if text := warn_unconfined(config, self.settings.state_dir):
+                say(text)
+
+    def describe(self, config: ServerConfig) -> list[tuple[str, str]]:
+        """What a person must see before trusting a server."""
+        return describe(config)
+
+    def changes(self, config: ServerConfig) -> list[tuple[str, str]]:
+        """The definitions that are held back."""
+        self._known = manifest.load(self.settings.cache_dir, config.digest)
+        self._changes = self._pins.judge(config, self._known).changes if self._known is not None else ()
+        return [
+            (f"the {f'{one.kind} {visible(one.name)}'.strip()} is held back: {one.detail}", one.diff)
+            for one in self._changes
+        ]
+
+    def accept(self, config: ServerConfig) -> int:
+        """Accept what `changes` has shown."""
+        return 0 if self._known is None else self._pins.accept(config, self._known, self._changes)
+
+    def forget(self, config: ServerConfig) -> None:
+        """Keep neither pins nor manifest nor log of a server."""
+        self._pins.forget(config)
+        manifest.forget(self.settings.cache_dir, config.digest)
+        LogFile(self.settings.state_dir, config).remove()
+
+    async def check(self, config: ServerConfig) -> None:
+        """Start a server. Raises `JaatoError`s."""
+        await self.host.connect(config.name)
+
+    def row(self, config: ServerConfig, failure: JaatoError | None) -> dict[str, Any]:
+        """One server as data; its `tools` are None while they are not known."""
+        state, why = self.host.state(config.name)
+        if failure is not None:
+            state, why = ("needs login" if failure.code == "login_needed" else "failed"), str(failure)
+        judged = self.directory.judgement(config)
+        known = judged.manifest if judged is not None else None
+        age_s = known.age_s(time.time()) if known is not None else None
+        health = "failed" if failure is not None else "ok"
+        is_process = config.kind == "stdio"
+        return {
+            "name": config.name,
+            "scope": config.scope,
+            "kind": config.kind,
+            "state": state,
+            "health": health if self.args.check and state != "needs trust" else None,
+            "why": why,
+            # what may hold a secret is left out
+            "target": " ".join((config.command, *config.args))
+            if is_process
+            else config.url.partition("?")[0],
+            "sandbox": describe_sandbox(config) if is_process else None,
+            "file": str(config.origin),
+            "server": named_by(known.server_info) if known else None,
+            "era": known.protocol_version if known else None,
+            "tools": len(known.tools) if known else None,
+            "prompts": len(known.prompts) if known else None,
+            "resources": len(known.resources) if known else None,
+            "held_back": [change.name for change in judged.changes] if judged else [],
+            "dropped": known.dropped if known else [],
+            "age_s": round(age_s, 1) if age_s is not None else None,
+            "stale": bool(known and known.ttl_s and (age_s or 0) > known.ttl_s),
+        }
+
+    def cells(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row as it is shown to people."""
+        seen = ago(row["age_s"]) + (" (stale)" if row["stale"] else "")
+        return row | {
+            "seen": seen,
+            "sandbox": (row["sandbox"] or "-").partition(":")[0],
+            "era": row["era"] or "-",
+        }
+
+    def remarks(self, row: dict[str, Any]) -> list[str]:
+        """What a person has to know of a server beside the columns."""
+        found = super().remarks(row) if row["state"] in ("failed", "needs login", "needs trust") else []
+        if row["held_back"]:
+            names = ", ".join(repr(name) for name in row["held_back"][:5])
+            command = f"`jaato mcp trust {row['name']}`"
+            found.append(f"held back until you accept them with {command}: {names or 'its instructions'}")
+        return found + [f"left out: {text}" for text in row["dropped"][:5]]
+
+    async def known(self, config: ServerConfig, *, refresh: bool) -> Judgement:
+        """What a server offers; it is started when that is not known. Raises `PermissionDenied` for one that is not
+        trusted, `ToolError`s."""
+        if not config.disabled:
+            self.directory.check_trust(config)
+        if refresh or self.directory.judgement(config) is None:
+            await self.host.connect(config.name)
+        found = self.directory.judgement(config)
+        if found is None:
+            raise ConfigError(f"{config.origin} changed meanwhile; try again.")
+        return found
+
+
+def main(args: Namespace) -> int:
+    """Do one thing with MCP servers."""
+    commands = McpCommands(args)
+    try:
+        match args.action:
+            case "list":
+                return list_servers(commands)
+            case "add":
+                return edit.add(commands)
+            case "remove":
+                return edit.remove(commands)
+            case "trust":
+                return edit.trust(commands)
+            case "logs":
+                return logs(commands)
+            case "login" | "logout":
+                config = commands.find()
+                check_login(commands, config)
+                return commands.run(lambda: login(commands, config))
+            case "call":
+                config, arguments = commands.find(), arguments_of(args.arguments)
+                return commands.run(lambda: call(commands, config, arguments))
+        servers = [commands.find()] if commands.name else list(commands.directory.sources.values())
+        return commands.run(lambda: tools(commands, servers))
+    finally:
+        commands.host.leave()
+        POOL.close()
+
+
+def login_prompt(environ: Mapping[str, str]) -> Ask:
     """Shows the person at the terminal where to log in."""
     from jaato.plugins.mcp.oauth_browser import asking
 
@@ -98,186 +257,30 @@ def asker(environ: Mapping[str, str]) -> Ask:
     return asking(write, environ)
 
 
-def encoded(entry: dict[str, Any]) -> bytes:
-    """An entry as it would stand in a file."""
-    import json
-
-    return json.dumps(entry).encode()
-
-
-def pairs(texts: Sequence[str], mark: str, flag: str) -> dict[str, str]:
-    """`NAME=VALUE` or `NAME: VALUE` texts as a table. Raises `ConfigError`."""
-    found: dict[str, str] = {}
-    for text in texts:
-        name, parted, value = (clean_text(text) or "").partition(mark)
-        if not parted or not name.strip():
-            raise ConfigError(f"{flag} is written NAME{mark}VALUE, not {text[:80]!r}.")
-        found[name.strip()] = value.strip() if mark == ":" else value
-    return found
+def sandbox_entry(args: Namespace) -> dict[str, Any]:
+    """What the arguments declare of the sandbox, as an entry has it."""
+    domains = [clean_text(one) or "" for one in args.allow_domain]
+    paths = [os.path.abspath(os.path.expanduser(clean_text(one) or "")) for one in args.add_dir]
+    if not (args.sandbox_profile or domains or paths):
+        return {}
+    sandbox: dict[str, Any] = {"profile": args.sandbox_profile or "workspace-write"}
+    sandbox |= {"domains": domains} if domains else {}
+    return {"sandbox": sandbox | ({"paths": paths} if paths else {})}
 
 
-def main(args: Namespace) -> int:
-    """Do one thing with MCP servers."""
-    for name in ("server", "tool", "arguments"):
-        if isinstance(getattr(args, name, None), str):
-            setattr(args, name, clean_text(getattr(args, name)))
-    desk = Desk(args)
-    try:
-        match args.action:
-            case "list":
-                return listing(desk, args)
-            case "add":
-                from jaato.cli.mcp_edit import add
-
-                return add(desk, args)
-            case "remove":
-                from jaato.cli.mcp_edit import remove
-
-                return remove(desk, args)
-            case "logs":
-                return logs(desk, args)
-            case "trust":
-                from jaato.cli.mcp_trust import trust
-
-                return trust(desk, args)
-            case "login" | "logout":
-                from jaato.cli.mcp_login import main as login
-
-                return login(desk, args)
-        from jaato.cli.mcp_use import main as use
-
-        return use(desk, args)
-    finally:
-        POOL.close()
-
-
-def listing(desk: Desk, args: Namespace) -> int:
-    """All servers with their state, and what is wrong with the files."""
-    directory = desk.directory
-    host = Host(directory, lambda _name: None)
-    failures: dict[str, JaatoError] = {}
-    try:
-        if args.check:
-            failures = anyio.run(check, host, directory)
-        servers = [described(host, config, failures, args.check) for config in directory.servers.values()]
-    finally:
-        host.leave()
-    if args.json:
-        problems = [
-            {"server": problem.server, "file": str(problem.origin), "text": problem.text}
-            for problem in directory.problems
-        ]
-        print_json({"servers": servers, "problems": problems})
-    else:
-        print_servers(servers)
-        for config in directory.servers.values():
-            if told := warning(config, desk.settings.state_dir):
-                say(told)
-        for problem in directory.problems:
-            say(str(problem))
-    return ERROR if failures or (args.check and directory.problems) else OK
-
-
-async def check(host: Host, directory: Directory) -> dict[str, JaatoError]:
-    """Start every server that may be started; why those failed that did."""
-    failures: dict[str, JaatoError] = {}
-    limiter = anyio.CapacityLimiter(CHECKS_AT_ONCE)
-
-    async def connect(name: str) -> None:
-        async with limiter:
-            try:
-                await host.connect(name)
-            except JaatoError as error:
-                failures[name] = error
-
-    async with anyio.create_task_group() as tasks:
-        for config in directory.servers.values():
-            if not config.disabled and directory.trusts(config):
-                tasks.start_soon(connect, config.name)
-    return failures
-
-
-def described(
-    host: Host, config: ServerConfig, failures: dict[str, JaatoError], checked: bool
-) -> dict[str, Any]:
-    """One server as data; its `tools` are None while they are not known."""
-    state, why = host.state(config.name)
-    if config.name in failures:
-        error = failures[config.name]
-        state, why = ("needs login" if error.code == "login_needed" else "failed"), str(error)
-    judged = host.directory.judgement(config)
-    manifest = judged.manifest if judged is not None else None
-    age_s = manifest.age_s(time.time()) if manifest is not None else None
-    return {
-        "name": config.name,
-        "scope": config.scope,
-        "kind": config.kind,
-        "state": state,
-        "health": ("failed" if config.name in failures else "ok")
-        if checked and state != "needs trust"
-        else None,
-        "why": why,
-        "target": target_of(config),
-        "sandbox": shown(config) if config.kind == "stdio" else None,
-        "file": str(config.origin),
-        "server": named_by(manifest.server_info) if manifest else None,
-        "era": manifest.protocol_version if manifest else None,
-        "tools": len(manifest.tools) if manifest else None,
-        "prompts": len(manifest.prompts) if manifest else None,
-        "resources": len(manifest.resources) if manifest else None,
-        "held_back": [change.name for change in judged.changes] if judged else [],
-        "dropped": manifest.dropped if manifest else [],
-        "age_s": round(age_s, 1) if age_s is not None else None,
-        "stale": bool(manifest and manifest.ttl_s and (age_s or 0) > manifest.ttl_s),
-    }
+def list_servers(commands: McpCommands) -> int:
+    """All servers, and once each that runs without a sandbox."""
+    code = commands.run(lambda: list_sources(commands))
+    if not commands.args.json:
+        for config in commands.directory.sources.values():
+            if text := warn_unconfined(config, commands.settings.state_dir):
+                say(text)
+    return code
 
 
 def named_by(info: dict[str, Any]) -> str:
     """What a server calls itself, with its version."""
     return " ".join(str(info[key])[:200] for key in ("name", "version") if info.get(key))
-
-
-def target_of(config: ServerConfig) -> str:
-    """What runs, or where it is; what may hold a secret is left out."""
-    if config.kind == "stdio":
-        return " ".join((config.command, *config.args))
-    return config.url.partition("?")[0]
-
-
-def print_servers(servers: list[dict[str, Any]]) -> None:
-    """The servers for people."""
-    if not servers:
-        print_line("No MCP server is configured; `jaato mcp add` adds one.")
-        return
-    heading = ("SERVER", "SCOPE", "KIND", "STATE", "ERA", "TOOLS", "SEEN", "SANDBOX", "WHAT")
-    rows = [
-        (
-            one["name"],
-            one["scope"],
-            one["kind"],
-            one["state"],
-            one["era"] or "-",
-            "-" if one["tools"] is None else str(one["tools"]),
-            ago(one["age_s"]) + (" (stale)" if one["stale"] else ""),
-            (one["sandbox"] or "-").partition(":")[0],
-            one["target"],
-        )
-        for one in servers
-    ]
-    print_rows([heading, *rows])
-    for one in servers:
-        if one["state"] in ("failed", "needs login") and one["why"]:
-            say(f"{one['name']}: {one['why']}")
-        if one["state"] == "needs trust":
-            say(f"{one['name']}: look at it and trust it with `jaato mcp trust {one['name']}`")
-        if one["held_back"]:
-            names = ", ".join(repr(name) for name in one["held_back"][:5])
-            say(
-                f"{one['name']}: held back until you accept them with `jaato mcp trust {one['name']}`: "
-                f"{names or 'its instructions'}"
-            )
-        for text in one["dropped"][:5]:
-            say(f"{one['name']}: left out: {text}")
 
 
 def ago(age_s: float | None) -> str:
@@ -290,13 +293,135 @@ def ago(age_s: float | None) -> str:
     return "now"
 
 
-def logs(desk: Desk, args: Namespace) -> int:
+def logs(commands: McpCommands) -> int:
     """The end of a server's errors."""
-    config = desk.server(args.server)
-    file = LogFile(desk.settings.state_dir, config)
-    text = file.tail(args.lines)
+    config = commands.directory.configured(commands.name)
+    file = LogFile(commands.settings.state_dir, config)
+    text = file.tail(commands.args.lines)
     if text:
         print_line(text)
     else:
         say(f"{config.name} has printed no errors yet; they are kept in {file.path}")
     return OK
+
+
+def check_login(commands: McpCommands, config: ServerConfig) -> None:
+    """Raise `ConfigError` for a server that knows no login, `PermissionDenied` for one that is not trusted."""
+    if find_spec("mcp") is None:
+        raise ConfigError("MCP servers need the extra mcp: pip install 'jaato[mcp]'.")
+    if config.kind == "stdio":
+        raise ConfigError(
+            f"{config.name} is started on this machine and knows no login; give it a key as a variable: "
+            f"`jaato mcp add {config.name} --replace --env NAME='${{NAME}}' -- …`."
+        )
+    commands.directory.check_trust(config)
+
+
+async def login(commands: McpCommands, config: ServerConfig) -> int:
+    """Log in or out, until it is done or Ctrl-C ends it."""
+    from jaato.plugins.mcp.http import allowed_for
+    from jaato.plugins.mcp.oauth import login, logout
+    from jaato.plugins.mcp.oauth_store import open_store
+
+    filled = commands.directory.setting(config.name).config
+    if any(name.lower() == "authorization" for name in filled.headers):
+        say(f"{config.name} is sent the Authorization that its configuration has; a login would not be used.")
+        return USAGE
+    store, environ = open_store(commands.settings.state_dir), commands.settings.environ
+    allowed = allowed_for(filled, commands.directory.context.allow_hosts)
+    if commands.args.action == "logout":
+        print_line(await logout(filled, store, environ=environ, allowed=allowed))
+        return OK
+    state = await login(filled, store, login_prompt(environ), environ=environ, allowed=allowed)
+    scope = f" for {', '.join(state.scope)}" if state.scope else ""
+    until = ""
+    if state.expires_at is not None and not state.renews:
+        until = f" until {time.strftime('%Y-%m-%d %H:%M', time.localtime(state.expires_at))}"
+    print_line(f"logged in to {config.name} at {state.issuer}{scope}{until}")
+    return OK
+
+
+async def tools(commands: McpCommands, servers: list[ServerConfig]) -> int:
+    """The tools of servers, with what declaring each costs; one that fails is reported, and the others are shown."""
+    args = commands.args
+    rows: list[dict[str, Any]] = []
+    code = OK
+    for config in servers:
+        if config.disabled and not args.server:
+            continue
+        try:
+            found = await commands.known(config, refresh=args.refresh or config.scope == "argument")
+        except JaatoError as error:
+            if args.server:
+                raise
+            say(str(error))
+            code = ERROR
+            continue
+        rows += [tool_row(config, entry) for entry in found.manifest.tools]
+        for change in found.changes:
+            say(change.why(args.server or config.name))
+        for text in found.manifest.dropped[:20]:
+            say(f"{config.name}: left out: {text}")
+    if args.json:
+        print_json(rows)
+        return code
+    print_rows((str(row["tokens"]), row["server"], row["name"], row["summary"]) for row in rows)
+    total = sum(row["tokens"] for row in rows)
+    print_line(
+        f"{len(rows)} tools, {total} tokens if all were declared; they are, once asked for (4 bytes a token)"
+    )
+    return code
+
+
+def tool_row(config: ServerConfig, entry: ToolEntry) -> dict[str, Any]:
+    """A tool as data."""
+    name = wire_name(full_name(config.name, entry.name))
+    declared = {"name": name, "description": entry.description, "parameters": entry.input_schema}
+    return {
+        "server": config.name,
+        "name": entry.name,
+        "as": name,
+        "tokens": -(-len(json.dumps(declared, ensure_ascii=False).encode()) // BYTES_PER_TOKEN),
+        "title": entry.title,
+        "description": entry.description,
+        "summary": (entry.description or entry.title).strip().split("\n", 1)[0].split(". ", 1)[0],
+        "parameters": entry.input_schema,
+        "output": entry.output_schema,
+        "annotations": entry.annotations,
+    }
+
+
+async def call(commands: McpCommands, config: ServerConfig, arguments: dict[str, Any]) -> int:
+    """One call of one tool. Raises `ConfigError` for a tool that is not there, `PermissionDenied` for one that is held
+    back."""
+    name = commands.args.tool
+    found = await commands.known(config, refresh=config.scope == "argument")
+    entry = entry_of(found, name)
+    if entry is None and config.scope != "argument" and name not in found.disabled:
+        found = await commands.known(config, refresh=True)
+        entry = entry_of(found, name)
+    if entry is None:
+        change = found.disabled.get(name)
+        if change is not None:
+            raise PermissionDenied(change.why(commands.args.server))
+        raise ConfigError(missing(config, found, name))
+    tool = make_tool(config, entry, commands.host.call)
+    return await call_tool(commands, tool, arguments, stream=True, ask=True)
+
+
+def entry_of(found: Judgement, name: str) -> ToolEntry | None:
+    """The only tool of this name."""
+    named = [entry for entry in found.manifest.tools if entry.name == name]
+    return named[0] if len(named) == 1 else None
+
+
+def missing(config: ServerConfig, found: Judgement, name: str) -> str:
+    """That a server has no such tool, with those it has."""
+    from jaato.tools.names import alike
+
+    names = [entry.name for entry in found.manifest.tools]
+    if names.count(name) > 1:
+        return f"The MCP server {config.name!r} has {names.count(name)} tools {name!r}; which is meant cannot be told."
+    near = alike(name, names)
+    hint = f"Is it {' or '.join(map(repr, near))}? " if near else ""
+    return f"The MCP server {config.name!r} has no tool {name!r}. {hint}It has {', '.join(names[:20]) or 'none'}."

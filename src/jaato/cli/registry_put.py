@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import anyio
+import anyio.to_thread
 
 from jaato.cli.ending import DENIED, ERROR, OK, USAGE, say
-from jaato.cli.mcp import pairs
-from jaato.cli.mcp_use import carried
 from jaato.cli.options import clean_text
-from jaato.cli.registry_desk import Desk
+from jaato.cli.registry import RegistryCommands
+from jaato.cli.sources.sources import pairs
 from jaato.cli.table import print_json, print_line
 from jaato.errors import ConfigError, JaatoError
 from jaato.plugins.arp.config import RegistryConfig
@@ -32,10 +31,10 @@ CODES = {400: USAGE, 401: DENIED, 403: DENIED, 409: USAGE}
 
 def main(args: Namespace) -> int:
     """Carry out one of them."""
-    desk = Desk(args)
-    config = desk.shelf(args.registry, args.token).source.config
+    commands = RegistryCommands(args)
+    config = commands.shelf().source.config
     ask = put(args, config) if args.action == "put" else delete(args, config)
-    return anyio.run(carried, lambda: desk.unsaid(lambda: sent(desk, config, ask, args)))
+    return commands.run(lambda: sent(commands, config, ask))
 
 
 def put(args: Namespace, config: RegistryConfig) -> Ask:
@@ -113,18 +112,19 @@ def handler_of(args: Namespace) -> dict[str, Any] | None:
     return handler | ({"timeout_s": args.timeout} if args.timeout is not None else {})
 
 
-async def sent(desk: Desk, config: RegistryConfig, ask: Ask, args: Namespace) -> int:
+async def sent(commands: RegistryCommands, config: RegistryConfig, ask: Ask) -> int:
     """Send a request and say what came of it. Raises `JaatoError`s."""
-    way = await anyio.to_thread.run_sync(desk.directory.open_way, config)
+    args = commands.args
+    way = await anyio.to_thread.run_sync(commands.directory.open_way, config)
     answer = await way.send(ask)
     if answer.status not in (200, 201, 204):
-        return refused(answer, desk.secrets.mask)
+        return refused(answer, commands.secrets.mask)
     if args.action == "delete":
         print_line(f"deleted {visible(args.tool)}" + (f" {visible(args.version)}" if args.version else ""))
         return OK
     made = decode_definition(answer.body)
     if args.json:
-        print_json(desk.secrets.masked(json.loads(answer.body)))
+        print_json(commands.secrets.masked(json.loads(answer.body)))
     else:
         done = "created" if answer.status == 201 else "replaced"
         print_line(f"{done} {made.name} {made.version}, ETag {answer.header('etag')}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.errors import ConfigError
+from jaato.plugins.arp.config import Filled
 from jaato.plugins.arp.connections import IDLE_S, MAX_KEPT, MAX_OPEN, Connections
-from jaato.plugins.arp.entry import Filled
 from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryUnusable
 from jaato.plugins.arp.stream import ACCEPTED, Hear, Reader, reader_for
 from jaato.tools.address import PORTS, AddressRefused, Allowed, Url

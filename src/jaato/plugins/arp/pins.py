@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +11,17 @@ from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.protocol.arp import ToolDefinition
-from jaato.tools.atomic import locked, read_small, write_private
-from jaato.tools.configured import digest_of
+from jaato.tools.atomic import locked
 from jaato.tools.names import shown_name
-from jaato.tools.unseen import visible
+from jaato.tools.remote.fields import digest_of
+from jaato.tools.remote.pins import read_pins, render_diff, write_pins
 
 LOG = logger("registries")
 FORM = 1
-MAX_FILE_BYTES = 33_554_432
 MAX_PINS = 800
 MAX_PARAMETERS_BYTES = 20_000
 """Longer parameters are told from others by their hash alone."""
 MAX_NAMED = 5
-MAX_DIFF_LINES = 400
-MAX_LINE_CHARS = 2_000
 
 
 class Pinned(msgspec.Struct):
@@ -94,7 +89,7 @@ class Pins:
             for name in list(known.tools)[: max(0, len(known.tools) - MAX_PINS)]:
                 del known.tools[name]
             known.registry = self._name
-            write_private(self.path, msgspec.json.encode(known))
+            write_pins(self.path, known)
         self._tools = self.tools | new  # what others have written meanwhile counts in the next session
 
     def forget(self) -> None:
@@ -103,19 +98,7 @@ class Pins:
         self._tools = None
 
     def _read(self) -> PinFile:
-        content = read_small(self.path, MAX_FILE_BYTES) if self._keeps else None
-        if content is None:
-            return PinFile()
-        try:
-            known = msgspec.json.decode(content, type=PinFile)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            known = PinFile(0)
-        if known.form != FORM:
-            raise ConfigError(
-                f"{self.path} is damaged or of another version, so no tool of the registry {self._name!r} can be told from a "
-                "changed one. Remove it to accept the tools as they are now."
-            )
-        return known
+        return read_pins(self.path, PinFile, "form", FORM, RegistryConfig.NOUN) if self._keeps else PinFile()
 
 
 def pinned(definition: ToolDefinition) -> Pinned:
@@ -163,24 +146,5 @@ def named(names: list[str]) -> str:
 
 def diff(before: Pinned, now: ToolDefinition) -> str:
     """A unified diff in which every character is seen."""
-    lines = difflib.unified_diff(
-        lines_of(before.description, before.parameters),
-        lines_of(now.description, now.parameters),
-        "allowed",
-        "now",
-        lineterm="",
-        n=2,
-    )
-    shown = [
-        visible(line)[:MAX_LINE_CHARS] for line, _ in zip(lines, range(MAX_DIFF_LINES + 1), strict=False)
-    ]
-    if len(shown) > MAX_DIFF_LINES:
-        shown[MAX_DIFF_LINES:] = ["… the rest is not shown"]
-    return "\n".join(shown)
-
-
-def lines_of(description: str, parameters: dict[str, Any]) -> list[str]:
-    """A definition as lines."""
-    text = description.split("\n")
-    made = [f"description: {text[0]}", *(f"  {line}" for line in text[1:])]
-    return made + f"parameters: {json.dumps(parameters, indent=2, ensure_ascii=False)}".split("\n")
+    new = {"description": now.description, "parameters": now.parameters}
+    return render_diff({"description": before.description, "parameters": before.parameters}, new, "allowed")

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import functools
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import anyio
 import msgspec
 
-from jaato import settings
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
-from jaato.plugins.arp.config import FILE
-from jaato.plugins.arp.directory import Directory, Places, Shelf
-from jaato.plugins.arp.entry import target_of
+from jaato.plugins.arp.config import FILE, target_of
+from jaato.plugins.arp.directory import Directory, Shelf
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.tools.catalog import wire_name
-from jaato.tools.reach import environ_of, trust_of
+from jaato.tools.reach import trust_of
+from jaato.tools.remote.directory import host_context, service_of
 from jaato.tools.tool import Tool, tool
 
 KNOWN = Path(__file__).parents[1] / "known.json"
@@ -64,7 +64,7 @@ class ArpPlugin(Plugin):
     @functools.cached_property
     def directory(self) -> Directory:
         """The registries, read when first asked for."""
-        return Directory(places_of(self.host))
+        return open_directory(self.host)
 
     def offered(self) -> list[Tool]:
         """The tools of every registry of which a list is kept; asks nobody."""
@@ -136,13 +136,13 @@ class ArpPlugin(Plugin):
     def registries(self) -> dict[str, Any]:
         """List the tool registries: how each stands (known, unreachable, needs trust), how many tools it offers, what was
         left out and why. Asks nobody."""
-        rows = [self._row(name) for name in self.directory.registries]
+        rows = [self._row(name) for name in self.directory.sources]
         found: dict[str, Any] = {"registries": rows[:MAX_SHOWN]}
         problems = [str(problem) for problem in self.directory.problems]
         return found | ({"problems": problems[:MAX_SHOWN]} if problems else {})
 
     def _row(self, name: str) -> dict[str, Any]:
-        config = self.directory.registries[name]
+        config = self.directory.sources[name]
         row: dict[str, Any] = {"name": name, "url": target_of(config), "state": self.directory.state(config)}
         if row["state"] in ("known", "unreachable", "configured"):
             source = self.directory.shelf(config).source
@@ -174,25 +174,9 @@ class ArpPlugin(Plugin):
         sources.pop(self.name, None)
 
 
-def places_of(host: Host) -> Places:
-    """Where the user's files are."""
-    environ = environ_of(host)
-    try:
-        known = host.service("settings")
-        config_dir, state_dir, cache_dir = known.config_dir, known.state_dir, known.cache_dir
-        allowed = tuple(known["allow_hosts"])
-    except KeyError:
-        config_dir = settings.user_dir(environ, "XDG_CONFIG_HOME", ".config")
-        state_dir = settings.user_dir(environ, "XDG_STATE_HOME", ".local/state")
-        cache_dir = settings.user_dir(environ, "XDG_CACHE_HOME", ".cache")
-        allowed = ()
-    try:
-        secrets = host.service("secrets")
-    except KeyError:
-        secrets = None
-    try:
-        mark = host.service("catalog").mark
-    except KeyError:
-        mark = ""
-    trust = trust_of(host, state_dir, [config_dir / FILE])
-    return Places(host.workspace, config_dir, state_dir, cache_dir, environ, allowed, secrets, mark, trust)
+def open_directory(host: Host) -> Directory:
+    """The registries of a plugin's session."""
+    context = host_context(host)
+    trust = trust_of(host, context.state_dir, [context.config_dir / FILE])
+    catalog = service_of(host, "catalog")
+    return Directory(replace(context, trust=trust), "" if catalog is None else catalog.mark)

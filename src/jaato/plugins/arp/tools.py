@@ -12,9 +12,8 @@ from msgspec import UNSET
 
 from jaato.errors import ConfigError, InvalidArguments, ToolError
 from jaato.plugins.arp.checked import access_of
-from jaato.plugins.arp.config import RegistryConfig
+from jaato.plugins.arp.config import RegistryConfig, target_of
 from jaato.plugins.arp.definitions import Definitions, Known
-from jaato.plugins.arp.entry import target_of
 from jaato.plugins.arp.faults import RegistryRefusal
 from jaato.plugins.arp.pins import Pins, hash_of
 from jaato.plugins.arp.results import output_of

@@ -95,7 +95,7 @@ class Host:
 
     def state(self, name: str) -> tuple[str, str]:
         """Where a server stands, and why it failed; asks nobody and starts nothing."""
-        config = self.directory.servers[name]
+        config = self.directory.sources[name]
         if config.disabled:
             return "switched off", ""
         if not self.directory.trusts(config):

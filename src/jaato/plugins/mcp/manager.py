@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaato import settings
-from jaato.plugins.mcp.directory import Directory, Places
+from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.elicit import Caller
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.host import Host
@@ -16,6 +16,7 @@ from jaato.plugins.mcp.manifest import Manifest, ToolEntry
 from jaato.plugins.mcp.tools import checked_output
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Call, Output, no_blobs
+from jaato.tools.remote.directory import source_context
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.connection import Connection
@@ -39,22 +40,13 @@ class MCPClientManager:
         keep: Callable[[bytes | Path], str] = no_blobs,
     ) -> None:
         environ = settings.environment() if environ is None else environ
-        home = settings.home_of(environ)
         self._keep = keep
-        self._directory = Directory(
-            Places(
-                Path(workspace or Path.cwd()).resolve(),
-                home,
-                settings.user_dir(environ, "XDG_STATE_HOME", ".local/state"),
-                settings.user_dir(environ, "XDG_CACHE_HOME", ".cache"),
-                environ,
-            )
-        )
+        self._directory = Directory(source_context(Path(workspace or Path.cwd()).resolve(), environ))
         self._host = Host(self._directory, lambda _name: None)
 
     def list_servers(self) -> dict[str, str]:
         """How each server stands: configured, known, started, failed, needs login, needs trust, switched off. Starts nothing."""
-        return {name: self._host.state(name)[0] for name in self._directory.servers}
+        return {name: self._host.state(name)[0] for name in self._directory.sources}
 
     def connect(self, server: str) -> Manifest:
         """Start a server, or ask a running one anew, what it offers. Raises `ToolError`s."""
@@ -131,4 +123,6 @@ class MCPClientManager:
         return self._host.start(server, asked).result()
 
     def _call(self, name: str, arguments: dict[str, Any]) -> Call:
-        return Call(new_id("c"), name, arguments, keep=self._keep, workspace=self._directory.places.workspace)
+        return Call(
+            new_id("c"), name, arguments, keep=self._keep, workspace=self._directory.context.workspace
+        )

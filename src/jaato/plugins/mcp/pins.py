@@ -4,8 +4,6 @@ until a person has accepted it."""
 from __future__ import annotations
 
 import contextlib
-import difflib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +14,14 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ToolEntry, bounded
-from jaato.tools.atomic import locked, read_small, write_private
-from jaato.tools.schema_bounds import depth_within
+from jaato.tools.atomic import locked
+from jaato.tools.remote.fields import digest_of
+from jaato.tools.remote.pins import read_pins, render_diff, write_pins
 from jaato.tools.trust import content_hash
 from jaato.tools.unseen import hidden, strings_in, visible
 
 VERSION = 1
-MAX_FILE_BYTES = 33_554_432
 MAX_PINS = 5_000
-MAX_DIFF_LINES = 400
-MAX_LINE_CHARS = 2_000
 
 Kind = Literal["tool", "prompt", "instructions"]
 Reason = Literal["changed", "invisible characters", "too many definitions"]
@@ -155,25 +151,11 @@ class Pins:
         return self._folder / f"{config.identity}.json"
 
     def _read(self, path: Path) -> PinFile:
-        content = read_small(path, MAX_FILE_BYTES)
-        if content is None:
-            return PinFile()
-        try:
-            known = msgspec.json.decode(content, type=PinFile)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise ConfigError(
-                f"{path} is damaged, so no tool of this MCP server can be told from a changed one. "
-                "Remove it to accept the tools as they are now."
-            ) from None
-        if known.version != VERSION:
-            raise ConfigError(
-                f"{path} was written by another version of jaato. Remove it, or use that version."
-            )
-        return known
+        return read_pins(path, PinFile, "version", VERSION, ServerConfig.NOUN)
 
     def _write(self, path: Path, config: ServerConfig, known: PinFile) -> None:
         known.server = config.name
-        write_private(path, msgspec.json.encode(known))
+        write_pins(path, known)
 
 
 Key = tuple[Kind, str]
@@ -210,8 +192,7 @@ def pinned(definition: dict[str, Any]) -> Pinned:
 
 def hash_of(definition: dict[str, Any]) -> str:
     """The hash of a definition, whatever the order of its keys."""
-    text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
-    return content_hash(text.encode())
+    return f"sha256:{digest_of(definition)}"
 
 
 def whole_hash(manifest: Manifest) -> str:
@@ -242,7 +223,7 @@ def compared(known: PinFile, found: dict[Key, dict[str, Any]]) -> list[Change]:
             continue
         else:
             reason, detail = "too many definitions", f"the server has shown more than {MAX_PINS:,} so far"
-        diff = difference(before.definition if before else {}, definition)
+        diff = render_diff(before.definition if before else {}, definition, "accepted")
         changes.append(Change(key[0], key[1], reason, detail, diff, version))
     return changes
 
@@ -251,29 +232,6 @@ def invisible(definition: dict[str, Any]) -> str:
     """The invisible characters anywhere in a definition."""
     found = sorted({char for text in strings_in(definition) for char in hidden(text)})
     return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
-
-
-def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """A unified diff of two definitions in which every character is seen."""
-    lines = difflib.unified_diff(readable(before), readable(after), "accepted", "now", lineterm="", n=2)
-    shown = [
-        visible(line)[:MAX_LINE_CHARS] for line, _ in zip(lines, range(MAX_DIFF_LINES + 1), strict=False)
-    ]
-    if len(shown) > MAX_DIFF_LINES:
-        shown[MAX_DIFF_LINES:] = ["… the rest is not shown"]
-    return "\n".join(shown)
-
-
-def readable(definition: dict[str, Any]) -> list[str]:
-    """A definition as lines: texts as they read, schemas as JSON."""
-    lines: list[str] = []
-    for key, value in definition.items():
-        if isinstance(value, str):
-            text = value.split("\n")
-            lines += [f"{key}: {text[0]}", *(f"  {line}" for line in text[1:])]
-        elif depth_within(value, 100):
-            lines += f"{key}: {json.dumps(value, indent=2, ensure_ascii=False)}".split("\n")
-    return lines
 
 
 def without(manifest: Manifest, changes: list[Change]) -> Manifest:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 
-from jaato import settings
 from jaato.abc.plugin import Host as PluginHost
 from jaato.abc.plugin import Plugin
 from jaato.errors import ToolError
 from jaato.log import logger
 from jaato.plugins.mcp.config import FILE
-from jaato.plugins.mcp.directory import Directory, Places
+from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, not_taken, tools_from
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
 from jaato.tools.names import shown_name
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
-from jaato.tools.reach import environ_of, trust_of
+from jaato.tools.reach import trust_of
+from jaato.tools.remote.directory import host_context
 from jaato.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class MCPToolPlugin(Plugin):
 
     def __init__(self, host: PluginHost) -> None:
         super().__init__(host)
-        self.directory = Directory(places_of(host))
+        self.directory = open_directory(host)
         self._offered: dict[str, list[Tool]] = {}
 
     def offered(self) -> list[Tool]:
@@ -50,13 +51,13 @@ class MCPToolPlugin(Plugin):
             self.host.service("catalog").strangers[self.name] = self.meet
         except KeyError:
             pass
-        for config in self.directory.servers.values():
+        for config in self.directory.sources.values():
             if not config.disabled:
                 self._offered[config.name] = self._tools_of(config.name)
         return [tool for tools in self._offered.values() for tool in tools]
 
     def _tools_of(self, name: str) -> list[Tool]:
-        config = self.directory.servers[name]
+        config = self.directory.sources[name]
         judged = self.directory.judgement(config)
         if judged is None:
             return []
@@ -77,7 +78,7 @@ class MCPToolPlugin(Plugin):
         """Start each server of which nothing is known, to learn what it offers; one that fails is reported in the log."""
         unknown = [
             config.name
-            for config in self.directory.servers.values()
+            for config in self.directory.sources.values()
             if not config.disabled
             and self.directory.trusts(config)
             and self.directory.judgement(config) is None
@@ -232,29 +233,8 @@ class MCPToolPlugin(Plugin):
         return found[0] if len(found) == 1 else None
 
 
-def places_of(host: PluginHost) -> Places:
-    """Where the user's files are."""
-    environ = environ_of(host)
-    home = settings.home_of(environ)
-    try:
-        known = host.service("settings")
-        state_dir, cache_dir, allowed = known.state_dir, known.cache_dir, tuple(known["allow_hosts"])
-    except KeyError:
-        state_dir = settings.user_dir(environ, "XDG_STATE_HOME", ".local/state")
-        cache_dir = settings.user_dir(environ, "XDG_CACHE_HOME", ".cache")
-        allowed = ()
-    try:
-        secrets = host.service("secrets")
-    except KeyError:
-        secrets = None
-    return Places(
-        host.workspace,
-        home,
-        state_dir,
-        cache_dir,
-        environ,
-        allowed,
-        secrets=secrets,
-        sandbox=sandbox_of(host),
-        trust=trust_of(host, state_dir, [home / FILE]),
-    )
+def open_directory(host: PluginHost) -> Directory:
+    """The servers of a plugin's session."""
+    context = host_context(host)
+    trust = trust_of(host, context.state_dir, [context.home / FILE])
+    return Directory(replace(context, trust=trust), sandbox=sandbox_of(host))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.confined import shown
+from jaato.plugins.mcp.config import ServerConfig, describe_sandbox
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.tools import full_name
@@ -28,7 +27,7 @@ def shortened(text: str) -> str:
 
 def servers_shown(directory: Directory, host: Host) -> dict[str, Any]:
     """Every server in a line, and what is wrong with the configuration."""
-    rows = [row_of(directory, host, config) for config in list(directory.servers.values())[:MAX_ROWS]]
+    rows = [row_of(directory, host, config) for config in list(directory.sources.values())[:MAX_ROWS]]
     shown: dict[str, Any] = {"servers": rows}
     if directory.problems:
         shown["problems"] = [shortened(str(problem)) for problem in directory.problems[:MAX_ROWS]]
@@ -42,7 +41,7 @@ def row_of(directory: Directory, host: Host, config: ServerConfig) -> dict[str, 
     state, why = host.state(config.name)
     row: dict[str, Any] = {"name": config.name, "state": state, "kind": config.kind, "scope": config.scope}
     if config.kind == "stdio":
-        row["sandbox"] = shown(config)
+        row["sandbox"] = describe_sandbox(config)
     if why:
         row["why"] = shortened(why)
     judged = directory.judgement(config)
@@ -83,7 +82,7 @@ def server_shown(directory: Directory, host: Host, name: str) -> dict[str, Any]:
 
 def chosen(directory: Directory, name: str | None) -> list[ServerConfig]:
     """One server, or all. Raises `ServerUnusable`."""
-    return [directory.entry(name)] if name is not None else list(directory.servers.values())
+    return [directory.entry(name)] if name is not None else list(directory.sources.values())
 
 
 def resources_shown(directory: Directory, server: str | None, query: str, limit: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaato.plugins.mcp.confined import access_of, warning
+from jaato.plugins.mcp.config import access_of, warn_unconfined
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.server import Setting
 from jaato.settings import home_of
@@ -19,7 +19,7 @@ def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) ->
     """A transport to the server, not opened yet; `older` for one that does not know streamable HTTP."""
     config = setting.config
     if config.kind == "stdio":
-        if told := warning(config, setting.state_dir):
+        if told := warn_unconfined(config, setting.state_dir):
             log.note(told)
         from jaato.plugins.mcp.stdio import StdioTransport, environment_for
 

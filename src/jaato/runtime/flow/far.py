@@ -9,10 +9,9 @@ from functools import cached_property
 import msgspec
 
 from jaato.errors import ConfigError, ToolError, UnknownTool
-from jaato.plugins.arp.config import RegistryConfig
+from jaato.plugins.arp.config import RegistryConfig, registry_from_url, target_of
 from jaato.plugins.arp.directory import Directory
-from jaato.plugins.arp.entry import registry_at, target_of
-from jaato.plugins.arp.plugin import ArpPlugin, places_of
+from jaato.plugins.arp.plugin import ArpPlugin, open_directory
 from jaato.plugins.arp.tools import Far
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.flow.records import Offer, Offered, Place
@@ -36,7 +35,7 @@ class FarTools:
         self._directory = directory
         self._secrets: Secrets = registry.services["secrets"]
         self.chosen = tuple(chosen)
-        directory.registries = {config.name: config for config in chosen}
+        directory.sources = {config.name: config for config in chosen}
         registry.register_plugin(ArpPlugin(PluginHost(registry, {}), directory), expose=True)
 
     @cached_property
@@ -101,10 +100,10 @@ def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTo
     Raises `ConfigError` for one that is not there or switched off and where there is none at all, `PermissionDenied` for one
     that is not trusted.
     """
-    directory = Directory(places_of(PluginHost(registry, {})))
+    directory = open_directory(PluginHost(registry, {}))
     chosen: dict[str, RegistryConfig] = {}
     for one in dict.fromkeys(wanted):
-        config = registry_at(one, token) if "://" in one else directory.chosen(one)
+        config = registry_from_url(one, token) if "://" in one else directory.chosen(one)
         if any(target_of(config) == target_of(other) for other in chosen.values()):
             continue
         config = apart(config, chosen)
@@ -116,7 +115,7 @@ def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTo
     if not wanted:
         chosen = {config.name: config for config in directory.usable()}
     if not chosen:
-        standing = "; ".join(f"{one.name} {directory.state(one)}" for one in directory.registries.values())
+        standing = "; ".join(f"{one.name} {directory.state(one)}" for one in directory.sources.values())
         known = f"none of those configured can be used ({standing})" if standing else "none is configured"
         raise ConfigError(
             f"There is no registry to use, for {known}: name one (--registry URL), or add one with `jaato registry add`."

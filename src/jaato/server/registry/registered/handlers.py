@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from jaato.protocol.specs import Access, ToolSpec
 from jaato.server.registry.registered.entry_points import EntryPoints
 from jaato.server.registry.registered.types import Entry, EntryPoint, Handler, McpTool, Webhook
 from jaato.server.registry.registered.webhook import Post, secrets_in
-from jaato.settings import Settings, home_of
+from jaato.settings import Settings
 from jaato.tools.address import Allowed
 from jaato.tools.secrets import Secrets
 from jaato.tools.signed import key_of
@@ -43,22 +44,14 @@ class Handlers:
 
     @cached_property
     def _servers(self) -> Servers:
-        from jaato.plugins.mcp.directory import Places
+        from jaato.plugins.mcp.directory import Directory
         from jaato.runtime.outfit import sandbox_for
         from jaato.server.registry.registered.mcp import Servers
+        from jaato.tools.remote.directory import source_context
 
-        environ = self._settings.environ
-        return Servers(
-            Places(
-                self._workspace,
-                home_of(environ),
-                self._state_dir,
-                self._settings.cache_dir,
-                environ,
-                tuple(self._settings["allow_hosts"]),
-                sandbox=sandbox_for(self._workspace, self._settings, self._state_dir),
-            )
-        )
+        context = source_context(self._workspace, self._settings.environ, self._settings)
+        sandbox = sandbox_for(self._workspace, self._settings, self._state_dir)
+        return Servers(Directory(replace(context, state_dir=self._state_dir), sandbox=sandbox))
 
     async def check(self, handler: Handler) -> None:
         """Raise `Invalid` for what can be no handler, `Forbidden` for one that the operator has not allowed."""

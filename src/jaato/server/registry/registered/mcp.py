@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from jaato.plugins.mcp.directory import Directory, Places
+from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.manifest import ToolEntry
@@ -19,14 +19,14 @@ from jaato.tools.call import Call
 class Servers:
     """The MCP servers of the registry's operator; one starts with the first call of a tool of it."""
 
-    def __init__(self, places: Places) -> None:
-        self.directory = Directory(places)
-        self._host = Host(self.directory, lambda _name: None)
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+        self._host = Host(directory, lambda _name: None)
 
     def check(self, handler: McpTool) -> None:
         """Raise `Forbidden` for a server that is not configured, or not trusted, and `Invalid` for a tool that it is known
         not to have. Starts nothing."""
-        if handler.server not in self.directory.servers:
+        if handler.server not in self.directory.sources:
             self.directory.reload()
         try:
             self.directory.setting(handler.server)
@@ -38,7 +38,7 @@ class Servers:
 
     def access(self, handler: McpTool) -> Access:
         """What a call may touch: as the plugin `mcp` has it. Everything, where the server is not known now."""
-        config = self.directory.servers.get(handler.server)
+        config = self.directory.sources.get(handler.server)
         return "execute" if config is None else access_of(config)
 
     async def call(self, handler: McpTool, arguments: dict[str, Any], call: Call) -> Any:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from jaato.errors import ConfigError, JaatoError, ToolError
-from jaato.plugins.arp.entry import MAX_HEADERS, MAX_TEXT_CHARS, check_header
+from jaato.plugins.arp.config import MAX_HEADERS, MAX_TEXT_CHARS
 from jaato.plugins.arp.http import SENDING, TooLong, bounded
 from jaato.plugins.arp.results import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_result
@@ -22,9 +22,9 @@ from jaato.server.registry.registered.types import Forbidden, Invalid, Lost, Unr
 from jaato.server.registry.values import MAX_RESULT_BYTES
 from jaato.tools.address import AddressRefused, Allowed, Url, parse_url
 from jaato.tools.call import Call
-from jaato.tools.configured import Malformed
 from jaato.tools.dial import Dialer, open_pool, request_to
 from jaato.tools.others import INVOCATION
+from jaato.tools.remote.fields import Malformed, check_header
 from jaato.tools.route import is_loopback
 from jaato.tools.secret_words import configured_secrets, like_secret
 from jaato.tools.signed import SIGNATURE, signature

@@ -1,28 +1,51 @@
-"""One call made by the person at the terminal: the pipeline's steps, and what the call may show and ask there."""
+"""One call made by the person at the terminal: the pipeline's steps, what the call may show and ask there, and how it went."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import hashlib
+import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from jaato.abc.asker import Clarification
 from jaato.cli.asking import reply_to
+from jaato.cli.ending import DENIED, ERROR, OK, USAGE, say
 from jaato.cli.lines import Lines
 from jaato.cli.screen import printable, visible
-from jaato.errors import ToolError
+from jaato.cli.sources.sources import SourceCommands
+from jaato.cli.table import print_json, print_line
+from jaato.errors import ConfigError, ToolError
 from jaato.protocol.events import Permission
+from jaato.protocol.ids import new_id
 from jaato.runtime.assemble import policy_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.settings import Settings
-from jaato.tools.call import Call, Outcome, Output
+from jaato.tools.call import Call, Outcome, Output, no_output
 from jaato.tools.catalog import Found
 from jaato.tools.control_names import control_names
 from jaato.tools.permissions import Decision, Gate
+from jaato.tools.pipeline import run
+from jaato.tools.remote.config_file import C
+from jaato.tools.secrets import Secrets, Stream
 from jaato.tools.tool import Tool
+
+MAX_STDIN_BYTES = 4_000_000
+CODES = {
+    "permission_denied": DENIED,
+    "mcp_definition_held": DENIED,
+    "arguments_invalid": USAGE,
+    "mcp_server_unusable": USAGE,
+    "permission.denied": DENIED,
+    "registry_unusable": USAGE,
+    "tool.invalid_args": USAGE,
+}
+"""How a call ends that failed, by the problem's code; else 1."""
 
 
 class OneCall:
@@ -104,13 +127,6 @@ class Terminal:
             answers.append(reply_to(question, line))
         return answers
 
-    def text(self, outcome: Outcome) -> str:
-        """The text of a result."""
-        value = outcome.value
-        if isinstance(value, Output):
-            return value.text
-        return "" if value is None else str(value)
-
     def media(self, outcome: Outcome) -> list[dict[str, Any]]:
         """The images and sounds of a result, in base64."""
         value = outcome.value
@@ -136,3 +152,82 @@ def shown(question: dict[str, Any]) -> str:
     default = question.get("default")
     lines.append(f"answer [{visible(str(default))}]: " if default else "answer (empty: no answer): ")
     return "\n".join(lines)
+
+
+def arguments_of(text: str | None) -> dict[str, Any]:
+    """The arguments of a call from JSON text, or from stdin for `-`. Raises `ConfigError`."""
+    if text == "-":
+        data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+        if len(data) > MAX_STDIN_BYTES:
+            raise ConfigError(f"More than {MAX_STDIN_BYTES:,} bytes of arguments came on stdin.")
+        text = data.decode("utf-8", "replace")
+    if not text or not text.strip():
+        return {}
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"The arguments are not JSON: {error}.") from None
+    if not isinstance(arguments, dict):
+        raise ConfigError('The arguments are a JSON object, such as {"a": 1}.')
+    return arguments
+
+
+async def call_tool(
+    commands: SourceCommands[C], tool: Tool, arguments: dict[str, Any], *, stream: bool, ask: bool
+) -> int:
+    """One call of one tool, through the pipeline: valid, permitted, run; its result on stdout, what it says while it is at
+    work on stderr. `ask` lets it ask back. Gives the exit code."""
+    terminal = Terminal()
+    output = Stream(commands.secrets)
+    call = Call(
+        id=new_id("c"),
+        name=tool.name,
+        arguments=arguments,
+        door="user",
+        output=(lambda text: terminal.show(output.feed(text))) if stream else no_output,
+        keep=terminal.keep,
+        services={"clarify": terminal.clarify} if ask else {},
+        workspace=commands.workspace,
+    )
+    outcome = await run(call, OneCall(tool, commands.settings, commands.workspace))
+    terminal.show(output.end())
+    return show_outcome(masked(outcome, commands.secrets), terminal, as_json=commands.args.json)
+
+
+def masked(outcome: Outcome, secrets: Secrets) -> Outcome:
+    """How a call ended, without what was secret in what it was asked with."""
+    if outcome.problem is not None:
+        message = secrets.mask(outcome.problem.message)
+        outcome.problem = msgspec.structs.replace(outcome.problem, message=message)
+    if isinstance(outcome.value, Output):
+        text, structured = secrets.mask(outcome.value.text), secrets.masked(outcome.value.structured)
+        outcome.value = replace(outcome.value, text=text, structured=structured)
+    return outcome
+
+
+def show_outcome(outcome: Outcome, terminal: Terminal, *, as_json: bool) -> int:
+    """Show how a call went; gives the exit code."""
+    problem, value = outcome.problem, outcome.value
+    text = value.text if isinstance(value, Output) else "" if value is None else str(value)
+    media = terminal.media(outcome)
+    if as_json:
+        print_json(
+            {
+                "ok": outcome.ok,
+                "text": text,
+                "structured": getattr(value, "structured", None),
+                "media": media,
+                "error": {"code": problem.code, "message": problem.message} if problem else None,
+                "duration_s": round(outcome.duration_s, 3),
+            }
+        )
+    elif outcome.ok:
+        if text:
+            print_line(text)
+        for one in media:
+            say(f"{one['type']}, {one['size_bytes']:,} bytes; --json gives it in base64")
+    if outcome.ok:
+        return OK
+    if problem is not None and not as_json:
+        say(problem.message)
+    return CODES.get(problem.code, ERROR) if problem is not None else ERROR

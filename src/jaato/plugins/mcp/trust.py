@@ -1,21 +1,16 @@
-"""Which servers may start: the user's own, and those of a workspace whose entry and programs a person has vouched for
-as they are."""
+"""Which servers may start: of those a workspace names the ones whose entry and programs a person has vouched for."""
 
 from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from pathlib import Path
-from urllib.parse import quote
 
-from jaato.errors import ConfigError
-from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.confined import shown
-from jaato.plugins.mcp.expand import variables_of
+from jaato.plugins.mcp.config import ServerConfig, describe_sandbox
 from jaato.tools.atomic import read_small
-from jaato.tools.configured import resolved
-from jaato.tools.trust import Trust, content_hash
+from jaato.tools.remote.config_file import resolved
+from jaato.tools.remote.trust import PLAIN_HTTP, SourceTrust, described_values, odd_letters
+from jaato.tools.trust import content_hash
 from jaato.tools.unseen import visible
 
 PROGRAMS = frozenset(
@@ -44,48 +39,15 @@ MAX_WORDS = 2_000
 SPLIT = re.compile(r"[\s;&|()<>=\"'`{}$,]+|:-")
 
 
-class Trusted:
-    """The user's trust in servers that a workspace names, kept with the other trust of `state_dir`, or as a session has it.
+class ServerTrust(SourceTrust[ServerConfig]):
+    """Trust in the servers of workspaces: in the entry, byte for byte, and in the content of each program in the workspace
+    that it starts."""
 
-    What is vouched for is the entry, byte for byte, and the content of each program in the workspace that it starts.
-    """
-
-    def __init__(self, state_dir: Path, trust: Trust | None = None) -> None:
-        self._trust = trust or Trust(state_dir)
-
-    def holds(self, config: ServerConfig) -> bool:
-        """Whether this server may start. Raises `ConfigError` for a damaged `trust.json`."""
-        if config.scope != "workspace":
-            return True
-        try:
-            content = vouched(config)
-        except ConfigError:
-            return False
-        return self._trust.trusts(place_of(config), content)
-
-    def add(self, config: ServerConfig, *, seen: bytes | None = None) -> None:
-        """Vouch for a server as it is, and, with `seen`, only if it is still what was shown. Raises `ConfigError`."""
-        content = vouched(config)
-        if seen is not None and content != seen:
-            raise ConfigError(f"The MCP server {config.name!r} changed meanwhile; look at it again.")
-        if config.scope == "workspace":
-            self._trust.add(place_of(config), content)
-
-    def remove(self, config: ServerConfig) -> None:
-        """Vouch for nothing of this name any more. Raises `ConfigError`, OSError."""
-        self._trust.remove(place_of(config))
-
-
-def place_of(config: ServerConfig) -> Path:
-    """Under what path `trust.json` has a server."""
-    return Path(f"{config.origin}#{quote(config.name, safe=' ')}")
-
-
-def vouched(config: ServerConfig) -> bytes:
-    """All that trust in a server is bound to. Raises `ConfigError` when a program is too big to be read."""
-    lines = [f"mcp {config.digest}"]
-    lines += [f"{path} {program_hash(path)}" for path in programs(config)]
-    return "\n".join(lines).encode("utf-8", "surrogatepass")
+    def content(self, config: ServerConfig) -> bytes:
+        """All that trust in a server is bound to. Raises `ConfigError` when a program is too big to be read."""
+        lines = [super().content(config).decode()]
+        lines += [f"{path} {program_hash(path)}" for path in referenced_programs(config)]
+        return "\n".join(lines).encode("utf-8", "surrogatepass")
 
 
 def program_hash(path: Path) -> str:
@@ -94,7 +56,7 @@ def program_hash(path: Path) -> str:
     return content_hash(content) if content is not None else "absent"
 
 
-def programs(config: ServerConfig) -> list[Path]:
+def referenced_programs(config: ServerConfig) -> list[Path]:
     """The files in the workspace that a server's command line names and that are run: an exchange of one is a change."""
     if config.kind != "stdio":
         return []
@@ -152,24 +114,23 @@ def is_executable(path: Path) -> bool:
         return False
 
 
-def described(config: ServerConfig) -> list[tuple[str, str]]:
+def describe(config: ServerConfig) -> list[tuple[str, str]]:
     """What a person must see before trusting a server: exactly what runs or is reached, and what it is given."""
     rows: list[tuple[str, str]] = []
     if config.kind == "stdio":
         rows.append(("runs", " ".join(quoted(part) for part in (config.command, *config.args))))
         rows.append(("in", visible(config.cwd) if config.cwd else "the workspace"))
-        rows.append(("sandbox", shown(config)))
+        rows.append(("sandbox", describe_sandbox(config)))
         rows += [("with", f"{visible(name)}={visible(value)}") for name, value in config.env.items()]
-        rows += [("program", f"{visible(str(path))} {program_hash(path)[:19]}") for path in programs(config)]
+        rows += [
+            ("program", f"{visible(str(path))} {program_hash(path)[:19]}")
+            for path in referenced_programs(config)
+        ]
     else:
         rows.append(("reaches", f"{visible(config.url)} ({config.kind})"))
-        rows += [("sends", f"{visible(name)}: {visible(value)}") for name, value in config.headers.items()]
-    names = variables_of(config)
-    if names:
-        rows.append(("takes", f"from your environment: {', '.join(names)}"))
+    rows += described_values(config, config.headers)
     rows += [("login", f"{visible(key)}: {visible(str(value))}") for key, value in config.oauth.items()]
-    rows += [("note", text) for text in doubts(config)]
-    return rows
+    return rows + [("note", text) for text in warnings(config)]
 
 
 def quoted(text: str) -> str:
@@ -179,17 +140,14 @@ def quoted(text: str) -> str:
     return shlex.quote(visible(text))
 
 
-def doubts(config: ServerConfig) -> list[str]:
+def warnings(config: ServerConfig) -> list[str]:
     """What a person could overlook in an entry: letters that look like others, loaders, plain http."""
-    found: list[str] = []
-    for text in (config.command, *config.args, config.url, *config.env):
-        odd = [char for char in text if not char.isascii() and char.isalpha()]
-        if odd:
-            named = ", ".join(f"{c} (U+{ord(c):04X} {unicodedata.name(c, '?').lower()})" for c in odd[:3])
-            found.append(f"{visible(text)[:80]!r} has letters that are not plain ASCII: {named}")
+    found = [
+        text for text in map(odd_letters, (config.command, *config.args, config.url, *config.env)) if text
+    ]
     found += [f"{name} decides which code is loaded" for name in config.env if name.upper() in LOADERS]
-    if config.kind != "stdio" and config.url.startswith("http://") and not is_loopback(config.url):
-        found.append("plain http: everybody on the way can read and change what is sent")
+    if config.url.startswith("http://") and not is_loopback(config.url):
+        found.append(PLAIN_HTTP)
     return found
 
 

@@ -1,0 +1,1 @@
+"""Commands for remote tool sources, MCP servers and registries: what both kinds have in common."""

@@ -1,0 +1,330 @@
+"""Configuration files in which a user and a workspace name remote tool sources: read with distrust, and edited with
+everything else in them left as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from jaato.errors import ConfigError
+from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.remote.fields import JsonObject, Malformed, Scope, SourceConfig
+
+MAX_FILE_BYTES = 1_000_000
+WORLD_WRITABLE = 0o002
+ADDRESS = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}(/\S{0,200})?")
+"""What is meant as an address, and lacks its scheme."""
+
+C = TypeVar("C", bound=SourceConfig)
+Owns = Callable[[Path, bytes], bool]
+"""Whether the user's own file at a path counts with this content (`Trust.owns`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind(Generic[C]):
+    """How one kind of source is configured: in which table of the file (the first name is the one that is written), how
+    many there may be, and whether two whose tools could be taken for each other may stand in one file."""
+
+    config: type[C]
+    keys: tuple[str, ...]
+    example: str
+    limit: int
+    lock: str
+    parse: Callable[[str, Any, Scope, Path], C]
+    unique: bool = False
+
+    @property
+    def noun(self) -> str:
+        """A source in one word."""
+        return self.config.NOUN.rpartition(" ")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """Something in a configuration that was left out: whose (None: the whole file's), where and why."""
+
+    noun: str
+    name: str | None
+    origin: Path
+    text: str
+
+    def __str__(self) -> str:
+        entry = f"{self.noun} {self.name!r}: " if self.name is not None else ""
+        return f"{self.origin}: {entry}{self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSources(Generic[C]):
+    """The sources by name, the user's first, and what was left out."""
+
+    sources: dict[str, C]
+    problems: tuple[ConfigProblem, ...] = ()
+
+
+def load_sources(
+    kind: SourceKind[C], user_file: Path, workspace: Path, workspace_file: Path, owns: Owns | None = None
+) -> LoadedSources[C]:
+    """Both files, whatever is in them. A workspace's entry never stands in for the user's of the same name, or for one
+    whose tools could be taken for its own."""
+    sources, problems = read_file(kind, user_file, owns=owns)
+    if resolved(user_file) != resolved(workspace_file):
+        others, more = read_file(kind, workspace_file, within=workspace)
+        problems += more
+        own = with_marks(sources.values())
+        for name, config in others.items():
+            mine = sources.get(name) or find_conflict(own, config)
+            if mine is None:
+                sources[name] = config
+            elif content_of(mine) != content_of(config):
+                text = f"is left out: your own {user_file} has {mine.name!r}, whose tools it could be taken for; rename it"
+                problems.append(ConfigProblem(kind.noun, name, workspace_file, text))
+    return LoadedSources(sources, tuple(problems))
+
+
+def read_file(
+    kind: SourceKind[C], path: Path, *, within: Path | None = None, owns: Owns | None = None
+) -> tuple[dict[str, C], list[ConfigProblem]]:
+    """The sources of one file, the user's own or, `within` it, a workspace's, and what is wrong with it; a missing file
+    has neither."""
+    try:
+        entries = entries_of(kind, read_document(path, within, owns))
+    except Malformed as error:
+        return {}, [ConfigProblem(kind.noun, None, path, str(error))]
+    scope: Scope = "user" if within is None else "workspace"
+    sources: dict[str, C] = {}
+    problems: list[ConfigProblem] = []
+    for number, (name, entry) in enumerate(entries.items()):
+        try:
+            if number >= kind.limit:
+                raise Malformed(f"is left out: a file has at most {kind.limit} of them")
+            if name in entries.duplicates:
+                raise Malformed("is there twice; remove one of the two")
+            config = kind.parse(name, entry, scope, path)
+            twin = find_conflict(with_marks(sources.values()), config) if kind.unique else None
+            if twin is not None:
+                raise Malformed(
+                    f"is left out: its tools could have names of {twin.name!r}; give it another prefix"
+                )
+            sources[name] = config
+        except Malformed as error:
+            problems.append(ConfigProblem(kind.noun, shown(name), path, str(error)))
+            if number >= kind.limit:
+                break
+    return sources, problems
+
+
+def read_document(path: Path, within: Path | None, owns: Owns | None = None) -> JsonObject:
+    """What is in a file, the user's own or, `within` it, a workspace's; empty where there is none. Raises `Malformed`, also
+    for what the user does not own with this content."""
+    try:
+        if within is not None and not resolved(path).is_relative_to(resolved(within)):
+            raise Malformed(
+                "leads out of the workspace by a link, which is not followed; put a file in its place"
+            )
+        content = read_small(path, MAX_FILE_BYTES)
+        if content is not None and within is None and os.stat(path).st_mode & WORLD_WRITABLE:
+            raise Malformed(f"can be written by everybody, so it is not read; chmod 600 {path}")
+        if content is not None and within is None and owns is not None and not owns(path, content):
+            raise Malformed("has changed since this session began; what it says now counts in the next one")
+    except ConfigError as error:
+        raise Malformed(str(error).removeprefix(f"{path} ")) from None
+    except OSError as error:
+        raise Malformed(f"cannot be read: {error.strerror}") from None
+    return JsonObject() if content is None else parse_document(content)
+
+
+def parse_document(content: bytes) -> JsonObject:
+    """The JSON object in a file. Raises `Malformed`."""
+    try:
+        document = json.loads(content.decode("utf-8-sig"), object_pairs_hook=JsonObject)
+    except UnicodeDecodeError:
+        raise Malformed("is not UTF-8 text; save it as UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise Malformed(
+            f"is not JSON: {error.msg} in line {error.lineno}, column {error.colno}; correct it there"
+        ) from None
+    except RecursionError:
+        raise Malformed("is nested too deeply for a configuration; correct it") from None
+    except ValueError as error:
+        raise Malformed(f"is not JSON: {str(error)[:200]}; correct it") from None
+    if not isinstance(document, JsonObject):
+        raise Malformed("must be a JSON object; correct it")
+    return document
+
+
+def entries_of(kind: SourceKind[C], document: JsonObject) -> JsonObject:
+    """The entries by name. Raises `Malformed`."""
+    for key in kind.keys:
+        if key in document:
+            if not isinstance(document[key], JsonObject) or key in document.duplicates:
+                raise Malformed(f'"{key}" must be one object, {{name: {kind.example}}}; correct it')
+            found: JsonObject = document[key]
+            return found
+    if document:
+        raise Malformed(f'has no "{kind.keys[0]}"; write {{"{kind.keys[0]}": {{name: {kind.example}}}}}')
+    return document
+
+
+def with_marks(sources: Iterable[C]) -> list[tuple[tuple[str, ...], C]]:
+    """Sources with their marks, which take a while to work out."""
+    return [(one.marks, one) for one in sources]
+
+
+def find_conflict(sources: Iterable[tuple[tuple[str, ...], C]], config: C) -> C | None:
+    """The source whose tools could have names of this one's."""
+    marks = config.marks
+    return next((one for others, one in sources if any(map(is_prefix_conflict, others, marks))), None)
+
+
+def is_prefix_conflict(one: str, other: str) -> bool:
+    """Whether a text begins with another, whichever is longer: names that begin so could be taken for each other."""
+    return one.startswith(other) or other.startswith(one)
+
+
+def content_of(config: SourceConfig) -> tuple[Any, ...]:
+    """What a source is, apart from its name and where it is written."""
+    left_out = {"name", "scope", "origin", "digest", "identity"}
+    return tuple(getattr(config, name) for name in config.__struct_fields__ if name not in left_out)
+
+
+def find_source(config: type[C], sources: Mapping[str, C], name: str) -> C:
+    """The source of this name. Raises `ConfigError`, with the names there are."""
+    found = sources.get(name)
+    if found is None:
+        from jaato.tools.names import alike
+
+        if near := alike(name, sources):
+            hint = f"is it {' or '.join(map(repr, near))}?"
+        elif ADDRESS.fullmatch(name):
+            hint = f"one that is not configured is named by its URL (http://{name})."
+        elif sources:
+            hint = f"there are {', '.join(map(repr, sorted(sources)[:10]))}."
+        else:
+            hint = "none is configured yet."
+        raise ConfigError(
+            f"There is no {config.NOUN} {shown(name)!r}; {hint} `jaato {config.COMMAND} list` shows them, "
+            f"`jaato {config.COMMAND} add` adds one."
+        )
+    return found
+
+
+def shown(name: str) -> str:
+    """A name as a message has it."""
+    from jaato.tools.unseen import visible
+
+    return visible(name if len(name) <= 80 else f"{name[:80]}…")
+
+
+def add_source(
+    kind: SourceKind[C],
+    path: Path,
+    within: Path | None,
+    name: str,
+    entry: dict[str, Any],
+    state_dir: Path,
+    *,
+    replace: bool = False,
+) -> None:
+    """Put a source into a file, the user's own or, `within` it, a workspace's; it is made when there is none. Raises
+    `ConfigError`, OSError."""
+    parse_entry(kind, path, within, name, entry)
+
+    def change(entries: dict[str, Any]) -> None:
+        if name in entries and not replace:
+            raise ConfigError(f"{path} has a {kind.noun} {name!r} already; give --replace, or another name.")
+        entries[name] = entry
+
+    edit_file(kind, path, within, state_dir, change)
+
+
+def parse_entry(kind: SourceKind[C], path: Path, within: Path | None, name: str, entry: dict[str, Any]) -> C:
+    """The source that an entry describes which is not in its file yet. Raises `ConfigError`."""
+    try:
+        document = parse_document(json.dumps(entry).encode())
+        return kind.parse(name, document, "user" if within is None else "workspace", path)
+    except Malformed as error:
+        raise ConfigError(f"The {kind.config.NOUN} {name!r} {error}.") from None
+
+
+def remove_source(kind: SourceKind[C], path: Path, within: Path | None, name: str, state_dir: Path) -> None:
+    """Take a source out of a file, broken or not. Raises `ConfigError`, OSError."""
+
+    def change(entries: dict[str, Any]) -> None:
+        if name not in entries:
+            raise ConfigError(
+                f"{path} has no {kind.noun} {name!r}; `jaato {kind.config.COMMAND} list` shows where each one is."
+            )
+        del entries[name]
+
+    edit_file(kind, path, within, state_dir, change)
+
+
+def edit_file(
+    kind: SourceKind[C],
+    path: Path,
+    within: Path | None,
+    state_dir: Path,
+    change: Callable[[dict[str, Any]], None],
+) -> None:
+    """Change the table of sources in a file, one process at a time, whole or not at all."""
+    target = resolved(path)
+    if within is not None and not target.is_relative_to(resolved(within)):
+        raise ConfigError(
+            f"{path} leads out of the workspace by a link, which is not written; put a file in its place."
+        )
+    with locked(state_dir / kind.lock):
+        content = read_small(target, MAX_FILE_BYTES)
+        try:
+            document = parse_document(content) if content is not None else JsonObject()
+        except Malformed as error:
+            raise ConfigError(f"{path} {error}.") from None
+        key = next((one for one in kind.keys if one in document), kind.keys[0])
+        entries = document.setdefault(key, {})
+        if not isinstance(entries, dict):
+            raise ConfigError(f'{path}: "{key}" must be an object; correct it.')
+        if has_duplicates(document):
+            raise ConfigError(f"{path} has a key twice; remove one of the two first, so that none is lost.")
+        change(entries)
+        # a new file of the user's is private; one of a workspace is there to be shared
+        mode = 0o600 if within is None else 0o644
+        if content is not None:
+            mode = stat.S_IMODE(os.stat(target).st_mode)
+        write_private(target, encode_document(path, document))
+        if mode != 0o600:
+            target.chmod(mode)
+
+
+def encode_document(path: Path, document: JsonObject) -> bytes:
+    """A document as it is written. Raises `ConfigError`."""
+    from jaato.protocol.codec import is_unicode
+
+    try:
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise ConfigError(f"{path} has NaN or Infinity in it, which is no JSON; correct it first.") from None
+    written = (text if is_unicode(text) else json.dumps(document, indent=2)).encode() + b"\n"
+    if len(written) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path} would have more than {MAX_FILE_BYTES:,} bytes; remove some first.")
+    return written
+
+
+def has_duplicates(document: JsonObject) -> bool:
+    """Whether a key came twice, here or anywhere below."""
+    waiting: list[Any] = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, JsonObject) and value.duplicates:
+            return True
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return False
+
+
+def resolved(path: Path) -> Path:
+    """The path with its links followed as far as they lead."""
+    return Path(os.path.realpath(path))

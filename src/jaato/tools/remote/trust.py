@@ -1,0 +1,78 @@
+"""Which remote sources may be used: the user's own, and those of a workspace that a person has vouched for as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Generic
+from urllib.parse import quote
+
+from jaato.errors import ConfigError
+from jaato.tools.remote.config_file import C
+from jaato.tools.remote.fields import SourceConfig
+from jaato.tools.trust import Trust
+from jaato.tools.unseen import visible
+
+
+class SourceTrust(Generic[C]):
+    """The user's trust in sources that a workspace names, kept with the other trust of `state_dir`, or as a session has it."""
+
+    def __init__(self, state_dir: Path, trust: Trust | None = None) -> None:
+        self.store = trust or Trust(state_dir)
+
+    def content(self, config: C) -> bytes:
+        """All that trust in a source is bound to. Raises `ConfigError` when that cannot be read."""
+        return f"{config.COMMAND} {config.digest}".encode()
+
+    def holds(self, config: C) -> bool:
+        """Whether this source may be used. Raises `ConfigError` for a damaged `trust.json`."""
+        if config.scope != "workspace":
+            return True
+        try:
+            content = self.content(config)
+        except ConfigError:
+            return False
+        return self.store.trusts(trust_path(config), content)
+
+    def add(self, config: C, *, seen: bytes | None = None) -> None:
+        """Vouch for a source as it is, and, with `seen`, only if it is still what was shown. Raises `ConfigError`, OSError."""
+        content = self.content(config)
+        if seen is not None and content != seen:
+            raise ConfigError(f"The {config.NOUN} {config.name!r} changed meanwhile; look at it again.")
+        if config.scope == "workspace":
+            self.store.add(trust_path(config), content)
+
+    def remove(self, config: C) -> None:
+        """Vouch for nothing of this name any more. Raises `ConfigError`, OSError."""
+        self.store.remove(trust_path(config))
+
+
+def trust_path(config: SourceConfig) -> Path:
+    """Under what path `trust.json` has a source."""
+    return Path(f"{config.origin}#{quote(config.name, safe=' ')}")
+
+
+def untrusted(config: SourceConfig) -> str:
+    """That a person has to look at a source first."""
+    return (
+        f"The {config.NOUN} {config.name!r} is named by {config.origin} and not trusted as it is now; look at it and "
+        f"trust it with `jaato {config.COMMAND} trust {config.name}`."
+    )
+
+
+def described_values(config: SourceConfig, headers: dict[str, str]) -> list[tuple[str, str]]:
+    """What a source is sent, and which variables of the environment are filled in, as a person must see it."""
+    rows = [("sends", f"{visible(name)}: {visible(value)}") for name, value in headers.items()]
+    names = config.variables()
+    return rows + ([("takes", f"from your environment: {', '.join(names)}")] if names else [])
+
+
+PLAIN_HTTP = "plain http: everybody on the way can read and change what is sent"
+
+
+def odd_letters(text: str) -> str:
+    """What a person could overlook in a text: letters that look like others; empty without."""
+    import unicodedata
+
+    odd = [char for char in text if not char.isascii() and char.isalpha()]
+    named = ", ".join(f"{c} (U+{ord(c):04X} {unicodedata.name(c, '?').lower()})" for c in odd[:3])
+    return f"{visible(text)[:80]!r} has letters that are not plain ASCII: {named}" if odd else ""
