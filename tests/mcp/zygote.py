@@ -36,8 +36,8 @@ def main(path: str, browser: str) -> None:
     import mcp.client.streamable_http  # noqa: F401
 
     import jaato.cli.mcp
-    import jaato.plugins.mcp.connection
-    import jaato.plugins.mcp.http  # noqa: F401
+    import jaato.plugins.mcp.client
+    import jaato.plugins.mcp.transports.http  # noqa: F401
 
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)

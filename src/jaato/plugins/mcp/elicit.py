@@ -36,6 +36,9 @@ class Caller:
     loop: asyncio.AbstractEventLoop | None = None
     hold: Callable[[], None] = field(default=lambda: None)
     go_on: Callable[[], None] = field(default=lambda: None)
+    show: Callable[[float, float | None, str | None], None] = field(default=lambda *_: None)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the user is asked: one question after the other."""
 
     async def ask(self, context: str, questions: list[dict[str, Any]]) -> list[str | None] | None:
         """The answers, or None when nobody can give any. The time it takes is not the server's."""

@@ -21,7 +21,7 @@ from jaato.tools.call import Call, Output
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-    from jaato.plugins.mcp.connection import Connection
+    from jaato.plugins.mcp.client import McpClient
     from jaato.plugins.mcp.server import Server
 
 R = TypeVar("R")
@@ -49,7 +49,7 @@ class Host:
             raise ServerUnusable("MCP servers need the extra mcp: pip install 'jaato[mcp]'.")
         return POOL.use(setting, self._user, do)
 
-    async def ask(self, name: str, do: Callable[[Connection], Coroutine[Any, Any, R]]) -> R:
+    async def ask(self, name: str, do: Callable[[McpClient], Coroutine[Any, Any, R]]) -> R:
         """Ask a server something, which is started if need be; from a loop."""
 
         async def asked(server: Server) -> R:
@@ -68,7 +68,7 @@ class Host:
 
         caller = caller_of(call)
 
-        async def called(connection: Connection) -> CallToolResult:
+        async def called(connection: McpClient) -> CallToolResult:
             self._refuse_held(name, entry.name)  # starting the server has shown what it offers now
             return await connection.call(entry.name, arguments, caller)
 

@@ -19,7 +19,7 @@ from jaato.tools.call import Call, Output, no_blobs
 from jaato.tools.remote.directory import source_context
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.connection import Connection
+    from jaato.plugins.mcp.client import McpClient
     from jaato.plugins.mcp.server import Server
 
 R = TypeVar("R")
@@ -114,7 +114,7 @@ class MCPClientManager:
             raise ServerUnusable(judged.disabled[tool].why(server))
         raise ServerUnusable(f"The MCP server {server!r} has no tool {tool!r}, or two of that name.")
 
-    def _ask(self, server: str, do: Callable[[Connection], Coroutine[Any, Any, R]]) -> R:
+    def _ask(self, server: str, do: Callable[[McpClient], Coroutine[Any, Any, R]]) -> R:
         async def asked(one: Server) -> R:
             result = await do(await one.connected())
             one.answered()

@@ -18,9 +18,8 @@ from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.manifest import Manifest
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.connection import Connection
+    from jaato.plugins.mcp.client import McpClient, Transport
     from jaato.plugins.mcp.oauth_browser import Ask
-    from jaato.plugins.mcp.transport import Transport
     from jaato.tools.processes.launch import Launcher
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
@@ -76,10 +75,10 @@ class Server:
         self.manifest: Manifest | None = None
         self.watchers: dict[object, Callable[[Manifest], None]] = {}
         self.failure = ""
-        self.connection: Connection | None = None
+        self.connection: McpClient | None = None
         self._launcher = launcher
         self._task: asyncio.Task[None] | None = None
-        self._starting: asyncio.Task[Connection] | None = None
+        self._starting: asyncio.Task[McpClient] | None = None
         self._failures = 0
         self._not_before = 0.0
         self._since = 0.0
@@ -98,7 +97,7 @@ class Server:
             return "failed"
         return "known" if self.manifest is not None else "configured"
 
-    async def connected(self, *, patient: bool = True) -> Connection:
+    async def connected(self, *, patient: bool = True) -> McpClient:
         """The running server; it is started if need be. Raises `ServerFault`, also without a try when it has just failed.
 
         With `patient` False the wait after failures does not count.
@@ -117,12 +116,12 @@ class Server:
             self._starting.add_done_callback(self._started)
         return await asyncio.shield(self._starting)
 
-    def _started(self, task: asyncio.Task[Connection]) -> None:
+    def _started(self, task: asyncio.Task[McpClient]) -> None:
         self._starting = None
         if not task.cancelled():
             task.exception()  # whoever waits for it hears of it
 
-    async def _start(self, wait_s: float) -> Connection:
+    async def _start(self, wait_s: float) -> McpClient:
         await asyncio.sleep(wait_s)
         spoke = self.manifest.protocol_version if self.manifest is not None else self.setting.spoke
         handshake_first = bool(spoke) and spoke < "2026"
@@ -135,7 +134,7 @@ class Server:
             self._stopped_by(error)  # somebody has to log in; trying again costs nothing
             raise
 
-    async def _opened(self, handshake_first: bool) -> Connection:
+    async def _opened(self, handshake_first: bool) -> McpClient:
         """A connection; a server that breaks at the newer way of beginning is asked in the older one."""
         setting = self.setting
         transport = self._way()
@@ -153,10 +152,10 @@ class Server:
         except JaatoError as error:
             raise ServerFault(str(error)) from None
 
-    async def _over(self, transport: Transport, handshake_first: bool) -> Connection:
-        from jaato.plugins.mcp.connection import Connection
+    async def _over(self, transport: Transport, handshake_first: bool) -> McpClient:
+        from jaato.plugins.mcp.client import McpClient
 
-        connection = Connection(
+        connection = McpClient(
             self.setting.config,
             transport,
             self.log,
@@ -176,7 +175,7 @@ class Server:
         self._rest()
         return connection
 
-    async def _run(self, connection: Connection) -> None:
+    async def _run(self, connection: McpClient) -> None:
         await connection.run()
         if self.connection is connection:
             self.connection = None

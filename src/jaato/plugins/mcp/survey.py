@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as types
+from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ResourceEntry, ToolEntry, bounded
-from jaato.plugins.mcp.sayings import first_line
-from jaato.plugins.mcp.session import Session
 
 MAX_PAGES = 100
 MAX_LISTED = 5_000
 MAX_ODD = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some entries of a list; `odd` says what was wrong with those that are left out."""
+
+    entries: list[Any]
+    cursor: str | None
+    ttl_ms: float | None
+    odd: list[str]
+
+
+ListPage = Callable[[Any, str, type[Any]], Awaitable[Page]]
+"""Sends a list request and gives its page: the request, the name of the list, the type of its entries."""
+
+
 @dataclass(slots=True)
 class Survey:
     """What is gathered of one server."""
 
-    session: Session
+    list_page: ListPage
     log: ServerLog
     dropped: list[str] = field(default_factory=list)
     ttls_ms: list[float] = field(default_factory=list)
@@ -50,7 +64,7 @@ class Survey:
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
-            page = await self.session.page(request(params=params), what, kind)
+            page = await self.list_page(request(params=params), what, kind)
             found += page.entries
             self.dropped += page.odd[: MAX_ODD - len(self.dropped)]
             if page.ttl_ms is not None:
@@ -65,10 +79,10 @@ class Survey:
         return found[:MAX_LISTED]
 
 
-async def survey(session: Session, digest: str, log: ServerLog) -> Manifest:
+async def survey(session: ClientSession, list_page: ListPage, digest: str, log: ServerLog) -> Manifest:
     """What the server offers now. A list it cannot give is empty, and noted; raises `MCPError` when it ends."""
     able = session.server_capabilities or types.ServerCapabilities()
-    of = Survey(session, log)
+    of = Survey(list_page, log)
     tools = await of.all("tools", types.ListToolsRequest, types.Tool) if able.tools else []
     prompts = await of.all("prompts", types.ListPromptsRequest, types.Prompt) if able.prompts else []
     resources: list[Any] = []
@@ -93,6 +107,11 @@ async def survey(session: Session, digest: str, log: ServerLog) -> Manifest:
             dropped=of.dropped,
         )
     )
+
+
+def first_line(error: Exception) -> str:
+    """An error of the SDK's, shortened."""
+    return " ".join(str(error).split())[:300]
 
 
 def plain(value: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from jaato.settings import home_of
 from jaato.tools.processes.launch import Launcher
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.transport import Transport
+    from jaato.plugins.mcp.client import Transport
 
 
 def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) -> Transport:
@@ -21,7 +21,7 @@ def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) ->
     if config.kind == "stdio":
         if told := warn_unconfined(config, setting.state_dir):
             log.note(told)
-        from jaato.plugins.mcp.stdio import StdioTransport, environment_for
+        from jaato.plugins.mcp.transports.stdio import StdioTransport, environment_for
 
         place = Path(config.cwd).expanduser() if config.cwd else Path()
         return StdioTransport(
@@ -35,6 +35,6 @@ def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) ->
                 setting.cache_dir / "mcp-sandbox" / config.identity if setting.cache_dir else None
             ),
         )
-    from jaato.plugins.mcp.http import HttpTransport
+    from jaato.plugins.mcp.transports.http import HttpTransport
 
-    return HttpTransport(setting, log, older=older or config.kind == "sse")
+    return HttpTransport(setting, older=older or config.kind == "sse")

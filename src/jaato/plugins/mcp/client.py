@@ -1,0 +1,466 @@
+"""The client of one running server, on the SDK's: requests with deadlines, and what the server asks and tells."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import anyio
+import mcp_types as types
+from mcp.client.client import Client
+from mcp.client.extension import ClientExtension
+from mcp.client.session import ClientSession
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.dispatcher import CallOptions, coerce_request_id
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+import jaato
+from jaato.errors import JaatoError
+from jaato.plugins.mcp.calls import Deadline, Tasks, shown_progress
+from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.elicit import CALLER, Caller, elicited
+from jaato.plugins.mcp.faults import CallLost, ServerFault, ServerRefusal
+from jaato.plugins.mcp.journal import ServerLog
+from jaato.plugins.mcp.manifest import Manifest
+from jaato.plugins.mcp.survey import Page, first_line, survey
+
+LISTEN_AGAIN_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
+"""How long after a lost subscription the next is asked for."""
+REFRESH_AFTER_S = 0.3
+MOST_REFRESH_S = 60.0
+"""How long after a change the lists are asked for; longer and longer when they change all the time."""
+R = TypeVar("R")
+
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+"""The SDK logs what strangers send, as they send it; without a handler that would be written to the terminal."""
+
+
+class Transport(Protocol):
+    """A way to a server."""
+
+    async def __aenter__(self) -> tuple[Any, Any]: ...
+
+    async def __aexit__(self, *error: Any) -> None: ...
+
+    async def until_over(self) -> None:
+        """Wait until the server says no more."""
+        ...
+
+    @property
+    def broke_at_once(self) -> bool:
+        """Whether beginning in the older way makes sense, since the newer one failed."""
+        ...
+
+    def explain(self, error: types.ErrorData) -> types.ErrorData:
+        """An error of a request as one that says what happened."""
+        ...
+
+    async def how_it_ended(self, within_s: float = 1.0) -> str:
+        """How the connection came to its end, as a sentence."""
+        ...
+
+
+class Dispatcher(JSONRPCDispatcher):
+    """The SDK's dispatcher; errors are explained by the transport, odd messages are noted and cost no other."""
+
+    def __init__(self, read: Any, write: Any, transport: Transport, log: ServerLog) -> None:
+        super().__init__(read, write)
+        self._transport = transport
+        self._log = log
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """The raw result. Raises `MCPError`."""
+        try:
+            return await super().send_raw_request(method, params, opts, **more)
+        except MCPError as error:
+            raise MCPError.from_error_data(self._transport.explain(error.error)) from None
+
+    async def _dispatch(self, item: Any, *more: Any) -> None:
+        match getattr(item, "message", None):
+            case types.JSONRPCResponse(id=id_) | types.JSONRPCError(id=id_) if (
+                id_ is None or coerce_request_id(id_) not in self._pending
+            ):
+                self._log.note("answered a request that was not made, or was given up")
+        try:
+            await super()._dispatch(item, *more)
+        except OverflowError:
+            self._log.note("sent a number that is too large to be one")
+
+
+class Session(ClientSession):
+    """The SDK's session; one wrong entry of a list costs no other, and results are validated by us."""
+
+    async def page(self, request: Any, what: str, kind: type[Any]) -> Page:
+        """One page of a list. Raises `MCPError`, ValueError."""
+        data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+        options: CallOptions = {}
+        self._stamp(data, options)
+        told = await self._dispatcher.send_raw_request(data["method"], data.get("params"), options)
+        listed, cursor, ttl = told.get(what), told.get("nextCursor"), told.get("ttlMs")
+        if not isinstance(listed, list):
+            raise ValueError(f"its {what} are no list")  # noqa: TRY004 the server's fault, not a caller's
+        entries, odd = [], []
+        for entry in listed:
+            try:
+                entries.append(kind.model_validate(entry, by_name=False))
+            except ValidationError as error:
+                name = entry.get("name") if isinstance(entry, dict) else entry
+                fault = error.errors()[0]
+                odd.append(f"{str(name)[:80]!r}: {'.'.join(map(str, fault['loc']))} {fault['msg']}")
+        if kind is types.Tool:
+            entries = self._absorb_tool_listing(types.ListToolsResult(tools=entries), complete=False).tools
+        held = float(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) and ttl >= 0 else None
+        return Page(entries, cursor if isinstance(cursor, str) else None, held, odd)
+
+    async def list_tools(
+        self, *, params: types.PaginatedRequestParams | None = None
+    ) -> types.ListToolsResult:
+        """One page of the tools, as the SDK asks for it after a `HEADER_MISMATCH`."""
+        page = await self.page(types.ListToolsRequest(params=params), "tools", types.Tool)
+        return types.ListToolsResult(tools=page.entries, next_cursor=page.cursor)
+
+    async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
+        """Results are validated by us, with patterns that end and schemas that cannot grow without bound."""
+
+
+@dataclass
+class SdkClient(Client):
+    """The SDK's client with a session and a dispatcher of ours."""
+
+    log: ServerLog = field(default_factory=ServerLog)
+
+    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
+        transport: Any = self.server
+        read, write = await exit_stack.enter_async_context(transport)
+        extensions = self.extensions or ()
+        return Session(
+            dispatcher=Dispatcher(read, write, transport, self.log),
+            client_info=self.client_info,
+            elicitation_callback=self.elicitation_callback,
+            list_roots_callback=self.list_roots_callback,
+            logging_callback=self.logging_callback,
+            message_handler=self.message_handler,
+            extensions={one.identifier: one.settings() for one in extensions},
+            result_claims={one.identifier: one.claims() for one in extensions},
+        )
+
+
+class McpClient:
+    """The conversation with one server. `run` is its whole life; the other methods are called while it lasts."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        transport: Transport,
+        log: ServerLog,
+        *,
+        workspace: Path,
+        handshake_first: bool,
+        on_manifest: Callable[[Manifest], None],
+    ) -> None:
+        self.config = config
+        self.log = log
+        self.ready: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
+        self.over = asyncio.Event()
+        self.timeouts = 0
+        self.why = ""
+        self.fault: JaatoError | None = None  # what ended it, where that is an error of its own: a login, say
+        self._transport = transport
+        self._handshake_first = handshake_first
+        self._on_manifest = on_manifest
+        self._workspace = workspace
+        self._stopping = asyncio.Event()
+        self._sdk: Client | None = None
+        self._callers: list[Caller] = []
+        self._changed = asyncio.Event()
+
+    # --- life --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Start, serve until stopped or broken, end. Never raises; `why` says what went wrong."""
+        try:
+            await self._live()
+        except asyncio.CancelledError:
+            self.why = self.why or "It was stopped."
+        except BaseExceptionGroup as group:
+            self.why = self.why or said_by(first_of(group))
+        except Exception as error:  # noqa: BLE001 what the SDK and its libraries raise is the server's end, not ours
+            self.why = self.why or said_by(error)
+        finally:
+            self._sdk = None
+            await self._end()
+
+    async def _end(self) -> None:
+        """Say why it is over to whoever waits."""
+        fault: JaatoError
+        try:
+            ended = "" if self.stopped else await self._transport.how_it_ended()
+        except JaatoError as error:
+            self.why, fault = str(error), error
+            self.fault = error
+        else:
+            parts = (ended or self.why, self.log.explained().strip())
+            self.why = " ".join(part for part in parts if part)
+            fault = ServerFault(f"The MCP server {self.config.name} did not start. {self.why}")
+        if not self.ready.done():
+            self.ready.set_exception(fault)
+            self.ready.exception()
+        self.over.set()
+
+    async def _live(self) -> None:
+        seconds = self.config.start_timeout_s
+        extensions: list[ClientExtension] = [Tasks()]
+        with anyio.move_on_after(seconds) as starting:
+            async with SdkClient(
+                self._transport,
+                mode="legacy" if self._handshake_first else "auto",
+                client_info=types.Implementation(name="jaato", version=jaato.__version__),
+                elicitation_callback=self._elicit,
+                list_roots_callback=self._roots,
+                logging_callback=self._logged,
+                message_handler=self._told,
+                extensions=extensions,
+                cache=None,
+                log=self.log,
+            ) as sdk:
+                manifest = await self._survey(sdk)
+                self._sdk = sdk
+                starting.deadline = math.inf
+                self.ready.set_result(manifest)
+                await self._serve(sdk)
+        if starting.cancelled_caught:
+            self.why = f"It did not answer within {seconds:g} s of its start (start_timeout_s)."
+
+    async def _survey(self, sdk: Client) -> Manifest:
+        assert isinstance(sdk.session, Session)
+        manifest = await survey(sdk.session, sdk.session.page, self.config.digest, self.log)
+        self._on_manifest(manifest)
+        return manifest
+
+    async def _serve(self, sdk: Client) -> None:
+        """Until it is stopped; lists that changed are asked for again, not more often than makes sense."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._refreshing, sdk)
+            tasks.start_soon(self._listening, sdk)
+            tasks.start_soon(self._watching)
+            await self._stopping.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _watching(self) -> None:
+        await self._transport.until_over()
+        raise ServerFault("It closed the connection.")
+
+    async def _refreshing(self, sdk: Client) -> None:
+        """Ask for the lists again when they change; longer and longer after it when they change all the time."""
+        loop = asyncio.get_running_loop()
+        pause_s = REFRESH_AFTER_S
+        while True:
+            since = loop.time()
+            await self._changed.wait()
+            if loop.time() - since > pause_s:
+                pause_s = REFRESH_AFTER_S
+            await anyio.sleep(pause_s)
+            pause_s = min(2 * pause_s, MOST_REFRESH_S)
+            self._changed.clear()
+            try:
+                with anyio.fail_after(self.config.start_timeout_s):
+                    await self._survey(sdk)
+            except (MCPError, TimeoutError) as error:
+                self.log.note(f"did not list anew what it offers: {first_line(error)}")
+
+    async def _listening(self, sdk: Client) -> None:
+        """Subscribe to changed lists at a server that tells of them only to subscribers."""
+        able = sdk.server_capabilities
+        if sdk.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        wanted = [bool(one and one.list_changed) for one in (able.tools, able.prompts, able.resources)]
+        for pause_s in LISTEN_AGAIN_S if any(wanted) else ():
+            try:
+                async with sdk.listen(
+                    tools_list_changed=wanted[0],
+                    prompts_list_changed=wanted[1],
+                    resources_list_changed=wanted[2],
+                ) as events:
+                    async for _ in events:
+                        self._changed.set()
+            except (MCPError, SubscriptionLost, TimeoutError):
+                pass  # told below, by asking again
+            await anyio.sleep(pause_s)
+            self._changed.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """End it; `over` says when that is done."""
+        self._stopping.set()
+
+    # --- what the server asks and tells of its own accord ----------------------------------------------------------
+
+    async def _elicit(self, context: Any, params: Any) -> types.ElicitResult:
+        """What the user says to a question of the server's, which is always that of some call; one after the other."""
+        caller = CALLER.get() or self._only_caller()
+        if caller is None:
+            self.log.note("asked the user outside of any call, which was not passed on")
+            return types.ElicitResult(action="cancel")
+        async with caller.asking:
+            action, content = await elicited(self.config.name, caller, params)
+        return types.ElicitResult(action=action, content=content)  # type: ignore[arg-type]
+
+    def _only_caller(self) -> Caller | None:
+        """Whose call a question belongs to that does not say so: clear only when one session calls."""
+        sessions = {caller.call.session_id for caller in self._callers}
+        return self._callers[-1] if len(sessions) == 1 else None
+
+    async def _roots(self, context: Any) -> types.ListRootsResult:
+        """The workspace."""
+        root = types.Root(uri=self._workspace.as_uri(), name=self._workspace.name)  # type: ignore[arg-type]
+        return types.ListRootsResult(roots=[root])
+
+    async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
+        """A line for its log."""
+        self.log.write(f"[{params.level}] {str(params.data)[:2000]}\n")
+
+    async def _told(self, message: Any) -> None:
+        """Anything else it tells: that a list has changed, that something cannot be read."""
+        match message:
+            case (
+                types.ToolListChangedNotification()
+                | types.PromptListChangedNotification()
+                | types.ResourceListChangedNotification()
+            ):
+                self._changed.set()
+            case Exception():
+                self.log.note(f"sent something that cannot be read: {first_line(message)}")
+
+    # --- what we ask ---------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> Manifest:
+        """What the server offers now."""
+        return await self._request(self._survey, None, "list")
+
+    async def call(self, name: str, arguments: dict[str, Any], caller: Caller) -> types.CallToolResult:
+        """Run a tool. Raises `ServerFault`, `ServerRefusal`."""
+
+        async def show(progress: float, total: float | None, message: str | None) -> None:
+            caller.show(progress, total, message)
+
+        return await self._request(
+            lambda sdk: sdk.call_tool(name, arguments, progress_callback=show),
+            caller,
+            f"the tool {name}",
+            CallLost,
+        )
+
+    async def read(self, uri: str, caller: Caller) -> types.ReadResourceResult:
+        """Read a resource. Raises as `call`."""
+        return await self._request(lambda sdk: sdk.read_resource(uri), caller, f"the resource {uri[:200]}")
+
+    async def prompt(self, name: str, arguments: dict[str, str], caller: Caller) -> types.GetPromptResult:
+        """A prompt, filled in. Raises as `call`."""
+        return await self._request(lambda sdk: sdk.get_prompt(name, arguments), caller, f"the prompt {name}")
+
+    async def complete(self, reference: dict[str, str], argument: dict[str, str]) -> list[str]:
+        """What an argument of a prompt or of a template may be. Raises as `call`."""
+        kind = types.PromptReference if "name" in reference else types.ResourceTemplateReference
+        ref: Any = kind(**reference)  # type: ignore[arg-type]
+        found = await self._request(lambda sdk: sdk.complete(ref, argument), None, "a completion")
+        return list(found.completion.values[:100])
+
+    async def _request(
+        self,
+        ask: Callable[[Client], Awaitable[R]],
+        caller: Caller | None,
+        what: str,
+        lost: type[ServerFault] = ServerFault,
+    ) -> R:
+        """The answer to a request, in its time; what goes wrong, as an error of ours: `lost` from when it may have been sent."""
+        sdk = self._sdk
+        if sdk is None:
+            raise await self._gone(what)
+        name = self.config.name
+        deadline = Deadline(self.config.call_timeout_s)
+        if caller is not None:
+            caller.hold, caller.go_on = deadline.hold, deadline.go_on
+            caller.show = shown_progress(caller, deadline)
+            self._callers.append(caller)
+            CALLER.set(caller)
+        try:
+            with deadline.scope:
+                result = await ask(sdk)
+                self.timeouts = 0
+                return result
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise await self._gone(what, error.message, lost) from None
+            self.timeouts = 0
+            if error.code == types.PARSE_ERROR:
+                raise lost(f"The MCP server {name} failed at {what}: {refusal(error)}") from None
+            raise ServerRefusal(f"The MCP server {name} refused {what}: {refusal(error)}") from None
+        except JaatoError:
+            raise
+        except BaseExceptionGroup as group:
+            raise lost(f"The MCP server {name} failed at {what}: {said_by(first_of(group))}") from None
+        except (ValueError, RuntimeError) as error:
+            said = f"answered {what} not as the protocol has it: {first_line(error)}"
+            raise lost(f"The MCP server {name} {said}") from None
+        finally:
+            if caller is not None:
+                self._callers.remove(caller)
+        self.timeouts += 1
+        raise lost(
+            f"The MCP server {name} did not answer {what} within {self.config.call_timeout_s:g} s "
+            f"(call_timeout_s in its configuration); the call was given up.{self.log.explained()}"
+        )
+
+    async def _gone(self, what: str, said: str = "", lost: type[ServerFault] = ServerFault) -> JaatoError:
+        """That the connection ended, with the reason as soon as it is known."""
+        with anyio.move_on_after(3):
+            await self.over.wait()
+        if self.fault is not None:
+            return self.fault
+        told = (
+            f"ended before it answered {what}; whether it did what was asked is not known. {self.why or said}"
+        )
+        return lost(f"The MCP server {self.config.name} {told} The next call starts it again.")
+
+
+def refusal(error: MCPError) -> str:
+    """What a server said in refusing."""
+    data = error.error.data
+    more = f" ({str(data)[:500]})" if data else ""
+    return f"{error.message[:2000]}{more}"
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first failure of a group that is no cancellation."""
+    for error in group.exceptions:
+        inner = first_of(error) if isinstance(error, BaseExceptionGroup) else error
+        if not isinstance(inner, asyncio.CancelledError):
+            return inner
+    return group.exceptions[0]
+
+
+def said_by(error: BaseException) -> str:
+    """An exception as a sentence."""
+    match error:
+        case JaatoError():
+            return str(error)
+        case MCPError():
+            return f"It answered: {refusal(error)}."
+    return (
+        f"{type(error).__name__}: {first_line(error)}." if isinstance(error, Exception) else "It was stopped."
+    )
