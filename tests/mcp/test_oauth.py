@@ -13,10 +13,10 @@ import pytest
 from tests.mcp.oauth_servers import Protected, desk
 from tests.mcp.oauth_web import Reply
 
-from jaato.plugins.mcp.oauth import login, logout, state
-from jaato.plugins.mcp.oauth_browser import asking
-from jaato.plugins.mcp.oauth_data import LoginNeeded, OAuthFault
-from jaato.plugins.mcp.oauth_store import TokenStore
+from jaato.plugins.mcp.oauth.callback import asking
+from jaato.plugins.mcp.oauth.login import login, logout, state
+from jaato.plugins.mcp.oauth.options import LoginNeeded, OAuthFault
+from jaato.plugins.mcp.oauth.token_store import TokenStore
 
 
 def test_a_login_by_browser_serves_this_request_and_the_next_process(tmp_path: Path) -> None:
@@ -148,13 +148,13 @@ def test_a_server_of_2025_03_26_is_its_own_authority(tmp_path: Path) -> None:
     with desk(tmp_path) as at:
         at.server.challenge = ""
         del at.server.routes["/.well-known/oauth-protected-resource/mcp"]
-        at.authority.issuer = at.server.origin + "/oauth"
+        at.authority.issuer = at.server.origin
         at.server.routes |= at.authority.routes
         assert anyio.run(at.call).status_code == 200
         assert anyio.run(at.call, at.auth(None)).status_code == 200
         at.store = TokenStore(tmp_path / "other")
         at.authority.issuer = at.authority.origin
-        with pytest.raises(OAuthFault, match="it is not trusted"):
+        with pytest.raises(OAuthFault, match="issuer mismatch"):
             anyio.run(at.call)
 
 

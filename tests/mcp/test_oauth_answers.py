@@ -12,7 +12,7 @@ from tests.mcp.oauth_servers import Authority, Protected, desk
 from tests.mcp.oauth_web import Reply, as_json
 from tests.mcp.test_oauth_hostile import HOSTILE, endless, refused
 
-from jaato.plugins.mcp.oauth_data import LoginNeeded, OAuthFault
+from jaato.plugins.mcp.oauth.options import LoginNeeded, OAuthFault
 
 ANSWERS: list[tuple[str, Callable[[dict[str, str]], dict[str, str]], str]] = [
     (
@@ -172,8 +172,14 @@ def test_a_registration_that_is_refused_says_why(tmp_path: Path) -> None:
         for answer, expected in (
             ({}, "no client_id"),
             ({"client_id": "a\nb"}, "no client_id"),
-            ({"client_id": "a", "token_endpoint_auth_method": "tls_client_auth"}, "that jaato does not have"),
-            ({"client_id": "a", "token_endpoint_auth_method": "client_secret_basic"}, "gave none"),
+            (
+                {"client_id": "a", "token_endpoint_auth_method": "tls_client_auth"},
+                "unsupported token_endpoint_auth_method",
+            ),
+            (
+                {"client_id": "a", "token_endpoint_auth_method": "client_secret_basic"},
+                "issued no client_secret",
+            ),
         ):
             at.authority.routes["/register"] = lambda _, answer=answer: as_json(answer, 201)  # type: ignore[misc]
             refused(at, expected)

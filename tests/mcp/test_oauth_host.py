@@ -20,8 +20,8 @@ from jaato.errors import JaatoError
 from jaato.plugins.mcp.config import expand_variables
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.host import Host
-from jaato.plugins.mcp.oauth import login, logout
-from jaato.plugins.mcp.oauth_store import open_store
+from jaato.plugins.mcp.oauth.login import login, logout
+from jaato.plugins.mcp.oauth.token_store import open_store
 from jaato.plugins.mcp.pool import POOL
 from jaato.tools.call import Call
 from jaato.tools.remote.directory import SourceContext

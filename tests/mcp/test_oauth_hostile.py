@@ -13,7 +13,7 @@ from tests.mcp.oauth_servers import Desk, desk
 from tests.mcp.oauth_web import Reply, as_json
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.oauth_data import OAuthFault
+from jaato.plugins.mcp.oauth.options import OAuthFault
 
 AS_PLACE = "/.well-known/oauth-authorization-server"
 
@@ -61,10 +61,10 @@ METADATA_LIES: list[tuple[str, Callable[[Desk], dict[str, Any]], str]] = [
     (
         "another issuer",
         lambda _: {"issuer": "https://honest.example"},
-        "says that it is https://honest.example",
+        "issuer mismatch: https://honest.example",
     ),
-    ("no issuer", lambda _: {"issuer": None}, "says that it is nobody"),
-    ("a hostile issuer", lambda _: {"issuer": HOSTILE}, r"says that it is \[31mrun this: rm -rf"),
+    ("no issuer", lambda _: {"issuer": None}, "cannot be used"),
+    ("a hostile issuer", lambda _: {"issuer": HOSTILE}, "cannot be used"),
     ("javascript", lambda _: {"authorization_endpoint": "javascript:alert(1)"}, "no https address"),
     ("a file", lambda _: {"authorization_endpoint": "file:///etc/passwd"}, "no https address"),
     ("an option", lambda _: {"authorization_endpoint": "--version"}, "no https address"),
@@ -86,7 +86,7 @@ METADATA_LIES: list[tuple[str, Callable[[Desk], dict[str, Any]], str]] = [
         lambda at: {"authorization_endpoint": f"{at.authority.origin}/authorize?state=x"},
         "sets param",
     ),
-    ("no place", lambda _: {"authorization_endpoint": None}, "names no authorization_endpoint"),
+    ("no place", lambda _: {"authorization_endpoint": None}, "cannot be used"),
     ("a number", lambda _: {"authorization_endpoint": 7}, "no web address"),
     ("token over http", lambda _: {"token_endpoint": "http://evil.example/token"}, "over plain http"),
     ("token at the cloud", lambda _: {"token_endpoint": "http://169.254.169.254/token"}, "over plain http"),
@@ -95,12 +95,12 @@ METADATA_LIES: list[tuple[str, Callable[[Desk], dict[str, Any]], str]] = [
         lambda _: {"token_endpoint": "https://169.254.169.254/token"},
         "cloud keeps",
     ),
-    ("token nowhere", lambda _: {"token_endpoint": None}, "names no token_endpoint"),
+    ("token nowhere", lambda _: {"token_endpoint": None}, "cannot be used"),
     ("register privately", lambda _: {"registration_endpoint": "https://192.168.1.1/r"}, "private address"),
     ("register nowhere", lambda _: {"registration_endpoint": None}, "registers nobody"),
     ("no PKCE", lambda _: {"code_challenge_methods_supported": None}, "does not offer PKCE"),
     ("plain PKCE", lambda _: {"code_challenge_methods_supported": ["plain"]}, "does not offer PKCE"),
-    ("PKCE in words", lambda _: {"code_challenge_methods_supported": "S256"}, "does not offer PKCE"),
+    ("PKCE in words", lambda _: {"code_challenge_methods_supported": "S256"}, "cannot be used"),
 ]
 
 
@@ -121,17 +121,16 @@ def test_an_authorization_server_that_lies_is_not_used(
 
 
 RESOURCE_LIES: list[tuple[str, dict[str, Any], str]] = [
-    ("another host", {"resource": "https://bank.example/mcp"}, "a token for another server is not asked for"),
-    ("plain http", {"resource": "http://bank.example/mcp"}, "over plain http"),
-    ("no resource", {"resource": None}, "no web address"),
-    ("no issuers", {"authorization_servers": []}, "name no authorization server"),
-    ("issuers of another kind", {"authorization_servers": [7]}, "name no authorization server"),
-    ("javascript issuer", {"authorization_servers": ["javascript:alert(1)"]}, "no https address"),
+    ("another host", {"resource": "https://bank.example/mcp"}, "does not match"),
+    ("plain http", {"resource": "http://bank.example/mcp"}, "does not match"),
+    ("no resource", {"resource": None}, "cannot be used"),
+    ("no issuers", {"authorization_servers": []}, "cannot be used"),
+    ("issuers of another kind", {"authorization_servers": [7]}, "cannot be used"),
+    ("javascript issuer", {"authorization_servers": ["javascript:alert(1)"]}, "cannot be used"),
     ("issuer over http", {"authorization_servers": ["http://evil.example"]}, "over plain http"),
     ("issuer at the cloud", {"authorization_servers": ["https://169.254.169.254/latest"]}, "cloud keeps"),
     ("issuer in numbers", {"authorization_servers": ["https://0xa9fea9fe/"]}, "cloud keeps"),
     ("issuer inside", {"authorization_servers": ["https://[fd00::1]/"]}, "private address"),
-    ("issuer with query", {"authorization_servers": ["https://evil.example/?a=b"]}, "has a query"),
 ]
 
 
@@ -152,9 +151,9 @@ def test_the_resource_is_this_server_or_above_it_on_the_same_origin(tmp_path: Pa
     """A path that only begins alike is another server; the bare origin is this one."""
     with desk(tmp_path) as at:
         at.server.metadata = {"resource": at.server.url[:-1]}
-        refused(at, "another server")
+        refused(at, "does not match")
         at.server.metadata = {"resource": at.server.url + "/below"}
-        refused(at, "another server")
+        refused(at, "does not match")
         at.server.metadata = {"resource": at.server.origin}
         assert anyio.run(at.call).status_code == 200
         assert at.authority.asked("/token")[0].form["resource"] == at.server.origin
@@ -230,7 +229,7 @@ def test_metadata_that_are_none(tmp_path: Path, reply: Reply) -> None:
     """HTML, nonsense or nothing instead of metadata is an error that says so."""
     with desk(tmp_path) as at:
         at.server.routes[PRM_PLACE] = lambda _: reply
-        refused(at, "is no JSON object|answered with status 404")
+        refused(at, "cannot be used")
         at.server.routes[PRM_PLACE] = lambda _: as_json(at.server.document())
         at.authority.routes[AS_PLACE] = lambda _: reply
         refused(at, "nowhere to be found")

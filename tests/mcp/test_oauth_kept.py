@@ -15,20 +15,20 @@ from tests.mcp.oauth_servers import desk
 from tests.mcp.oauth_web import Reply, as_json
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp import oauth_store
-from jaato.plugins.mcp.oauth import logout
-from jaato.plugins.mcp.oauth_data import (
+from jaato.plugins.mcp.oauth import token_store as oauth_store
+from jaato.plugins.mcp.oauth.login import logout
+from jaato.plugins.mcp.oauth.options import (
     LoginNeeded,
     OAuthFault,
     Tokens,
 )
-from jaato.plugins.mcp.oauth_store import TokenStore
+from jaato.plugins.mcp.oauth.token_store import TokenStore
 
 CHILD = """
 import sys, anyio, httpx2
 from pathlib import Path
-from jaato.plugins.mcp.oauth import auth_for
-from jaato.plugins.mcp.oauth_store import TokenStore
+from jaato.plugins.mcp.oauth.login import auth_for
+from jaato.plugins.mcp.oauth.token_store import TokenStore
 from tests.mcp.oauth_servers import Config
 
 async def main():

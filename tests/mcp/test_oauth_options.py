@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.oauth_data import (
+from jaato.plugins.mcp.oauth.bearer import challenge_of
+from jaato.plugins.mcp.oauth.options import (
     Client,
     Options,
     Tokens,
     options_of,
     plain,
-    scopes_of,
 )
-from jaato.plugins.mcp.oauth_discovery import challenge_of
 
 
 def test_what_holds_secrets_does_not_show_them() -> None:
@@ -62,38 +61,22 @@ def test_options_are_read_in_both_spellings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "expected"),
+    ("line", "expected"),
     [
-        (['Bearer scope="a b", resource_metadata="https://x/y"'], ("", ("a", "b"), "https://x/y")),
-        (["bearer error=insufficient_scope"], ("insufficient_scope", (), "")),
-        (['Basic realm="a, Bearer scope=x", Bearer scope=y'], ("", ("y",), "")),
-        (["Negotiate abc==, Bearer scope=y"], ("", ("y",), "")),
-        (["Basic", "Bearer scope=y"], ("", ("y",), "")),
-        (['Bearer scope="a \\"b"'], ("", ("a",), "")),
-        (["Bearer , ,scope=y"], ("", ("y",), "")),
-        (['Bearer scope="y", scope="z"'], ("", ("y",), "")),
-        (["Bearer"], ("", (), "")),
-        (['Bearer scope="open'], ("", (), "")),
-        (["Bearer scope=a\x00b"], ("", (), "")),
-        (['Basic realm="x"'], None),
-        (['=,,"Bearer'], None),
-        ([""], None),
-        ([], None),
-        (["Bearer " + "a=b," * 100_000], ("", (), "")),
-        (['Bearer a="' + "\\" * 100_000], ("", (), "")),
-        (["\xff\xfe Bearer scope=x"], None),
+        ('Bearer scope="a b", resource_metadata="https://x/y"', ("", ("a", "b"), "https://x/y")),
+        ("bearer error=insufficient_scope", ("insufficient_scope", (), "")),
+        ("Negotiate abc==, Bearer scope=y", ("", ("y",), "")),
+        ("Bearer", ("", (), "")),
+        ("Bearer scope=a\x00b", ("", (), "")),
+        ('Basic realm="x"', None),
+        ("", None),
+        ("Bearer " + "a=b," * 100_000, ("", (), "")),
+        ('Bearer a="' + "\\" * 100_000, ("", (), "")),
     ],
 )
-def test_challenges(lines: list[str], expected: tuple[str, tuple[str, ...], str] | None) -> None:
-    """The Bearer challenge is found among others, whatever its form; what is malformed is not guessed at."""
-    assert challenge_of(lines) == expected
-
-
-@given(st.lists(st.text(st.sampled_from(list('Bearer scope="a\\\\,= \t;\x00é/:')), max_size=200), max_size=4))
-def test_no_header_breaks_the_reading(lines: list[str]) -> None:
-    """Whatever a server writes as its challenge, reading it raises nothing, and its scopes are scopes."""
-    found = challenge_of(lines)
-    assert found is None or scopes_of(list(found.scope)) == list(found.scope)
+def test_challenges(line: str, expected: tuple[str, tuple[str, ...], str] | None) -> None:
+    """The Bearer challenge is read as far as it makes sense; of its scopes only what can be one is taken."""
+    assert challenge_of({"www-authenticate": line}) == expected
 
 
 @given(st.text(max_size=2_000))

@@ -33,11 +33,11 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from tests.mcp.oauth_servers import Config
 
-from jaato.plugins.mcp.oauth import auth_for, login, logout
-from jaato.plugins.mcp.oauth_bearer import Bearer
-from jaato.plugins.mcp.oauth_browser import Prompt
-from jaato.plugins.mcp.oauth_data import LoginNeeded
-from jaato.plugins.mcp.oauth_store import TokenStore
+from jaato.plugins.mcp.oauth.bearer import Bearer
+from jaato.plugins.mcp.oauth.callback import Prompt
+from jaato.plugins.mcp.oauth.login import auth_for, login, logout
+from jaato.plugins.mcp.oauth.options import LoginNeeded
+from jaato.plugins.mcp.oauth.token_store import TokenStore
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):

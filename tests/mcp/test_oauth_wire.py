@@ -10,8 +10,8 @@ import pytest
 from tests.mcp.oauth_web import Web, as_json
 from tests.providers import test_route
 
-from jaato.plugins.mcp.oauth_data import OAuthFault, Unreachable
-from jaato.plugins.mcp.oauth_wire import Wire, secure_url
+from jaato.plugins.mcp.oauth.options import OAuthFault, Unreachable
+from jaato.plugins.mcp.oauth.requests import Wire, secure_url
 from jaato.tools.address import Allowed
 
 authority = test_route.authority

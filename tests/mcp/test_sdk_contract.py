@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from mcp.client.auth import OAuthClientProvider
 from mcp.client.client import Client
 from mcp.client.session import ClientSession
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -16,10 +17,12 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
         (Client, "_build_session", ["self", "exit_stack"]),
         (ClientSession, "_absorb_tool_listing", ["self", "result", "complete"]),
         (JSONRPCDispatcher, "_dispatch", ["self", "item", "on_request", "on_notify", "sender_ctx"]),
+        (OAuthClientProvider, "_perform_authorization", ["self"]),
+        (OAuthClientProvider, "_select_authorization_server", ["self", "advertised"]),
     ],
 )
 def test_a_private_method_is_there(owner: type, name: str, parameters: list[str]) -> None:
-    """`jaato.plugins.mcp.client` overrides or calls it with these parameters."""
+    """`client` and `oauth.provider` of `jaato.plugins.mcp` override or call it with these parameters."""
     assert list(inspect.signature(getattr(owner, name)).parameters) == parameters
 
 

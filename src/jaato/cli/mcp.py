@@ -38,7 +38,7 @@ from jaato.tools.remote.directory import SourceContext
 from jaato.tools.remote.fields import Malformed
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.oauth_browser import Ask
+    from jaato.plugins.mcp.oauth.callback import Ask
 
 BYTES_PER_TOKEN = 4
 
@@ -248,7 +248,7 @@ def main(args: Namespace) -> int:
 
 def login_prompt(environ: Mapping[str, str]) -> Ask:
     """Shows the person at the terminal where to log in."""
-    from jaato.plugins.mcp.oauth_browser import asking
+    from jaato.plugins.mcp.oauth.callback import asking
 
     def write(text: str) -> None:
         sys.stderr.write(printable(text))
@@ -319,9 +319,9 @@ def check_login(commands: McpCommands, config: ServerConfig) -> None:
 
 async def login(commands: McpCommands, config: ServerConfig) -> int:
     """Log in or out, until it is done or Ctrl-C ends it."""
-    from jaato.plugins.mcp.http import allowed_for
-    from jaato.plugins.mcp.oauth import login, logout
-    from jaato.plugins.mcp.oauth_store import open_store
+    from jaato.plugins.mcp.oauth.login import login, logout
+    from jaato.plugins.mcp.oauth.token_store import open_store
+    from jaato.plugins.mcp.transports.http import allowed_for
 
     filled = commands.directory.setting(config.name).config
     if any(name.lower() == "authorization" for name in filled.headers):

@@ -19,7 +19,7 @@ from jaato.plugins.mcp.trust import ServerTrust
 from jaato.tools.remote.directory import SourceContext, SourceDirectory
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.oauth_browser import Ask
+    from jaato.plugins.mcp.oauth.callback import Ask
     from jaato.plugins.mcp.server import Setting
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
@@ -73,7 +73,7 @@ class Directory(SourceDirectory[ServerConfig]):
         """Whether it said, when it was last asked, that somebody has to log in."""
         if config.kind == "stdio":
             return False
-        from jaato.plugins.mcp.oauth_store import needs_login
+        from jaato.plugins.mcp.oauth.token_store import needs_login
 
         try:
             return needs_login(expand_variables(config, self.context.environ), self.context.state_dir)

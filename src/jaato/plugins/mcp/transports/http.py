@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from jaato.errors import JaatoError
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.faults import SessionForgotten
-from jaato.plugins.mcp.oauth_data import plain
+from jaato.plugins.mcp.oauth.options import plain
 from jaato.plugins.mcp.server import Setting
 from jaato.plugins.mcp.transports.pace import Pace
 from jaato.tools.address import METADATA, Address, Allowed, Url, parse_url
@@ -127,8 +127,8 @@ def auth_of(setting: Setting) -> httpx2.Auth | None:
     """What logs in, where the configuration has no key of its own."""
     if any(name.lower() == "authorization" for name in setting.config.headers):
         return None
-    from jaato.plugins.mcp.oauth import auth_for
-    from jaato.plugins.mcp.oauth_store import open_store
+    from jaato.plugins.mcp.oauth.login import auth_for
+    from jaato.plugins.mcp.oauth.token_store import open_store
 
     allowed = allowed_for(setting.config, setting.allow_hosts)
     store = open_store(setting.state_dir)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 
 import httpx2
+from mcp.client.auth.utils import (
+    extract_field_from_www_auth,
+    extract_resource_metadata_from_www_auth,
+    extract_scope_from_www_auth,
+)
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.oauth_data import OAuthFault, Tokens, plain
-from jaato.plugins.mcp.oauth_discovery import Challenge, challenge_of
-from jaato.plugins.mcp.oauth_login import Login
-from jaato.plugins.mcp.oauth_wire import is_loopback
+from jaato.plugins.mcp.oauth.credentials import Challenge, Login
+from jaato.plugins.mcp.oauth.options import OAuthFault, Tokens, plain, scopes_of
+from jaato.plugins.mcp.oauth.provider import obtain
+from jaato.plugins.mcp.oauth.requests import is_loopback, secure
 from jaato.tools.address import AddressRefused, parse_url
 
 MAX_ROUNDS = 6
 MAX_WIDENED = 2
+MAX_HEADER_CHARS = 8_192
 
 
 class Bearer(httpx2.Auth):
@@ -86,25 +92,43 @@ class Turn:
     async def next(self, status: int, challenge: Challenge, tokens: Tokens | None) -> Tokens:
         """The tokens to try next. Raises `OAuthFault` when there is nothing left to try."""
         used = tokens.access if tokens else ""
+        login = self.login
+        secure(login.server, f"The server {plain(login.server_name)}")
+        login.record = await login.store.read(login.name)
+        entry = login.record.entry if login.record else None
+        kept = entry.tokens if entry else None
+        other = (
+            kept if kept is not None and kept.access != used else None
+        )  # another task or process was faster
         if status == 403:
             if self.widened >= MAX_WIDENED or (
                 self.widened and tokens is not None and {*challenge.scope} <= {*tokens.scope}
             ):
                 raise self.login.too_narrow(challenge)
             self.widened += 1
-            return await self.login.widened(challenge, used)
+            if other is not None and {*challenge.scope} <= {*other.scope}:
+                return other
+            if challenge.scope in login.given_up:
+                raise login.too_narrow(challenge)
+            return await obtain(login, challenge)
         if self.granted:
             raise OAuthFault(f"{plain(self.login.server_name)} refuses the token it was just granted.")
-        got, self.granted = await self.login.challenged(challenge, used, not self.renewed)
-        self.renewed = self.renewed or used != ""
-        return got
+        may_renew, self.renewed = not self.renewed, self.renewed or used != ""
+        if other is not None and other.lasts(login.now()):
+            return other
+        if entry is not None and kept is not None and may_renew:
+            renewed = await login.renew(entry)
+            if renewed is not None:
+                return renewed
+        self.granted = True
+        return await obtain(login, challenge)
 
 
 def asked(response: httpx2.Response, tokens: Tokens | None) -> Challenge | None:
     """What the server asks for, None when the answer is to be taken as it is."""
     if response.status_code not in (401, 403):
         return None
-    challenge = challenge_of(response.headers.get_list("www-authenticate"))
+    challenge = challenge_of(response.headers)
     if response.status_code == 401:
         return challenge or Challenge()
     if challenge is None or tokens is None:
@@ -112,6 +136,19 @@ def asked(response: httpx2.Response, tokens: Tokens | None) -> Challenge | None:
     missing = not {*challenge.scope} <= {*tokens.scope}
     wants_more = challenge.error == "insufficient_scope" or (not challenge.error and missing)
     return challenge if wants_more else None
+
+
+def challenge_of(headers: Mapping[str, str]) -> Challenge | None:
+    """What a 401 or 403 asks for, None where it says nothing of bearer tokens."""
+    said = headers.get("www-authenticate", "")[:MAX_HEADER_CHARS]
+    if "bearer" not in said.lower():
+        return None
+    response = httpx2.Response(401, headers={"www-authenticate": said})
+    return Challenge(
+        (extract_field_from_www_auth(response, "error") or "")[:100],
+        tuple(scopes_of(extract_scope_from_www_auth(response) or "")),
+        extract_resource_metadata_from_www_auth(response) or "",
+    )
 
 
 async def drop(response: httpx2.Response) -> None:

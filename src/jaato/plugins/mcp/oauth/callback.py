@@ -1,17 +1,33 @@
-"""The place on this machine to which a browser brings the answer of a login: one port, one state, one use."""
+"""A person's part of a login: the address, opened in a browser without a shell, and the answer, received on loopback."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncIterator
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 import anyio
+import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
+from jaato.plugins.mcp.oauth.options import OAuthFault, plain
+from jaato.plugins.mcp.oauth.requests import secure_url
 from jaato.tools.address import AddressRefused, parse_url
+from jaato.tools.programs import directories_of, find_program, is_inside
 
+SAFE = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+/[A-Za-z0-9._~%/:@+,=&?!*;-]*")
+MAX_URL_CHARS = 8_192
+KEPT_NAMES = frozenset(
+    "PATH HOME USER LOGNAME LANG SHELL TERM TMPDIR DISPLAY WAYLAND_DISPLAY XAUTHORITY BROWSER SystemRoot".split()
+)
+KEPT_PREFIXES = ("XDG_", "LC_", "DBUS_", "VSCODE_")
 PATH = "/callback"
 MAX_HEAD_BYTES = 16_384
 HEAD_WITHIN_S = 10.0
@@ -23,14 +39,106 @@ WRONG = "This is not the answer jaato is waiting for."
 GONE = "There is nothing here."
 
 
-class Receiver:
-    """Waits for one answer that carries the state of this login; all others are turned away and counted."""
+class Prompt(NamedTuple):
+    """What a person is asked: to log in to `server` at `url`, where `host` grants what `issuer` stands for."""
 
-    def __init__(self, host: str, port: int, path: str, state: str) -> None:
+    server: str
+    url: str
+    host: str
+    issuer: str
+
+
+Ask = Callable[[Prompt], Awaitable[str | None]]
+"""Shows a person the prompt; may return the address the browser was sent to in the end, for those who copy it."""
+
+
+def checked_url(text: str) -> str:
+    """A URL that may be given to a browser: https, or http to this machine. Raises `OAuthFault`."""
+    url = str(secure_url(text, "The address to log in at"))
+    if len(url) > MAX_URL_CHARS or not SAFE.fullmatch(url):
+        raise OAuthFault("The address to log in at has characters that are not handed to a browser.")
+    return url
+
+
+def opener(
+    environ: Mapping[str, str], platform: str = sys.platform, here: Path | None = None
+) -> list[str] | None:
+    """The program that opens an address on this machine, None where there is no browser to show; never one below the
+    directory that jaato works in."""
+    path = directories_of(environ.get("PATH"))
+    place = (here or Path.cwd()).resolve()
+    refused = (
+        [place] if place != place.parent else []
+    )  # a server works in the root directory, and in no workspace
+    chosen = environ.get("BROWSER", "")
+    if chosen and re.fullmatch(r"[\w./+@-]+", chosen) and not chosen.startswith("-"):
+        if os.path.isabs(chosen):
+            usable = os.access(chosen, os.X_OK) and not is_inside(Path(chosen), refused)
+            return [chosen] if usable else None
+        program = find_program(chosen, path, refused) if "/" not in chosen else None
+        return None if program is None else [program]
+    if platform == "darwin":
+        return ["/usr/bin/open"]
+    if platform == "win32":
+        return ["rundll32.exe", "url.dll,FileProtocolHandler"]
+    if not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
+        return None
+    program = find_program("xdg-open", path, refused)
+    return None if program is None else [program]
+
+
+def open_browser(text: str, environ: Mapping[str, str]) -> bool:
+    """Open a URL in the person's browser; whether there is one. Raises `OAuthFault` for a URL that is not opened.
+
+    The browser is the person's: it goes on when jaato ends, so nothing watches it. It is given no secret of the
+    environment.
+    """
+    url = checked_url(text)
+    program = opener(environ)
+    if program is None:
+        return False
+    kept = {
+        name: value for name, value in environ.items() if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)
+    }
+    try:
+        started = subprocess.Popen(
+            [*program, url],
+            env=kept,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            close_fds=True,
+        )
+    except OSError:
+        return False
+    try:
+        return started.wait(2.0) == 0
+    except subprocess.TimeoutExpired:
+        started.returncode = 0  # it became the browser itself, which is not ours to wait for
+        return True
+
+
+def asking(write: Callable[[str], None], environ: Mapping[str, str]) -> Ask:
+    """An `Ask` that prints the address with `write` and opens the browser."""
+
+    async def ask(prompt: Prompt) -> None:
+        url = checked_url(prompt.url)
+        write(f"Log in to {plain(prompt.server)} at {prompt.host} ({plain(prompt.issuer)}):\n{url}\n")
+        opened = await anyio.to_thread.run_sync(open_browser, url, environ, abandon_on_cancel=True)
+        write("Waiting for the browser.\n" if opened else "Open this address in a browser on this machine.\n")
+
+    return ask
+
+
+class Receiver:
+    """Waits for one answer that carries the `state` of this login; all others are turned away and counted."""
+
+    def __init__(self, host: str, port: int, path: str) -> None:
         self.authority = f"{host}:{port}"
         self.path = path
         self.redirect_uri = f"http://{self.authority}{path}"
-        self._state = state
+        self.state = ""
         self._wrong = 0
         self._answer: dict[str, str] | None = None
         self._done = anyio.Event()
@@ -49,7 +157,9 @@ class Receiver:
             pairs = []
         given = dict(pairs)
         once = len(given) == len(pairs) and all(len(value) <= 8_192 for value in given.values())
-        right = once and hmac.compare_digest(given.get("state", "").encode(), self._state.encode())
+        right = (
+            once and self.state and hmac.compare_digest(given.get("state", "").encode(), self.state.encode())
+        )
         if not right or self._answer is not None:
             self._wrong += 1
             return False
@@ -119,7 +229,7 @@ def page(status: str, text: str) -> bytes:
 
 @asynccontextmanager
 async def receiver(
-    state: str, port: int = 0, *, only: bool = False, host: str = "127.0.0.1", path: str = PATH
+    port: int = 0, *, only: bool = False, host: str = "127.0.0.1", path: str = PATH
 ) -> AsyncIterator[Receiver]:
     """A receiver at work on 127.0.0.1, which may be called `host`: at `port`, or at any free one unless `only` that
     will do. Raises OSError."""
@@ -132,7 +242,7 @@ async def receiver(
     failure: Exception | None = None
     async with listener:
         at = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
-        found = Receiver(host, at, path, state)
+        found = Receiver(host, at, path)
         async with anyio.create_task_group() as group:
             group.start_soon(listener.serve, found.serve)
             try:

@@ -16,7 +16,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.oauth_data import OAuthFault, Options, Record, options_of
+from jaato.plugins.mcp.oauth.options import OAuthFault, Options, Record, options_of
 from jaato.tools.address import AddressRefused, Url, parse_url
 from jaato.tools.atomic import read_small, reason, write_private
 

@@ -1,17 +1,16 @@
-"""What is asked of an authorization server: a client, tokens for a code, for a refresh or for a secret, revocation."""
+"""What is asked of a token endpoint: tokens, renewed tokens, revocation; what it answers is checked before it is used."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from jaato.plugins.mcp.oauth_data import (
+from jaato.plugins.mcp.oauth.options import (
     Client,
     Entry,
     Method,
@@ -23,121 +22,27 @@ from jaato.plugins.mcp.oauth_data import (
     plain,
     scopes_of,
 )
-from jaato.plugins.mcp.oauth_discovery import Authority
-from jaato.plugins.mcp.oauth_wire import Reply, Wire, secure_url
-from jaato.tools.address import Url
+from jaato.plugins.mcp.oauth.requests import Reply, Wire, secure_url
 
 CREDENTIAL = re.compile(r"[\x21-\x7e]{1,16384}")
 METHODS: tuple[Method, ...] = ("none", "client_secret_post", "client_secret_basic")
 """As they are preferred where a server takes several: more servers read the form rightly than the header."""
 MAX_LIFE_S = 10 * 365 * 86_400.0
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 Clock = Callable[[], float]
 
 
-def configured(options: Options, authority: Authority) -> Client:
-    """The client a person has registered beforehand."""
-    method: Method
+def method_for(options: Options, offered: Sequence[str]) -> Method:
+    """How a client that a person has registered beforehand shows who it is."""
     if options.token_endpoint_auth_method is not None:
-        method = options.token_endpoint_auth_method
-    elif options.private_key:
-        method = "private_key_jwt"
-    elif not options.client_secret:
-        method = "none"
-    else:
-        method = "client_secret_post" if "client_secret_post" in authority.methods else "client_secret_basic"
-    return Client(
-        client_id=options.client_id or "",
-        kind="configured",
-        method=method,
-        secret=options.client_secret or "",
-    )
-
-
-async def register(wire: Wire, authority: Authority, redirect_uri: str, scope: list[str]) -> Client:
-    """A client registered on the spot (RFC 7591). Raises `OAuthFault`."""
-    assert authority.registration_endpoint is not None
-    method = next((one for one in METHODS if one in authority.methods), "none")
-    what = "The registration"
-    asked: dict[str, Any] = {
-        "client_name": "jaato",
-        "redirect_uris": [redirect_uri],
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "token_endpoint_auth_method": method,
-        "application_type": "native",
-    }
-    if scope:
-        asked["scope"] = " ".join(scope)
-    reply = await wire.post_json(authority.registration_endpoint, asked, what)
-    if reply.status not in (200, 201):
-        raise refused(reply, what)
-    document = reply.document("The answer to the registration")
-    return client_from(document, redirect_uri)
-
-
-def client_from(document: Mapping[str, Any], redirect_uri: str) -> Client:
-    """The client of a registration; the server may have changed what was asked. Raises `OAuthFault`."""
-    client_id = document.get("client_id")
-    secret = document.get("client_secret") or ""
-    if not isinstance(client_id, str) or not CREDENTIAL.fullmatch(client_id) or not isinstance(secret, str):
-        raise OAuthFault("The registration gave no client_id that can be used.")
-    method = document.get("token_endpoint_auth_method") or ("client_secret_basic" if secret else "none")
-    if method not in METHODS:
-        raise OAuthFault(
-            f"The registration wants {plain(method) or 'a way'} to log in that jaato does not have."
-        )
-    if method != "none" and not secret:
-        raise OAuthFault("The registration wants a client_secret and gave none.")
-    ends = number(document.get("client_secret_expires_at"))
-    return Client(
-        client_id=client_id,
-        kind="registered",
-        method=method,
-        secret=secret if method != "none" else "",
-        secret_expires_at=ends or 0,
-        redirect_uri=redirect_uri,
-    )
-
-
-def challenge_pair() -> tuple[str, str]:
-    """A PKCE verifier and its S256 challenge."""
-    verifier = secrets.token_urlsafe(64)
-    digest = hashlib.sha256(verifier.encode()).digest()
-    return verifier, base64.urlsafe_b64encode(digest).decode().rstrip("=")
-
-
-def authorization_url(
-    endpoint: Url,
-    client: Client,
-    redirect_uri: str,
-    resource: str,
-    scope: list[str],
-    state: str,
-    challenge: str,
-) -> str:
-    """Where a person gives consent. Raises `OAuthFault` for an endpoint that sets a parameter of ours itself."""
-    given = {
-        "response_type": "code",
-        "client_id": client.client_id,
-        "redirect_uri": redirect_uri,
-        "state": state,
-        "code_challenge": challenge,
-        "code_challenge_method": "S256",
-        "resource": resource,
-    }
-    if scope:
-        given["scope"] = " ".join(scope)
-    if "offline_access" in scope:
-        given["prompt"] = "consent"
-    own = endpoint.target.partition("?")[2]
-    if any(
-        part.partition("=")[0].lower() in {*given, "scope", "prompt", "request_uri"}
-        for part in own.split("&")
-    ):
-        raise OAuthFault("The authorization_endpoint sets parameters of the login itself; it is not trusted.")
-    return f"{endpoint}{'&' if own else '' if '?' in endpoint.target else '?'}{urlencode(given, quote_via=quote)}"
+        return options.token_endpoint_auth_method
+    if options.private_key:
+        return "private_key_jwt"
+    if not options.client_secret:
+        return "none"
+    return "client_secret_post" if "client_secret_post" in offered else "client_secret_basic"
 
 
 async def token(
@@ -150,15 +55,23 @@ async def token(
     now: Clock = time.time,
 ) -> Tokens:
     """Tokens for a grant; `form` has all but the client. Raises `Refused` with the server's word, `OAuthFault`."""
-    what = "The token endpoint"
     headers, more = proof(client, options, issuer, now)
+    body = urlencode({**form, **more}).encode()
+    return await send(wire, endpoint, body, {**FORM, **headers}, form.get("scope", ""), now)
+
+
+async def send(
+    wire: Wire, endpoint: str, body: bytes, headers: Mapping[str, str], scope: str, now: Clock
+) -> Tokens:
+    """Tokens for a request that is made already. Raises as `token`."""
+    what = "The token endpoint"
     asked_at = now()
-    reply = await wire.post_form(secure_url(endpoint, what), {**form, **more}, headers, what)
+    reply = await wire.post(secure_url(endpoint, what), body, headers, what)
     if reply.status == 429 or reply.status >= 500:
         raise Unreachable(f"{what} answered with status {reply.status}; try again later.")
     if reply.status not in (200, 201):
         raise refused(reply, what)
-    return tokens_from(reply.document("The answer of the token endpoint"), form.get("scope", ""), asked_at)
+    return tokens_from(reply.document("The answer of the token endpoint"), scope, asked_at)
 
 
 def tokens_from(document: Mapping[str, Any], asked_scope: str, asked_at: float) -> Tokens:
@@ -258,6 +171,6 @@ async def revoke(wire: Wire, entry: Entry, options: Options, now: Clock = time.t
     if entry.tokens.refresh:
         secret, kind = entry.tokens.refresh, "refresh_token"
     headers, more = proof(entry.client, options, entry.issuer, now)
-    form = {"token": secret, "token_type_hint": kind, **more}
-    reply = await wire.post_form(secure_url(entry.revocation_endpoint, what), form, headers, what)
+    body = urlencode({"token": secret, "token_type_hint": kind, **more}).encode()
+    reply = await wire.post(secure_url(entry.revocation_endpoint, what), body, {**FORM, **headers}, what)
     return reply.status == 200

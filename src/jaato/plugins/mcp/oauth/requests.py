@@ -7,12 +7,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlencode
 
 import anyio
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.oauth_data import OAuthFault, Unreachable, plain
+from jaato.plugins.mcp.oauth.options import OAuthFault, Unreachable, plain
 from jaato.tools.address import AddressRefused, Allowed, Url, parse_url
 from jaato.tools.dial import Dialer, Resolve, open_pool, request_to, system_resolve
 
@@ -33,10 +32,10 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: header names are in lower case, with all their values."""
+    """An answer; header names are in lower case."""
 
     status: int
-    headers: Mapping[str, list[str]]
+    headers: Mapping[str, str]
     body: bytes
 
     def document(self, what: str) -> dict[str, Any]:
@@ -82,7 +81,7 @@ class Wire:
         headers = {"Accept": "application/json"}
         for _ in range(MAX_REDIRECTS + 1):
             reply = await self._send("GET", url, headers, None, what, MAX_BYTES)
-            place = reply.headers.get("location", [""])[0]
+            place = reply.headers.get("location", "")
             if reply.status not in REDIRECTS or not place:
                 return reply
             try:
@@ -94,22 +93,14 @@ class Wire:
             url = following
         raise OAuthFault(f"{what} redirects more than {MAX_REDIRECTS} times.")
 
-    async def post_form(
-        self, url: Url, form: Mapping[str, str], headers: Mapping[str, str], what: str
+    async def post(
+        self, url: Url, body: bytes, headers: Mapping[str, str], what: str, most_bytes: int = MAX_BYTES
     ) -> Reply:
-        """Send a form; no redirect is followed, for it holds secrets. Raises `OAuthFault`."""
-        body = urlencode(form).encode("ascii")
-        more = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json", **headers}
-        return await self._send("POST", url, more, body, what, MAX_BYTES)
-
-    async def post_json(
-        self, url: Url, document: Mapping[str, Any], what: str, most_bytes: int = MAX_BYTES
-    ) -> Reply:
-        """Send a JSON document; no redirect is followed. With `most_bytes` 0 the body is not read. Raises
-        `OAuthFault`."""
-        accept = "application/json" if most_bytes else "application/json, text/event-stream"
-        headers = {"Content-Type": "application/json", "Accept": accept}
-        return await self._send("POST", url, headers, json.dumps(document).encode(), what, most_bytes)
+        """Send a document; no redirect is followed, for it may hold secrets. With `most_bytes` 0 the answer's body is
+        not read. Raises `OAuthFault`."""
+        return await self._send(
+            "POST", url, {"Accept": "application/json", **headers}, body, what, most_bytes
+        )
 
     async def check(self, url: Url, what: str) -> None:
         """Raise `OAuthFault` for a place where a browser should not be sent either; an unknown name passes, for
@@ -188,12 +179,13 @@ def request_of(method: str, url: Url, headers: Mapping[str, str], body: bytes | 
 
 async def read(response: Any, what: str, most_bytes: int) -> Reply:
     """The answer whole, or `OAuthFault` for one that is too long or packed."""
-    headers: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     for name, value in response.headers:
-        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        lines.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    headers = {name: ", ".join(values) for name, values in lines.items()}
     data = bytearray()
     if most_bytes:
-        if [one.lower() for one in headers.get("content-encoding", ["identity"])] != ["identity"]:
+        if headers.get("content-encoding", "identity").lower() != "identity":
             raise OAuthFault(f"{what} came packed, which was not asked for.")
         async for chunk in response.aiter_stream():
             data += chunk

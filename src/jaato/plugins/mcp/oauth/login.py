@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.oauth_browser import Ask
-from jaato.plugins.mcp.oauth_data import LoginNeeded, OAuthFault, Options, options_of, plain, scopes_of
-from jaato.plugins.mcp.oauth_discovery import Challenge, challenge_of
-from jaato.plugins.mcp.oauth_grants import revoke
-from jaato.plugins.mcp.oauth_login import Login
-from jaato.plugins.mcp.oauth_store import TokenStore
-from jaato.plugins.mcp.oauth_wire import Wire, secure
+from jaato.plugins.mcp.oauth.bearer import Bearer, challenge_of
+from jaato.plugins.mcp.oauth.callback import Ask
+from jaato.plugins.mcp.oauth.credentials import Challenge, Login
+from jaato.plugins.mcp.oauth.options import LoginNeeded, OAuthFault, Options, options_of, plain, scopes_of
+from jaato.plugins.mcp.oauth.provider import obtain
+from jaato.plugins.mcp.oauth.requests import Wire, secure
+from jaato.plugins.mcp.oauth.token_store import TokenStore
+from jaato.plugins.mcp.oauth.tokens import revoke
 from jaato.tools.address import AddressRefused, Allowed, parse_url
-from jaato.tools.dial import Resolve, system_resolve
-
-if TYPE_CHECKING:
-    from jaato.plugins.mcp.oauth_bearer import Bearer
 
 WITHIN_S = 300.0
 PROBE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -51,7 +49,6 @@ def login_of(
     *,
     environ: Mapping[str, str],
     allowed: Allowed | None = None,
-    resolve: Resolve = system_resolve,
     within_s: float = WITHIN_S,
 ) -> Login:
     """The login of a configured server. Raises `ConfigError` for a URL or options that cannot be used."""
@@ -60,7 +57,7 @@ def login_of(
     except AddressRefused as error:
         raise ConfigError(f"{plain(config.name)}: {error}") from None
     options = options_of(config.oauth, plain(config.name))
-    wire = Wire(server, environ, allowed, resolve)
+    wire = Wire(server, environ, allowed)
     return Login(config.name, server, options, store, wire, ask, within_s=within_s)
 
 
@@ -71,16 +68,11 @@ def auth_for(
     *,
     environ: Mapping[str, str],
     allowed: Allowed | None = None,
-    resolve: Resolve = system_resolve,
     within_s: float = WITHIN_S,
 ) -> Bearer:
     """An httpx2 auth object for the server's client; it stays away from requests that bring their own
     Authorization. Without `ask` a login that needs a person raises `LoginNeeded`. Raises `ConfigError`."""
-    from jaato.plugins.mcp.oauth_bearer import Bearer
-
-    return Bearer(
-        login_of(config, store, ask, environ=environ, allowed=allowed, resolve=resolve, within_s=within_s)
-    )
+    return Bearer(login_of(config, store, ask, environ=environ, allowed=allowed, within_s=within_s))
 
 
 async def login(
@@ -91,23 +83,19 @@ async def login(
     environ: Mapping[str, str],
     scopes: tuple[str, ...] = (),
     allowed: Allowed | None = None,
-    resolve: Resolve = system_resolve,
-    within_s: float = WITHIN_S,
 ) -> State:
     """Log in now, whether or not somebody was; `scopes` are asked for besides. Raises `OAuthFault`, `ConfigError`."""
-    made = login_of(config, store, ask, environ=environ, allowed=allowed, resolve=resolve, within_s=within_s)
+    made = login_of(config, store, ask, environ=environ, allowed=allowed)
     made.registers_anew = (
         True  # it may be that the server has forgotten the client, and shows a page that ends nowhere
     )
     what = f"The server {plain(config.name)}"
     secure(made.server, what)
-    reply = await made.wire.post_json(made.server, PROBE, what, most_bytes=0)
-    challenge = challenge_of(reply.headers.get("www-authenticate", [])) or Challenge()
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    reply = await made.wire.post(made.server, json.dumps(PROBE).encode(), headers, what, most_bytes=0)
     made.record = await store.read(made.name)
-    resource = await made.find(challenge)
-    wanted = (*challenge.scope, *scopes_of(list(scopes)))
     try:
-        await made.obtain(resource, made.choose(resource), wanted)
+        await obtain(made, challenge_of(reply.headers) or Challenge(), tuple(scopes_of(list(scopes))))
     except LoginNeeded:
         raise
     except OAuthFault as error:
@@ -123,10 +111,9 @@ async def logout(
     *,
     environ: Mapping[str, str],
     allowed: Allowed | None = None,
-    resolve: Resolve = system_resolve,
 ) -> str:
     """Forget the logins of a server, then have their tokens made void where that is offered; says what was done."""
-    made = login_of(config, store, None, environ=environ, allowed=allowed, resolve=resolve)
+    made = login_of(config, store, None, environ=environ, allowed=allowed)
     record = await store.read(made.name)
     await store.forget(made.name)
     if record is None:
