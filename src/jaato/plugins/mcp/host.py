@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
     from jaato.plugins.mcp.client import McpClient
-    from jaato.plugins.mcp.server import Server
+    from jaato.plugins.mcp.server import Server, Setting
 
 R = TypeVar("R")
 
@@ -41,13 +41,13 @@ class Host:
 
     def start(self, name: str, do: Callable[[Server], Coroutine[Any, Any, R]]) -> Future[R]:
         """Begin something with a server. Raises `ServerUnusable`; cancelling the future cancels it."""
-        return POOL.submit(self._work(name, do))
+        return POOL.submit(self._setting(name), self._user, do)
 
-    def _work(self, name: str, do: Callable[[Server], Coroutine[Any, Any, R]]) -> Coroutine[Any, Any, R]:
+    def _setting(self, name: str) -> Setting:
         setting = self.directory.setting(name)
         if "mcp" not in sys.modules and importlib.util.find_spec("mcp") is None:
             raise ServerUnusable("MCP servers need the extra mcp: pip install 'jaato[mcp]'.")
-        return POOL.use(setting, self._user, do)
+        return setting
 
     async def ask(self, name: str, do: Callable[[McpClient], Coroutine[Any, Any, R]]) -> R:
         """Ask a server something, which is started if need be; from a loop."""
@@ -60,7 +60,7 @@ class Host:
             server.answered()
             return result
 
-        return await POOL.run(self._work(name, asked))
+        return await POOL.run(self._setting(name), self._user, asked)
 
     async def call(self, name: str, entry: ToolEntry, arguments: dict[str, Any], call: Call) -> Output:
         """Run a tool. Raises `ToolError`s."""
@@ -91,7 +91,7 @@ class Host:
             assert manifest is not None
             return manifest
 
-        return await POOL.run(self._work(name, connected))
+        return await POOL.run(self._setting(name), self._user, connected)
 
     def state(self, name: str) -> tuple[str, str]:
         """Where a server stands, and why it failed; asks nobody and starts nothing."""

@@ -7,8 +7,11 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any, TypeVar
+
+from anyio.from_thread import BlockingPortal, BlockingPortalProvider
 
 from jaato.errors import PluginError
 from jaato.log import logger
@@ -18,109 +21,55 @@ from jaato.tools.processes.launch import Launcher
 
 LOG = logger("mcp")
 CLOSE_WITHIN_S = 20.0
+ENDED = "The session that uses this MCP server has ended."
 R = TypeVar("R")
+Work = Callable[["Server"], Coroutine[Any, Any, R]]
+
+
+class User:
+    """Somebody who uses servers: a plugin, a manager. `watch` is called with each new manifest, on the pool's thread."""
+
+    def __init__(self, watch: Callable[[Manifest], None] | None = None) -> None:
+        self.watch = watch
+        self.left = False
 
 
 class Pool:
-    """Servers by what they are started with; one process each, whoever uses it. Safe from any thread."""
+    """Servers by what they are started with; one process each, whoever uses it. Each user holds a lease of the thread,
+    which ends with the last one. Safe from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._owner = 0
+        self._lock = threading.Lock()
+        self._portals = BlockingPortalProvider()
         self._launcher = Launcher()
+        self._leases: dict[User, BlockingPortal] = {}
+        self._leaving: set[threading.Thread] = set()
         self._servers: dict[Key, Server] = {}
-        self._ending: set[asyncio.Task[None]] = set()
-        self._wanted = 0
 
-    # --- the thread ----------------------------------------------------------------------------------------------
+    def submit(self, setting: Setting, user: User, do: Work[R]) -> Future[R]:
+        """Do something with a server, from any thread; cancelling the future cancels it. Raises `PluginError`."""
+        return self._portal(user).start_task_soon(self._use, setting, user, do)
 
-    def submit(self, work: Coroutine[Any, Any, R]) -> Future[R]:
-        """Run something on the pool's loop, from any thread; cancelling the future cancels it."""
-        with self._lock:
-            future = asyncio.run_coroutine_threadsafe(work, self._running())
-            self._wanted += 1
-            future.add_done_callback(self._done)
-        return future
-
-    async def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run something on the pool's loop, from another loop; cancelled, it is cancelled there."""
-        home = asyncio.get_running_loop()
-        waiting: asyncio.Future[R] = home.create_future()
-        made: list[asyncio.Task[R]] = []
-
-        def begin() -> None:
-            task = asyncio.get_running_loop().create_task(work)
-            made.append(task)
-            task.add_done_callback(ended)
-
-        def ended(task: asyncio.Task[R]) -> None:
-            self._done(task)
-            error = None if task.cancelled() else task.exception()
-            try:
-                home.call_soon_threadsafe(settle, waiting, task, error)
-            except RuntimeError:
-                return  # the caller's loop has ended
-
-        with self._lock:
-            loop = self._running()
-            self._wanted += 1
-            loop.call_soon_threadsafe(begin)
+    async def run(self, setting: Setting, user: User, do: Work[R]) -> R:
+        """Do something with a server, from another loop; cancelled, it is cancelled there. Raises `PluginError`."""
         try:
-            return await waiting
-        except asyncio.CancelledError:
-            try:
-                loop.call_soon_threadsafe(cancel_first, made)
-            except RuntimeError:
-                pass  # the pool has ended, and everything with it
-            raise
+            return await self._portal(user).call_async(self._use, setting, user, do, abandon_on_cancel=True)
+        except CancelledError:
+            raise PluginError(ENDED) from None
 
-    def _running(self) -> asyncio.AbstractEventLoop:
-        """The loop, begun if need be."""
-        if self._loop is None or self._owner != os.getpid():
-            self._begin()
-        assert self._loop is not None
-        return self._loop
-
-    def _done(self, _work: object) -> None:
-        with self._lock:
-            self._wanted -= 1
-
-    def _begin(self) -> None:
-        self._owner, self._servers, self._launcher, self._wanted = os.getpid(), {}, Launcher(), 0
-        self._ending = set()
-        loop = self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._work, args=(loop,), name="jaato-mcp", daemon=True)
-        self._thread.start()
-        atexit.register(self.close)
-
-    @staticmethod
-    def _work(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        loop.set_exception_handler(unexpected)
-        try:
-            loop.run_forever()
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
-
-    # --- servers -------------------------------------------------------------------------------------------------
-
-    async def use(self, setting: Setting, user: User, do: Callable[[Server], Coroutine[Any, Any, R]]) -> R:
-        """Do something with a server, on the pool's loop; it is the user's until that one leaves."""
-        server = self.server(setting, user)
+    async def _use(self, setting: Setting, user: User, do: Work[R]) -> R:
+        asyncio.get_running_loop().set_exception_handler(log_unexpected)
+        server = self._server(setting, user)
         server.begin()
         try:
             return await do(server)
         finally:
             server.end()
 
-    def server(self, setting: Setting, user: User) -> Server:
-        """The server of this setting, made if there is none; on the pool's loop."""
+    def _server(self, setting: Setting, user: User) -> Server:
+        """The server of this setting, made if there is none; it is the user's until that one leaves."""
         if user.left:
-            raise PluginError("The session that uses this MCP server has ended.")
+            raise PluginError(ENDED)
         server = self._servers.get(setting.key)
         if server is None:
             server = self._servers[setting.key] = Server(setting, self._launcher)
@@ -133,100 +82,78 @@ class Pool:
         """A server of this entry, if it was ever used; from any thread, to look at only."""
         return next((server for key, server in list(self._servers.items()) if key[0] == digest), None)
 
+    # --- leases ----------------------------------------------------------------------------------------------------
+
+    def _portal(self, user: User) -> BlockingPortal:
+        with self._lock:
+            if user.left:
+                raise PluginError(ENDED)
+            if user not in self._leases:
+                self._leases[user] = self._portals.__enter__()
+            return self._leases[user]
+
     def leave(self, user: User) -> None:
         """A user needs nothing any more; servers nobody else uses end soon. Returns at once."""
         user.left = True
-        loop = self._loop
-        if loop is None or self._owner != os.getpid():
-            return
-        try:
-            loop.call_soon_threadsafe(self._left, user)
-        except RuntimeError:
-            return  # the loop has ended, and all servers with it
+        with self._lock:
+            if (give_back := self._released(user)) is not None:
+                thread = threading.Thread(target=give_back, name="jaato-mcp-end")
+                self._leaving.add(thread)
+                thread.start()
 
-    def _left(self, user: User) -> None:
+    def _released(self, user: User) -> Callable[[], None] | None:
+        """Take a user's lease away; what is to be called then gives it back, and waits until the servers have ended."""
+        portal = self._leases.pop(user, None)
+        if portal is None:
+            return None
+        launcher = None
+        if not self._leases:
+            launcher, self._launcher = self._launcher, Launcher()  # another for who comes meanwhile
+        return partial(self._give_back, user, portal, launcher, list(self._leaving))
+
+    def _give_back(
+        self, user: User, portal: BlockingPortal, launcher: Launcher | None, before: list[threading.Thread]
+    ) -> None:
+        try:
+            portal.start_task_soon(self._end_servers, user).result(CLOSE_WITHIN_S)
+        except TimeoutError:
+            LOG.warning("MCP servers did not end within %g s; they are killed.", CLOSE_WITHIN_S)
+        if launcher is not None:
+            for thread in before:
+                thread.join(CLOSE_WITHIN_S)
+            launcher.close()
+        self._portals.__exit__(None, None, None)
+        with self._lock:
+            self._leaving.discard(threading.current_thread())
+
+    async def _end_servers(self, user: User) -> None:
+        """End the servers that nobody but this user uses."""
+        ending = []
         for key, server in list(self._servers.items()):
             server.users.discard(user)
             server.watchers.pop(user, None)
             if not server.users:
                 del self._servers[key]
-                self._end(server)
-        if not self._servers:
-            self._winding = asyncio.get_running_loop().create_task(self._wind_up())
-
-    def _end(self, server: Server) -> None:
-        task = asyncio.get_running_loop().create_task(server.close())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    async def settle(self) -> None:
-        """Wait until all servers that were left have ended."""
-        while self._ending:
-            await asyncio.wait(self._ending)
-
-    async def _wind_up(self) -> None:
-        """When nobody uses any server, nothing of the pool is left either, until it is needed again."""
-        await self.settle()
-        with self._lock:
-            if self._servers or self._wanted or self._loop is not asyncio.get_running_loop():
-                return
-            self._loop = self._thread = None
-            atexit.unregister(self.close)
-        await asyncio.to_thread(self._launcher.close)
-        asyncio.get_running_loop().stop()
+                ending.append(server.close())
+        await asyncio.gather(*ending)
 
     def close(self) -> None:
         """End all servers and the thread; returns when nothing of them is left."""
         with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-            atexit.unregister(self.close)
-        if loop is None or thread is None or self._owner != os.getpid() or not thread.is_alive():
-            return
-        try:
-            asyncio.run_coroutine_threadsafe(self._close(), loop).result(CLOSE_WITHIN_S)
-        except TimeoutError:
-            LOG.warning("MCP servers did not end within %g s; they are killed.", CLOSE_WITHIN_S)
-        self._launcher.close()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(CLOSE_WITHIN_S)
-
-    async def _close(self) -> None:
-        for server in self._servers.values():
-            self._end(server)
-        self._servers.clear()
-        await self.settle()
+            leases = [self._released(user) for user in list(self._leases)]
+            leaving = list(self._leaving)
+        for give_back in filter(None, leases):
+            give_back()
+        for thread in leaving:
+            thread.join(2 * CLOSE_WITHIN_S)
 
 
-class User:
-    """Somebody who uses servers: a plugin, a manager. `watch` hears of each new manifest, on the pool's thread."""
-
-    def __init__(self, watch: Callable[[Manifest], None] | None = None) -> None:
-        self.watch = watch
-        self.left = False
-
-
-def cancel_first(made: list[asyncio.Task[R]]) -> None:
-    """Cancel what was begun."""
-    made[0].cancel()
-
-
-def settle(waiting: asyncio.Future[R], task: asyncio.Task[R], error: BaseException | None) -> None:
-    """Give a result to who waits for it, on the loop of that one."""
-    if waiting.done():
-        return
-    if error is not None:
-        waiting.set_exception(error)
-    elif task.cancelled():
-        waiting.cancel()
-    else:
-        waiting.set_result(task.result())
-
-
-def unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def log_unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """What went wrong in a callback, for the log alone."""
     LOG.warning("MCP: %s", context.get("exception") or context.get("message"))
 
 
 POOL = Pool()
 """The pool of this process."""
+atexit.register(POOL.close)
+os.register_at_fork(after_in_child=POOL.__init__)  # type: ignore[misc] # what runs in the parent does not run here

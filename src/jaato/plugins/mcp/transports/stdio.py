@@ -38,7 +38,7 @@ JUNK_BYTES = 64 << 20
 UNASKED_A_SECOND = 400
 """Notifications and requests of the server that are heeded; answers always are."""
 WAITING = 32
-"""Messages to a server that wait until it reads."""
+"""Messages in each direction that wait to be read."""
 READS_AT_END = 64
 """How often the pipe of a process that has ended is read."""
 LIMITS = Limits(bound_bytes=8_192, grace_s=1.0)
@@ -83,7 +83,7 @@ class MessageReader:
     """Reads what a server prints, message by message; what cannot be read fails the request it answers at once."""
 
     def __init__(self, fd: int, log: ServerLog) -> None:
-        self._send, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        self._send, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](WAITING)
         self.pending: set[types.RequestId] = set()
         """The ids of requests that wait for their answers."""
         self.over = anyio.Event()
@@ -191,8 +191,12 @@ class MessageReader:
             await self._deliver(types.JSONRPCError(jsonrpc="2.0", id=id_, error=error))
 
     async def _deliver(self, message: types.JSONRPCMessage) -> None:
+        item = SessionMessage(message)
         try:
-            await self._send.send(SessionMessage(message))
+            try:
+                self._send.send_nowait(item)
+            except anyio.WouldBlock:
+                await self._send.send(item)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._discards = True  # nobody listens any more
 
