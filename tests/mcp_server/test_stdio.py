@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -63,12 +62,6 @@ def awaited(path: Path) -> str:
             return text
         time.sleep(0.01)
     raise AssertionError(f"{path} was not written")
-
-
-def computed_s(pid: int) -> float:
-    """The processor time that a process has used."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def gone(pid: int) -> bool:
@@ -231,28 +224,3 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_grows_nothing(begin: Be
     assert resident_kb < 120_000
     raw.process.terminate()
     assert raw.process.wait(PATIENCE_S) == 0
-
-
-@pytest.mark.slow
-def test_a_client_that_only_asks_is_refused(begin: Begin) -> None:
-    """More requests at once than anybody waits for, and nobody reads until the server has no more to do: each gets an
-    answer, some of them that there are too many; then all is as before."""
-    raw = begin()
-    raw.greet()
-    ids = range(10, 710)
-    lines = [json.dumps({"jsonrpc": "2.0", "id": id_, "method": "tools/list"}).encode() for id_ in ids]
-    sending = threading.Thread(target=raw.send, args=(b"\n".join(lines) + b"\n",))
-    sending.start()
-    spent = [-1.0]
-    while spent[-10:-1] != [spent[-1]] * 9:
-        time.sleep(0.1)
-        spent.append(computed_s(raw.process.pid))
-    answers = [raw.read() for _ in ids]
-    sending.join()
-    assert sorted(answer["id"] for answer in answers) == list(ids)
-    refused = [answer["error"]["message"] for answer in answers if "error" in answer]
-    assert refused
-    assert all("512 requests wait for their answers" in text for text in refused)
-    raw.send(PING)
-    assert raw.read() == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert raw.end()[0] == 0
