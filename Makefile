@@ -22,7 +22,7 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
 .stamp-test: pyproject.toml compat/pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,code,data,keyring,local,machine,mcp,notebook,semantic,templates,vertex,web]' -e ./compat --group test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,code,data,keyring,local,machine,mcp,notebook,otel,semantic,templates,vertex,web]' -e ./compat --group test
 	@touch $@
 
 .stamp-demo: pyproject.toml | $(BIN)/python

@@ -7,23 +7,77 @@ import gzip
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import anyio
 from google.protobuf.json_format import Parse
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan
 from tests.runtime.agents import agent
 
 from jaato.abc.store import Damaged
 from jaato.errors import JaatoError
 from jaato.runtime.agent import Agent
-from jaato.runtime.tracing.fold import Fold
-from jaato.runtime.tracing.otlp import spans_in
-from jaato.runtime.tracing.spans import Span
+from jaato.runtime.tracing.fold import SpanFold
 from jaato.storage.sqlite import SqliteStore
+
+
+@dataclass
+class Span:
+    """A span as a collector reads it, its ids in hexadecimal."""
+
+    name: str
+    trace_id: str
+    span_id: str
+    parent_id: str
+    kind: int
+    start_ns: int
+    end_ns: int
+    problem: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def operation(self) -> str:
+        """What it is: `invoke_agent`, `chat`, `execute_tool`, `permission`, …"""
+        return self.name.partition(" ")[0]
+
+
+def spans_in(request: ExportTraceServiceRequest) -> list[Span]:
+    """The spans of a request to a collector."""
+
+    def value(one: Any) -> Any:
+        kind = one.WhichOneof("value")
+        found = getattr(one, kind)
+        return [value(each) for each in found.values] if kind == "array_value" else found
+
+    made: list[Span] = []
+    for one in (one for each in request.resource_spans for scope in each.scope_spans for one in scope.spans):
+        attributes = {pair.key: value(pair.value) for pair in one.attributes}
+        assert (one.status.code == 2) == ("error.type" in attributes)
+        made.append(
+            Span(
+                one.name,
+                one.trace_id.hex(),
+                one.span_id.hex(),
+                one.parent_span_id.hex(),
+                one.kind,
+                one.start_time_unix_nano,
+                one.end_time_unix_nano,
+                attributes.get("error.type", ""),
+                attributes,
+            )
+        )
+    return made
+
+
+def plain(spans: Sequence[ReadableSpan]) -> list[Span]:
+    """Spans of the fold as a collector reads them."""
+    return spans_in(encode_spans(spans))
 
 
 def traced(path: Path, script: Any, environ: dict[str, str] | None = None, **more: Any) -> Agent:
@@ -55,9 +109,8 @@ def spans_of(path: Path) -> list[Span]:
     """The spans of a file, each line of which is one."""
     found: list[Span] = []
     for line in path.read_bytes().splitlines():
-        one = list(spans_in(line))
-        assert len(one) == 1
-        found += one
+        (one,) = spans_in(decoded(line))
+        found.append(one)
     return found
 
 
@@ -70,9 +123,9 @@ def stored(path: Path, session_id: str, *, content: bool = False) -> list[Span]:
     """The spans of the stored log."""
     store = SqliteStore(path / "state" / "jaato.db")
     try:
-        fold = Fold(content=content)
+        fold = SpanFold(content=content)
         events = [event for event in store.read(session_id) if not isinstance(event, Damaged)]
-        return [span for event in events for span in fold.take(event)]
+        return plain([span for event in events for span in fold.apply(event)])
     finally:
         store.close()
 
@@ -92,7 +145,8 @@ class Collector:
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.answers: list[int] = []
-        self.answer = b"{}"
+        self.answer = b""
+        self.location = ""
         self.held = threading.Event()
         self.held.set()
         self.came = threading.Condition()
@@ -111,16 +165,17 @@ class Collector:
         with self.came:
             assert self.came.wait_for(lambda: len(self.requests) >= count, 20)
 
-    def bodies(self) -> list[bytes]:
-        """What was posted, unzipped."""
-        return [
+    def decoded(self) -> list[ExportTraceServiceRequest]:
+        """What was posted, unzipped and decoded."""
+        bodies = [
             gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
             for _, headers, body in self.requests
         ]
+        return [ExportTraceServiceRequest.FromString(body) for body in bodies]
 
     def spans(self) -> list[Span]:
         """Every span that came."""
-        return [span for body in self.bodies() for span in spans_in(body)]
+        return [span for request in self.decoded() for span in spans_in(request)]
 
 
 @contextmanager
@@ -135,9 +190,11 @@ def collector() -> Iterator[Collector]:
             status = here.take(self.path, {key.lower(): value for key, value in self.headers.items()}, body)
             self.send_response(status)
             self.send_header("Content-Length", str(len(here.answer)))
-            self.send_header("Content-Type", "application/json")
+            if here.location:
+                self.send_header("Location", here.location)
             self.end_headers()
-            self.wfile.write(here.answer)
+            with suppress(OSError):
+                self.wfile.write(here.answer)
 
         def log_message(self, *_: Any) -> None:
             """Say nothing."""

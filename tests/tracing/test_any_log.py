@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from tests.kit import call, calls, say
 from tests.subagent.cast import Cast
-from tests.tracing.spying import once, stored, traced, written
+from tests.tracing.spying import once, plain, stored, traced, written
 
 from jaato.protocol.events import Event, MessageUser, SessionCreated
-from jaato.runtime.tracing.fold import Fold
-from jaato.runtime.tracing.spans import MAX_NS, ns_of
+from jaato.runtime.tracing.fold import MAX_NS, SpanFold, nanoseconds
 from jaato.storage.sqlite import SqliteStore
 
 
@@ -55,8 +54,8 @@ def test_a_log_that_was_cut_off_anywhere_gives_every_span_once(log: list[Event],
         for event in begun[2:]:
             store.append([event])
         store.close()
-        fold = Fold()
-        before = [span for event in begun for span in fold.take(event)]
+        fold = SpanFold()
+        before = plain([span for event in begun for span in fold.apply(event)])
 
         async def main(path: Path = path) -> None:
             async with traced(path, Cast({"main": [say("On.")] * 9}), session=log[0].session_id) as live:
@@ -81,36 +80,34 @@ def test_no_log_makes_the_fold_fail(log: list[Event], data: st.DataObject) -> No
     nothing that ended stays open."""
     picked = data.draw(st.lists(st.sampled_from(log), max_size=60))
     stamps = data.draw(st.lists(st.sampled_from([*STRANGE, None]), min_size=60, max_size=60))
-    fold = Fold(content=data.draw(st.booleans()))
+    fold = SpanFold(content=data.draw(st.booleans()))
     for event, stamp in zip(picked, stamps, strict=False):
         strange = event if stamp is None else msgspec.structs.replace(event, timestamp=stamp)
-        for span in fold.take(strange):
-            assert span.end_ns is not None
+        for span in plain(fold.apply(strange)):
             assert 0 <= span.start_ns <= span.end_ns <= MAX_NS
             assert len(bytes.fromhex(span.trace_id)) == 16
             assert len(bytes.fromhex(span.span_id)) == 8
             assert span.name
-    assert all(span.end_ns is None for span in fold.open_spans())
 
 
 def test_a_damaged_beginning_loses_only_itself(log: list[Event]) -> None:
     """Without its first records a log gives the spans of the rest, with the same ids."""
-    whole = {span.span_id: span for event in log for span in (ALL.take(event))}
-    fold = Fold()
+    whole = {span.span_id for event in log for span in plain(ALL.apply(event))}
+    fold = SpanFold()
     rest = {
         span.span_id
         for event in log
         if not isinstance(event, SessionCreated | MessageUser)
-        for span in fold.take(event)
+        for span in plain(fold.apply(event))
     }
-    assert rest == set(whole)
+    assert rest == whole
 
 
-ALL = Fold()
+ALL = SpanFold()
 
 
 def test_times_of_events() -> None:
     """An event's time is nanoseconds since 1970, and none for what is no time of that range."""
-    assert ns_of("2026-01-01T00:00:00.001Z") == 1_767_225_600_001_000_000
-    assert ns_of("2026-01-01T00:00:00") == 1_767_225_600_000_000_000
-    assert [ns_of(text) for text in STRANGE] == [None] * 5
+    assert nanoseconds("2026-01-01T00:00:00.001Z") == 1_767_225_600_001_000_000
+    assert nanoseconds("2026-01-01T00:00:00") == 1_767_225_600_000_000_000
+    assert [nanoseconds(text) for text in STRANGE] == [None] * 5

@@ -10,13 +10,20 @@ import msgspec
 import pytest
 from tests.kit import USAGE, call, calls, say
 from tests.subagent.cast import Cast
-from tests.tracing.spying import once, stored, traced, tree, written
+from tests.tracing.spying import Span, once, plain, stored, traced, tree, written
 
 from jaato.protocol.events import MessageUser, ToolCallStart, TurnCompleted
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.providers.scripted import Step
-from jaato.runtime.tracing.fold import Fold
-from jaato.runtime.tracing.spans import CLIENT, INTERNAL, Span
+from jaato.runtime.tracing.fold import SpanFold
+
+INTERNAL, CLIENT = 1, 3
+"""Kinds of spans, as OTLP numbers them."""
+
+
+def by_id(span: Span) -> str:
+    """The id of a span, to sort by."""
+    return span.span_id
 
 
 def by_name(spans: list[Span]) -> dict[str, Span]:
@@ -102,9 +109,7 @@ def test_the_log_gives_the_same_spans_as_the_session_at_work(tmp_path: Path) -> 
         }
     )
     session_id, spans = once(tmp_path, cast)
-    assert sorted(map(msgspec.json.encode, spans)) == sorted(
-        map(msgspec.json.encode, stored(tmp_path, session_id))
-    )
+    assert sorted(spans, key=by_id) == sorted(stored(tmp_path, session_id), key=by_id)
     ids = {span.span_id: span for span in spans}
     assert len(ids) == len(spans)
     assert len({span.trace_id for span in spans}) == 1
@@ -158,9 +163,9 @@ def test_what_the_user_stops_is_no_error(tmp_path: Path) -> None:
     assert found["invoke_agent main"].attributes["jaato.turn.reason"] == "cancelled"
     assert [span.operation for span in written(tmp_path)].count("chat") == 1
     head: dict[str, Any] = {"session_id": "s", "agent_id": "a"}
-    fold = Fold()
-    fold.take(MessageUser(**head, seq=1, message=Message("user", [Text("x")]), turn_id="t", timestamp=AT[0]))
-    spans = fold.take(
+    fold = SpanFold()
+    fold.apply(MessageUser(**head, seq=1, message=Message("user", [Text("x")]), turn_id="t", timestamp=AT[0]))
+    ended = fold.apply(
         TurnCompleted(
             **head,
             seq=2,
@@ -173,6 +178,7 @@ def test_what_the_user_stops_is_no_error(tmp_path: Path) -> None:
             timestamp=AT[1],
         )
     )
+    spans = plain(ended)
     assert [(span.operation, span.problem) for span in spans] == [("chat", ""), ("invoke_agent", "")]
     assert spans[0].attributes["gen_ai.response.finish_reasons"] == ["cancelled"]
 
@@ -198,22 +204,35 @@ def test_contents_are_there_only_when_a_setting_asks_for_them(tmp_path: Path) ->
     bare = msgspec.json.encode(stored(tmp_path, session_id)).decode()
     assert not any(word in bare for word in ("The answer.", "What is", "xxx"))
     whole = stored(tmp_path, session_id, content=True)
-    assert sorted(map(msgspec.json.encode, whole)) == sorted(map(msgspec.json.encode, spans))
+    assert sorted(whole, key=by_id) == sorted(spans, key=by_id)
 
 
 def test_a_hosted_model_is_a_client_span_under_the_conventions_name() -> None:
     """The provider is named as the conventions name it, and a request that leaves the process is of kind CLIENT."""
     from jaato.protocol.events import AgentCreated, MessageModel
 
-    fold = Fold()
+    fold = SpanFold()
     head: dict[str, Any] = {"session_id": "s", "agent_id": "a"}
-    fold.take(
+    fold.apply(
         AgentCreated(
             **head, seq=1, name="main", provider="google_genai", model="m", system_prompt="", core_tools=[]
         )
     )
     spoken = Message("assistant", [Text("x")], id="m1", provider="google_genai", model="m")
-    (chat,) = fold.take(MessageModel(**head, seq=2, message=spoken, turn_id="t", finish_reason="stop"))
+    (chat,) = plain(
+        fold.apply(MessageModel(**head, seq=2, message=spoken, turn_id="t", finish_reason="stop"))
+    )
     assert (chat.name, chat.kind) == ("chat m", CLIENT)
     assert chat.attributes["gen_ai.provider.name"] == "gcp.gemini"
-    assert [span.end_ns for span in fold.open_spans()] == [None]
+    assert list(fold.turns) == ["t"]
+
+
+def test_names_are_those_of_the_conventions(tmp_path: Path) -> None:
+    """Every attribute `gen_ai.…` is one that OpenTelemetry's package of conventions knows."""
+    from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+
+    known = {name for name in vars(gen_ai_attributes).values() if isinstance(name, str)}
+    environ = {"JAATO_TRACE_FILE": "spans.jsonl", "JAATO_TRACE_CONTENT": "true"}
+    _, spans = once(tmp_path, [call("readFile", path="none"), say("Done.")], environ=environ)
+    used = {name for span in spans for name in span.attributes if name.startswith("gen_ai.")}
+    assert {"gen_ai.operation.name", "gen_ai.output.messages", "gen_ai.tool.call.arguments"} <= used <= known

@@ -213,10 +213,10 @@ def check_chat(_settings: Settings, _workspace: Path) -> Check:
 
 def check_tracing(settings: Settings, workspace: Path) -> Check:
     """Where spans are exported to."""
-    from jaato.runtime.tracing.targets import targets_of
-    from jaato.runtime.tracing.tracer import examined
+    from jaato.runtime.tracing.config import read_config
+    from jaato.runtime.tracing.tracer import check
 
-    text, wrong = examined(targets_of(settings, workspace))
+    text, wrong = check(read_config(settings, workspace))
     return Check("warn" if wrong else "ok", "; ".join([text, *wrong]))
 
 

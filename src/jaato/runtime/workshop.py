@@ -22,7 +22,8 @@ from jaato.runtime.keeper import keeper_for
 from jaato.runtime.outfit import held_trust, make_registry, strategy_for
 from jaato.runtime.runtime import Runtime
 from jaato.runtime.secret_values import learned
-from jaato.runtime.tracing import Tally, tracer_for
+from jaato.runtime.tracing.config import SpanCounters
+from jaato.runtime.tracing.tracer import tracer_for
 from jaato.runtime.wiring import release
 from jaato.settings import Settings
 from jaato.tools.secrets import Secrets
@@ -41,7 +42,7 @@ class Workshop:
         settings: Settings,
         store: Store,
         secrets: Secrets,
-        spans: Tally | None = None,
+        spans: SpanCounters | None = None,
         state_dir: Path | None = None,
     ) -> None:
         if not workspace.is_dir():

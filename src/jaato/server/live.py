@@ -23,7 +23,7 @@ from jaato.runtime.blueprint import Blueprint, Progress
 from jaato.runtime.keeper import Keeper
 from jaato.runtime.modes import find_backend
 from jaato.runtime.secret_values import known_secrets
-from jaato.runtime.tracing import Tally
+from jaato.runtime.tracing.config import SpanCounters
 from jaato.runtime.workshop import Workshop
 
 LOG = logger("server")
@@ -132,7 +132,7 @@ class Lives:
         self._shops: dict[tuple[str, str], Shop] = {}
         self._left: list[Shop] = []
         self.by_id: dict[str, Live] = {}
-        self.spans = Tally()
+        self.spans = SpanCounters()
 
     async def begin(
         self, blueprint: Blueprint, environment: Mapping[str, str], *, alone: bool = False

@@ -33,7 +33,7 @@ class Metrics:
                 sum(one.watched for one in hub.rooms.values()),
             ),
             ("jaato_events_total", "counter", "events heard in rooms", hub.events),
-            ("jaato_spans_exported_total", "counter", "spans written or sent", hub.lives.spans.exported),
+            ("jaato_spans_exported_total", "counter", "spans that were exported", hub.lives.spans.exported),
             ("jaato_spans_dropped_total", "counter", "spans that were lost", hub.lives.spans.dropped),
         )
         lines = []

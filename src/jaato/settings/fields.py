@@ -147,7 +147,7 @@ FIELDS: dict[str, Field] = {
     "trace_file": Field(
         "text",
         None,
-        "a file for spans of turns, model calls and tool calls, as OTLP in JSON lines; none without",
+        "a file for spans of turns, model calls and tool calls, as OTLP in JSON lines (extra otel); none without",
     ),
     "trace_file_mb": Field(
         "number", 20.0, "megabytes after which trace_file begins anew; the one before is kept beside it"
@@ -155,7 +155,7 @@ FIELDS: dict[str, Field] = {
     "trace_endpoint": Field(
         "text",
         None,
-        "a collector that spans are sent to over OTLP/HTTP: http://localhost:4318; "
+        "a collector that spans are sent to over OTLP/HTTP (extra otel): http://localhost:4318; "
         "without it what OTEL_EXPORTER_OTLP_ENDPOINT names; off: none",
     ),
     "trace_content": Field(

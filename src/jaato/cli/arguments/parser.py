@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_COMPLAINT_CHARS = 500
 TABLES = {
-    "sessions": "run chat attach events sessions trace",
+    "sessions": "run chat attach events sessions",
     "settings": "tools models permissions sandbox plugins config login logout doctor",
     "servers": "serve tokens",
     "remote": "mcp registry flow",

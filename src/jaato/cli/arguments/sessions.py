@@ -58,15 +58,6 @@ SESSIONS = """examples:
   jaato sessions fork s01k --at 40 --name "another way"
   jaato sessions delete s01k
   jaato sessions vacuum --keep-days 90 --dry-run"""
-TRACE = """Without SESSION the newest of this workspace. A bar says when a piece of work went on within its turn; what waits for a
-person is dotted. A session that is at work can be looked at, too.
-
-examples:
-  jaato trace
-  jaato trace s_01k --last 3
-  jaato trace notes --html trace.html
-  jaato trace notes --json > spans.jsonl
-  jaato trace --from ~/spans.jsonl"""
 
 AGENT = (
     f"{MODEL} --system-prompt --max-turns --workspace --session --continue --name {PERMISSIONS} "
@@ -104,11 +95,6 @@ OPTIONS = {
     "--keep-days": value("N", "keep those used in the last N days", type=float),
     "--keep-sessions": value("N", "keep the newest N", type=int),
     "--keep-mb": value("N", "keep the newest, up to N megabytes", type=float),
-    "--from": value("FILE", "spans of a trace file instead", dest="file"),
-    "--last": value("N", "the last N turns (default 10)", type=positive, default=10),
-    "--json:otlp": flag("as OTLP, a document for each turn on a line"),
-    "--html": value("FILE", "as a page that any browser shows"),
-    "--content": flag("with --json, also what was said, arguments and results"),
 }
 VACUUM = "remove the sessions beyond what is kept, of every workspace, and make the files small again"
 SESSION_ACTIONS = (
@@ -152,11 +138,5 @@ COMMANDS = (
         "list, search, show, fork, export, import and delete stored sessions",
         epilog=SESSIONS,
         actions=SESSION_ACTIONS,
-    ),
-    Command(
-        "trace",
-        "show what a session spent its time and tokens on, as spans of turns, model calls and tool calls",
-        "[session] --from --last --json:otlp|--html --content --workspace",
-        TRACE,
     ),
 )

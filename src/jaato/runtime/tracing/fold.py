@@ -1,9 +1,18 @@
-"""Spans as a fold of a session's events: the same from a log as from a session at work."""
+"""Maps a session's events to spans: the same spans from a stored log as from a session at work."""
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+import jaato
 from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
@@ -22,201 +31,216 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 from jaato.protocol.ids import span_id, trace_id
-from jaato.runtime.tracing import attributes as say
-from jaato.runtime.tracing.calls import Calls
-from jaato.runtime.tracing.lineage import Lineage
-from jaato.runtime.tracing.spans import Span, ns_of
-from jaato.runtime.tracing.work import Agent, Open, Turn
+from jaato.runtime.tracing import attributes as genai
 
 FAILED = ("error", "limit", "interrupted")
 """Endings of a turn that are errors; one that the user stopped is none."""
+MAX_NS = 2**63 - 1
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+SCOPE = InstrumentationScope("jaato", jaato.__version__)
+SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+NO_RESOURCE = Resource({})
 
 
-class Fold:
-    """Takes a session's durable events in order and gives the spans that end with each. Nothing in a log makes it raise;
-    it keeps only what is open. `content` puts in what was said and given, cut."""
+@dataclass(slots=True)
+class Agent:
+    """An agent, as spans name it."""
 
-    def __init__(self, *, content: bool = False) -> None:
-        self.content = content
+    name: str = "main"
+    provider: str = ""
+    model: str = ""
+    parent_id: str | None = None
+
+
+@dataclass(slots=True)
+class OpenSpan:
+    """Work that has begun and not ended."""
+
+    name: str
+    context: SpanContext
+    parent: SpanContext | None
+    start_ns: int
+    turn_id: str
+    attributes: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Turn(OpenSpan):
+    """A turn of an agent. `mark_ns` is since when the model may have been asked, `asked` whether it is what the turn
+    waits for; `answered_ns` is when the question about a call was answered."""
+
+    mark_ns: int = 0
+    asked: bool = True
+    finish_reason: str = ""
+    partial: MessageModel | None = None
+    pending: set[str] = field(default_factory=set)
+    answered_ns: dict[str, int] = field(default_factory=dict)
+
+
+class SpanFold:
+    """Applies a session's durable events in order and returns the spans that end with each. No log makes it raise; it
+    keeps only what is open. `content` includes texts, arguments and results, truncated."""
+
+    def __init__(self, resource: Resource = NO_RESOURCE, *, content: bool = False) -> None:
         self.agents: dict[str, Agent] = {}
         self.turns: dict[str, Turn] = {}
+        self._resource = resource
+        self._content = content
         self._turn_of: dict[str, Turn] = {}
-        self._lineage = Lineage()
-        self._calls = Calls(self._lineage, content=content)
+        self._calls: dict[str, OpenSpan] = {}
+        self._questions: dict[str, OpenSpan] = {}
+        self._tasks: dict[str, OpenSpan] = {}
+        self._given_by: dict[str, SpanContext] = {}
         self._last_ns = 0
 
-    def resumed(self, now_ns: int) -> None:
-        """What is open goes on now, in another process: the time between is nobody's work."""
+    def resume(self, now_ns: int) -> None:
+        """Continue open turns in another process: the time between counts for no model call."""
         for turn in self.turns.values():
             turn.mark_ns = max(turn.mark_ns, now_ns)
 
-    def open_spans(self) -> list[Span]:
-        """What has begun and not ended, the turns first."""
-        return [one.span(None, {}) for one in (*self.turns.values(), *self._calls.open())]
-
-    def take(self, event: Event) -> list[Span]:
-        """Take one event in; gives the spans that have ended with it, a parent after its children."""
+    def apply(self, event: Event) -> list[ReadableSpan]:
+        """Apply one event; returns the spans that ended with it, a parent after its children."""
         if not event.durable:
             return []
-        at_ns = ns_of(event.timestamp) or self._last_ns
-        broken = cut_off(event)
-        end_ns = (
-            (self._last_ns or at_ns) if broken else at_ns
-        )  # when it broke off, nobody wrote anything down
-        if not broken:
+        at_ns = nanoseconds(event.timestamp) or self._last_ns
+        end_ns = at_ns
+        if is_recovered(event):  # its process died unrecorded, at the last event before at the earliest
+            end_ns = self._last_ns or at_ns
+        else:
             self._last_ns = at_ns
         match event:
             case AgentCreated() | SessionUpdated() | AgentCompleted():
-                self._know(event)
+                self._agent_changed(event)
             case MessageUser():
-                self._heard(event, at_ns)
+                self._user_message(event, at_ns)
             case MessageModel():
-                return self._replied(event, at_ns)
+                return self._reply(event, at_ns)
             case ToolCallStart():
-                self._calls.began(event, self._around(event, event.turn_id or ""), at_ns)
+                self._call_started(event, at_ns)
             case ToolCallEnd():
-                return self._call_ended(event, end_ns, at_ns)
+                return [self._call_ended(event, end_ns, at_ns)]
             case PermissionRequested() | ClarificationQuestion():
-                self._calls.asks(event, self._around(event), at_ns)
+                self._asked(event, at_ns)
             case PermissionResolved() | ClarificationResolved():
-                return self._calls.answered(event, end_ns)
+                return self._answered(event, end_ns)
             case GcCompleted():
-                return self._made_room(event, at_ns)
+                return [self._compacted(event, at_ns)]
             case BackgroundUpdated():
-                return self._calls.task(event, self._around(event), end_ns)
+                return self._task_updated(event, end_ns)
             case TurnCompleted():
                 return self._turn_ended(event, end_ns)
         return []
 
-    def _know(self, event: AgentCreated | SessionUpdated | AgentCompleted) -> None:
+    def _agent_changed(self, event: AgentCreated | SessionUpdated | AgentCompleted) -> None:
         match event:
             case AgentCreated():
                 self.agents[event.agent_id] = Agent(
                     event.name, event.provider, event.model, event.parent_agent_id
                 )
-                if event.parent_agent_id is not None:
-                    self._lineage.made(event)
+                if event.call_id in self._calls:
+                    self._given_by[event.agent_id] = self._calls[event.call_id].context
             case SessionUpdated():
                 agent = self._agent(event.agent_id)
                 agent.provider, agent.model = event.provider or agent.provider, event.model or agent.model
             case AgentCompleted(reason="closed"):
                 self.agents.pop(event.agent_id, None)
 
-    # --- turns -------------------------------------------------------------------------------------------------
-
     def _agent(self, agent_id: str) -> Agent:
         return self.agents.setdefault(agent_id, Agent())
 
-    def _of_agent(self, event: Event) -> dict[str, Any]:
-        agent = self._agent(event.agent_id)
-        return {
-            "gen_ai.conversation.id": event.session_id,
-            "gen_ai.agent.id": event.agent_id,
-            "gen_ai.agent.name": agent.name,
-        }
+    # --- turns and model calls ---------------------------------------------------------------------------------
 
-    def _around(self, event: Event, turn_id: str = "") -> Turn | None:
-        """The turn in which something happens: the one that is named, else the agent's own; None between turns."""
-        return self.turns.get(turn_id) or self._turn_of.get(event.agent_id)
-
-    def _turn(self, event: Event, turn_id: str, at_ns: int, text: str = "") -> Turn:
-        """The turn an event belongs to; one whose beginning is lost begins here."""
-        turn = self.turns.get(turn_id)
-        if turn is not None:
-            return turn
+    def _turn(self, event: Event, turn_id: str, at_ns: int) -> Turn:
+        """The turn of an event; one whose beginning is lost begins here."""
+        if turn_id in self.turns:
+            return self.turns[turn_id]
         agent = self._agent(event.agent_id)
-        giver = above = None
-        if agent.parent_id is not None:
-            giver = self._lineage.giver(event.agent_id, agent.parent_id, text)
-            above = giver or self._turn_of.get(agent.parent_id)
+        parent = self._given_by.pop(event.agent_id, None)
+        if parent is None and agent.parent_id in self._turn_of:
+            parent = self._turn_of[agent.parent_id].context
+        trace = parent.trace_id if parent is not None else int(trace_id(event.session_id, turn_id), 16)
         turn = Turn(
-            trace_id=above.trace_id if above is not None else trace_id(event.session_id, turn_id),
-            span_id=span_id(event.session_id, "turn", turn_id),
-            parent_id=above.span_id if above is not None else "",
-            name=f"invoke_agent {agent.name}",
-            start_ns=at_ns,
-            turn_id=turn_id,
-            attributes={
-                "gen_ai.operation.name": "invoke_agent",
-                "gen_ai.provider.name": say.provider(agent.provider),
-                "gen_ai.request.model": agent.model,
-                **self._of_agent(event),
-                "jaato.turn.id": turn_id,
-            },
-            agent_id=event.agent_id,
+            f"invoke_agent {agent.name}",
+            SpanContext(trace, int(span_id(event.session_id, "turn", turn_id), 16), False, SAMPLED),
+            parent,
+            at_ns,
+            turn_id,
+            {**self._of_agent(event, "invoke_agent"), "jaato.turn.id": turn_id},
             mark_ns=at_ns,
         )
         self.turns[turn_id] = self._turn_of[event.agent_id] = turn
         return turn
 
-    def _heard(self, event: MessageUser, at_ns: int) -> None:
-        known = event.turn_id in self.turns
-        turn = self._turn(event, event.turn_id, at_ns, event.message.text)
-        turn.mark_ns, turn.asked = at_ns, True
-        if self.content and not known:
-            turn.attributes["gen_ai.input.messages"] = say.messages(event.message)
+    def _of_agent(self, event: Event, operation: str | None = None) -> dict[str, Any]:
+        agent = self._agent(event.agent_id)
+        return {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": genai.provider_name(agent.provider) if operation else None,
+            "gen_ai.request.model": agent.model if operation else None,
+            "gen_ai.conversation.id": event.session_id,
+            "gen_ai.agent.id": event.agent_id,
+            "gen_ai.agent.name": agent.name,
+        }
 
-    def _replied(self, event: MessageModel, at_ns: int) -> list[Span]:
+    def _user_message(self, event: MessageUser, at_ns: int) -> None:
+        is_new = event.turn_id not in self.turns
         turn = self._turn(event, event.turn_id, at_ns)
-        turn.finish = event.finish_reason
+        turn.mark_ns, turn.asked = at_ns, True
+        if self._content and is_new:
+            turn.attributes["gen_ai.input.messages"] = genai.message_json(event.message)
+
+    def _reply(self, event: MessageModel, at_ns: int) -> list[ReadableSpan]:
+        turn = self._turn(event, event.turn_id, at_ns)
+        turn.finish_reason = event.finish_reason
         if event.finish_reason in ("error", "cancelled"):
             turn.partial = event  # the turn's end, which follows, says why
             return []
-        spoken = self._chat(event, turn, at_ns, event.message.id, say.of_reply(event, content=self.content))
-        turn.mark_ns, turn.partial = at_ns, None
+        chat = self._chat(event, turn, at_ns)
+        turn.mark_ns, turn.partial, turn.asked = at_ns, None, False
         turn.pending = {call.call_id for call in event.message.function_calls}
-        turn.asked = False
-        return [spoken]
+        return [chat]
 
     def _chat(
-        self,
-        event: MessageModel | TurnCompleted,
-        turn: Turn,
-        at_ns: int,
-        key: str,
-        more: dict[str, Any],
-        problem: str = "",
-    ) -> Span:
+        self, event: Event, turn: Turn, end_ns: int, reply: MessageModel | None = None, error: str = ""
+    ) -> ReadableSpan:
+        """The span of a model call, which ends with its reply or, without one, with the turn."""
+        if isinstance(event, MessageModel):
+            reply = event
         agent = self._agent(event.agent_id)
-        message = event.message if isinstance(event, MessageModel) else None
-        name = (message.provider if message is not None else None) or agent.provider
-        model = (message.model if message is not None else None) or agent.model
-        begun = Open(
-            turn.trace_id,
-            span_id(event.session_id, "chat", key or str(event.seq)),
-            turn.span_id,
-            f"chat {model}".strip(),
-            turn.mark_ns,
-            turn.turn_id,
-            {
-                "gen_ai.operation.name": "chat",
-                "gen_ai.provider.name": say.provider(name),
-                "gen_ai.request.model": model,
-                **self._of_agent(event),
-            },
-        )
-        return begun.span(at_ns, more, problem, say.kind_of_call(name))
+        provider = (reply.message.provider if reply is not None else None) or agent.provider
+        model = (reply.message.model if reply is not None else None) or agent.model
+        attributes = {
+            **self._of_agent(event, "chat"),
+            "gen_ai.provider.name": genai.provider_name(provider),
+            "gen_ai.request.model": model,
+        }
+        if reply is not None:
+            key = reply.message.id or str(reply.seq)
+            more = genai.reply_attributes(reply, content=self._content)
+        else:
+            key = f"{turn.turn_id} end"
+            more = {} if error else {"gen_ai.response.finish_reasons": ["cancelled"]}
+        chat = self._open(event, "chat", f"chat {model}", key, turn.mark_ns, attributes, turn)
+        kind = SpanKind.INTERNAL if provider in genai.IN_PROCESS else SpanKind.CLIENT
+        return self._ended(chat, end_ns, more, error, kind)
 
-    def _turn_ended(self, event: TurnCompleted, end_ns: int) -> list[Span]:
+    def _turn_ended(self, event: TurnCompleted, end_ns: int) -> list[ReadableSpan]:
         turn = self._turn(event, event.turn_id, end_ns)
-        made: list[Span] = []
+        made: list[ReadableSpan] = []
         code = event.error.code if event.error is not None else event.reason
         if turn.partial is not None:
-            spoken = turn.partial
-            fault = code if spoken.finish_reason == "error" else ""
-            more = say.of_reply(spoken, content=self.content)
-            made.append(self._chat(spoken, turn, end_ns, spoken.message.id, more, fault))
+            error = code if turn.partial.finish_reason == "error" else ""
+            made.append(self._chat(event, turn, end_ns, turn.partial, error))
         elif turn.asked and (
             event.reason == "error"
             or (event.reason in ("cancelled", "interrupted") and end_ns > turn.mark_ns)
         ):
-            fault = code if event.reason != "cancelled" else ""
-            more = {} if fault else {"gen_ai.response.finish_reasons": ["cancelled"]}
-            made.append(self._chat(event, turn, end_ns, f"{event.turn_id} end", more, fault))
-        made += self._calls.turn_over(event.turn_id, end_ns)
-        finish = {"gen_ai.response.finish_reasons": [turn.finish]} if turn.finish else {}
-        problem = code if event.reason in FAILED else ""
-        made.append(turn.span(end_ns, {**say.of_turn(event), **finish}, problem))
+            made.append(self._chat(event, turn, end_ns, error="" if event.reason == "cancelled" else code))
+        for known in (self._calls, self._questions):
+            left = [key for key, one in known.items() if one.turn_id == event.turn_id]
+            made += [self._ended(known.pop(key), end_ns, {}, "interrupted") for key in left]
+        attributes = genai.turn_attributes(event, turn.finish_reason)
+        made.append(self._ended(turn, end_ns, attributes, code if event.reason in FAILED else ""))
         self.turns.pop(event.turn_id, None)
         if self._turn_of.get(event.agent_id) is turn:
             del self._turn_of[event.agent_id]
@@ -224,35 +248,175 @@ class Fold:
 
     # --- what happens in a turn --------------------------------------------------------------------------------
 
-    def _call_ended(self, event: ToolCallEnd, end_ns: int, at_ns: int) -> list[Span]:
+    def _around(self, event: Event, turn_id: str = "") -> Turn | None:
+        """The turn in which something happens: the one that is named, else the agent's own; None between turns."""
+        return self.turns.get(turn_id) or self._turn_of.get(event.agent_id)
+
+    def _call_started(self, event: ToolCallStart, at_ns: int) -> None:
+        call = self._open_call(event, self._around(event, event.turn_id or ""), at_ns)
+        call.attributes |= genai.permission_attributes(event.permission)
+        if self._content:
+            call.attributes["gen_ai.tool.call.arguments"] = genai.arguments_json(event.arguments)
+        self._calls[event.call_id] = call
+        if event.tool == "continue_subagent":
+            named = event.arguments.get("agent_id")
+            for agent_id, agent in self.agents.items():
+                if named in (agent_id, agent.name) and agent.parent_id is not None:
+                    self._given_by[agent_id] = call.context
+
+    def _call_ended(self, event: ToolCallEnd, end_ns: int, at_ns: int) -> ReadableSpan:
+        """A call has its result; one that never ran, because it was refused, took the time of its checks."""
         turn = self._around(event)
-        made = self._calls.ended(event, turn, end_ns)
+        answered_ns = turn.answered_ns.pop(event.call_id, 0) if turn is not None else 0
+        call = self._calls.pop(event.call_id, None)
+        if call is None:
+            call = self._open_call(event, turn, max(answered_ns, end_ns - length_ns(event.duration_s)))
+        elif end_ns < call.start_ns:
+            end_ns = call.start_ns + length_ns(event.duration_s)  # the clock was set back
+        result = event.result
+        more = genai.permission_attributes(event.permission)
+        if self._content:
+            more["gen_ai.tool.call.result"] = genai.result_text(result)
+            if event.arguments is not None:
+                more["gen_ai.tool.call.arguments"] = genai.arguments_json(event.arguments)
         if turn is not None and event.call_id in turn.pending:
             turn.pending.discard(event.call_id)
             turn.mark_ns = at_ns
-            stopped = event.result.error is not None and event.result.error.code == "cancelled"
+            stopped = result.error is not None and result.error.code == "cancelled"
             turn.asked = not turn.pending and not stopped
-        return [made]
+        code = result.error.code if result.error is not None else ""
+        return self._ended(call, end_ns, more, "" if result.ok else code or "_OTHER")
 
-    def _made_room(self, event: GcCompleted, at_ns: int) -> list[Span]:
-        turn = self._around(event)
-        key = str(event.seq)
-        begun = Open(
-            turn.trace_id if turn is not None else trace_id(event.session_id, "compact", key),
-            span_id(event.session_id, "compact", key),
-            turn.span_id if turn is not None else "",
-            f"compact {event.strategy}",
-            turn.mark_ns if turn is not None and turn.asked else at_ns,
-            turn.turn_id if turn is not None else "",
-            self._of_agent(event),
+    def _open_call(self, event: ToolCallStart | ToolCallEnd, turn: Turn | None, start_ns: int) -> OpenSpan:
+        return self._open(
+            event,
+            "execute_tool",
+            f"execute_tool {event.tool}",
+            event.call_id,
+            start_ns,
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": event.tool,
+                "gen_ai.tool.call.id": event.call_id,
+                "gen_ai.tool.type": "function",
+                "gen_ai.conversation.id": event.session_id,
+            },
+            turn,
         )
+
+    def _asked(self, event: PermissionRequested | ClarificationQuestion, at_ns: int) -> None:
+        """A question waits for a person: beside its call, so that the time a person takes is not the tool's."""
+        tool = event.tool if isinstance(event, PermissionRequested) else ""
+        kind = "permission" if isinstance(event, PermissionRequested) else "clarification"
+        self._questions[event.question_id] = self._open(
+            event,
+            kind,
+            f"{kind} {tool}",
+            event.question_id,
+            at_ns,
+            {
+                "gen_ai.tool.name": tool,
+                "gen_ai.tool.call.id": event.call_id,
+                "gen_ai.conversation.id": event.session_id,
+            },
+            self._around(event),
+            self._calls.get(event.call_id) if kind == "clarification" else None,
+        )
+
+    def _answered(self, event: PermissionResolved | ClarificationResolved, end_ns: int) -> list[ReadableSpan]:
+        question = self._questions.pop(event.question_id, None)
+        if question is None:
+            return []
+        if isinstance(event, ClarificationResolved):
+            return [self._ended(question, end_ns)]
+        if question.turn_id in self.turns:
+            self.turns[question.turn_id].answered_ns[event.call_id] = end_ns
+        return [self._ended(question, end_ns, genai.permission_attributes(event.permission))]
+
+    def _compacted(self, event: GcCompleted, at_ns: int) -> ReadableSpan:
+        turn = self._around(event)
+        start_ns = turn.mark_ns if turn is not None and turn.asked else at_ns
+        name, key = f"compact {event.strategy}", str(event.seq)
+        span = self._open(event, "compact", name, key, start_ns, self._of_agent(event), turn)
         if turn is not None:
             turn.mark_ns = at_ns
-        return [begun.span(at_ns, say.of_room_making(event), "_OTHER" if event.problem else "")]
+        error = "_OTHER" if event.problem else ""
+        return self._ended(span, at_ns, genai.compaction_attributes(event), error)
+
+    def _task_updated(self, event: BackgroundUpdated, at_ns: int) -> list[ReadableSpan]:
+        """A background task has begun or ended."""
+        if event.status == "running":
+            self._tasks[event.task_id] = self._open(
+                event,
+                "background",
+                f"background {event.tool}",
+                event.task_id,
+                at_ns,
+                {
+                    "gen_ai.tool.name": event.tool,
+                    "gen_ai.tool.call.id": event.call_id,
+                    "gen_ai.conversation.id": event.session_id,
+                    "jaato.task.id": event.task_id,
+                },
+                self._around(event),
+                self._calls.get(event.call_id or ""),
+            )
+            return []
+        task = self._tasks.pop(event.task_id, None)
+        if task is None:
+            return []
+        problem = event.result.error if event.result is not None else None
+        code = problem.code if problem is not None else event.status
+        error = code if event.status in ("failed", "interrupted") else ""
+        return [self._ended(task, at_ns, {"jaato.task.status": event.status}, error)]
+
+    # --- spans -------------------------------------------------------------------------------------------------
+
+    def _open(
+        self,
+        event: Event,
+        kind: str,
+        name: str,
+        key: str,
+        start_ns: int,
+        attributes: dict[str, Any],
+        turn: Turn | None,
+        above: OpenSpan | None = None,
+    ) -> OpenSpan:
+        """Begin a span below another or a turn; without either it has a trace of its own. Ids are hashes of what the
+        span is for, so that the log gives the same ones at any time."""
+        over = above or turn
+        parent = over.context if over is not None else None
+        trace = parent.trace_id if parent is not None else int(trace_id(event.session_id, "apart", key), 16)
+        context = SpanContext(trace, int(span_id(event.session_id, kind, key), 16), False, SAMPLED)
+        turn_id = turn.turn_id if turn is not None else ""
+        return OpenSpan(name.strip(), context, parent, start_ns, turn_id, attributes)
+
+    def _ended(
+        self,
+        span: OpenSpan,
+        end_ns: int,
+        more: Mapping[str, Any] = {},
+        error: str = "",
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> ReadableSpan:
+        attributes = {**span.attributes, **more, "error.type": error}
+        return ReadableSpan(
+            span.name,
+            span.context,
+            span.parent,
+            self._resource,
+            {name: value for name, value in attributes.items() if value is not None and value != ""},
+            kind=kind,
+            status=Status(StatusCode.ERROR) if error else Status(),
+            start_time=span.start_ns,
+            end_time=max(end_ns, span.start_ns),
+            instrumentation_scope=SCOPE,
+        )
 
 
-def cut_off(event: Event) -> bool:
-    """Whether an event only says that a process had died before: when, it cannot know."""
+def is_recovered(event: Event) -> bool:
+    """Whether an event was written by recovery, because the process had died before it could."""
     match event:
         case ToolCallEnd(duration_s=0.0):
             return event.result.error is not None and event.result.error.code == "interrupted"
@@ -261,3 +425,21 @@ def cut_off(event: Event) -> bool:
         case PermissionResolved():
             return event.permission.method == "interrupted"
     return False
+
+
+def nanoseconds(timestamp: str) -> int | None:
+    """An event's time in nanoseconds since 1970; None for what is no time of that range."""
+    try:
+        moment = datetime.datetime.fromisoformat(timestamp)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        past = moment - EPOCH
+    except (ValueError, OverflowError):
+        return None
+    found = ((past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds) * 1_000
+    return found if 0 <= found <= MAX_NS else None
+
+
+def length_ns(seconds: float) -> int:
+    """A duration in nanoseconds, of a day at most."""
+    return int(max(0.0, min(seconds, 86_400.0)) * 1e9) if seconds == seconds else 0  # noqa: PLR0124 it is no number

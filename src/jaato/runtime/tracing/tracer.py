@@ -1,9 +1,11 @@
-"""Follows sessions at work and hands on their spans."""
+"""Follows sessions at work and exports their spans."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -13,67 +15,60 @@ from jaato.agent.journal import Journal
 from jaato.agent.masking import masked_log
 from jaato.log import logger
 from jaato.protocol.events import Event, SystemMessage
-from jaato.runtime.tracing import Tally
-from jaato.runtime.tracing.collector import Collector, host_of
-from jaato.runtime.tracing.file import TraceFile
-from jaato.runtime.tracing.fold import Fold
-from jaato.runtime.tracing.outlet import Outlet
-from jaato.runtime.tracing.targets import Targets
-from jaato.runtime.tracing.work import Agent
+from jaato.runtime.tracing.config import SpanCounters, TracingConfig, is_configured, read_config
+from jaato.settings import Settings
 from jaato.tools.secrets import Secrets
 
+if TYPE_CHECKING:
+    from jaato.runtime.tracing.export import SpanSink
+    from jaato.runtime.tracing.fold import SpanFold
+
 LOG = logger("tracing")
-
-
-def examined(targets: Targets) -> tuple[str, list[str]]:
-    """Where spans would go, in words, and what is wrong with that; no collector is asked."""
-    places, wrong = [], list(targets.notes)
-    if targets.file is not None:
-        places.append(str(targets.file))
-        fault = TraceFile(targets.file, targets.max_bytes, targets.resource).ready()
-        wrong += [f"it cannot be written: {fault}"] if fault else []
-    if targets.endpoint is not None:
-        places.append(host_of(targets.endpoint.url))
-    return ", ".join(places) or "spans go nowhere", wrong
+EXTRA = "Spans are exported by the OpenTelemetry SDK: pip install 'jaato[otel]'."
 
 
 class Tracer:
-    """The ways out for the spans of a workspace's sessions. Everything but `close` happens on the loop, and at once."""
+    """Exports the spans of a workspace's sessions. Everything but `close` happens on the loop, and at once."""
 
-    def __init__(self, outlets: list[Outlet], *, content: bool) -> None:
-        self.outlets = outlets
-        self._content = content
+    def __init__(self, sinks: list[SpanSink], config: TracingConfig) -> None:
+        from opentelemetry.sdk.resources import Resource
+
+        self.sinks = sinks
+        self._content = config.content
+        self._resource = Resource(config.resource)
 
     def follow(self, journal: Journal) -> Callable[[], None]:
-        """Hand on the spans that end in a session from now on; returns what ends it."""
+        """Export the spans that end in a session from now on; returns what ends it."""
         fold = self._fold_of(journal)
 
-        def hear(event: Event) -> None:
+        def listen(event: Event) -> None:
             if not event.durable:
                 return
-            spans = fold.take(event)
-            if spans:
-                for outlet in self.outlets:
-                    outlet.put(spans)
-            for outlet in self.outlets:
-                if (words := outlet.news()) is not None:
-                    journal.show(SystemMessage(**journal.shown(), text=words, level="warning"))
+            spans = fold.apply(event)
+            for sink in self.sinks:
+                if spans:
+                    sink.put(spans)
+                if sink.warnings:
+                    text = sink.warnings.popleft()
+                    journal.show(SystemMessage(**journal.shown(), text=text, level="warning"))
 
-        return journal.bus.listen(hear)
+        return journal.bus.listen(listen)
 
-    def _fold_of(self, journal: Journal) -> Fold:
-        """What a session's fold is now. Only where a turn was cut off is the log read for it, once more."""
-        fold, state = Fold(content=self._content), journal.state
+    def _fold_of(self, journal: Journal) -> SpanFold:
+        """The fold of a session as it is now. Only after an interrupted turn is the log read for it, once more."""
+        from jaato.runtime.tracing.fold import Agent, SpanFold
+
+        fold, state = SpanFold(self._resource, content=self._content), journal.state
         members = journal.family.members
         states = [state, *(one.state for one in members.values())]
-        cut_off = any(
+        is_interrupted = any(
             one.open_turn or any(task.status == "running" for task in one.tasks.values()) for one in states
         )
-        if journal.loaded_seq and cut_off:
+        if journal.loaded_seq and is_interrupted:
             for event in masked_log(journal.store.read(state.session_id), journal.secrets):
                 if not isinstance(event, Damaged):
-                    fold.take(event)
-            fold.resumed(time.time_ns())
+                    fold.apply(event)
+            fold.resume(time.time_ns())
             return fold
         fold.agents[state.agent_id] = Agent(provider=state.provider, model=state.model)
         for agent_id, member in members.items():
@@ -85,35 +80,60 @@ class Tracer:
         return fold
 
     async def close(self) -> None:
-        """Hand on what waits, for a bounded time."""
+        """Export what is queued, for a bounded time."""
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as group:
-                for outlet in self.outlets:
-                    group.start_soon(closed, outlet)
+                for sink in self.sinks:
+                    group.start_soon(in_thread, sink.close)
 
 
-async def closed(outlet: Outlet) -> None:
-    """Close a way out, beside the loop."""
-    await anyio.to_thread.run_sync(outlet.close)
+async def in_thread(close: Callable[[], None]) -> None:
+    """Close a sink beside the loop."""
+    await anyio.to_thread.run_sync(close)
 
 
-def tracer_to(targets: Targets, secrets: Secrets, tally: Tally | None = None) -> Tracer | None:
-    """What hands spans to these targets; None where there are none. The headers of a collector are secrets from now
-    on."""
-    outlets: list[Outlet] = []
-    if targets.file is not None:
-        file = TraceFile(targets.file, targets.max_bytes, targets.resource)
-        outlets.append(Outlet(file, tally))
-        if fault := file.ready():
-            outlets[0].failed(fault)
-    if targets.endpoint is not None:
-        for name, value in targets.endpoint.headers.items():
+def tracer_for(
+    settings: Settings, workspace: Path, secrets: Secrets, counters: SpanCounters | None = None
+) -> Tracer | None:
+    """What traces the sessions of a workspace; None, and nothing is loaded, where no setting and no variable names an
+    exporter. Its headers become secrets. Raises `ConfigError` for a malformed setting."""
+    if not is_configured(settings):
+        return None
+    config = read_config(settings, workspace)
+    sinks = open_sinks(config, counters or SpanCounters())
+    if config.endpoint is not None:
+        for name, value in config.endpoint.headers.items():
             secrets.add(f"OTEL_EXPORTER_OTLP_HEADERS.{name}", value)
             secrets.add(f"OTEL_EXPORTER_OTLP_HEADERS.{name}.word", value.rpartition(" ")[2])
-        outlets.append(Outlet(Collector(targets.endpoint, targets.resource, targets.environ), tally))
-    for note in targets.notes:
-        if outlets:
-            outlets[0].say(note)
-        else:
-            LOG.warning("%s", note)
-    return Tracer(outlets, content=targets.content) if outlets else None
+    for note in config.notes:
+        sinks[0].warn(note) if sinks else LOG.warning("%s", note)
+    return Tracer(sinks, config) if sinks else None
+
+
+def open_sinks(config: TracingConfig, counters: SpanCounters) -> list[SpanSink]:
+    """The destinations of spans; none, which is noted, without the extra `otel`."""
+    if config.file is None and config.endpoint is None:
+        return []
+    try:
+        from jaato.runtime.tracing.export import CollectorExporter, FileExporter, SpanSink, collector_name
+    except ModuleNotFoundError:
+        config.notes.append(EXTRA)
+        return []
+    sinks: list[SpanSink] = []
+    if config.file is not None:
+        file = FileExporter(config.file, config.max_bytes)
+        sinks.append(SpanSink(f"the file {config.file}", file, counters))
+        if fault := file.check():
+            sinks[0].fail(fault)
+    if config.endpoint is not None:
+        exporter = CollectorExporter(config.endpoint)
+        sinks.append(SpanSink(collector_name(config.endpoint), exporter, counters))
+    return sinks
+
+
+def check(config: TracingConfig) -> tuple[str, list[str]]:
+    """Where spans would be exported to, in words, and what is wrong with that; no collector is asked."""
+    sinks = open_sinks(config, SpanCounters())
+    names = [sink.name for sink in sinks]
+    wrong = [*config.notes, *(text for sink in sinks for text in sink.warnings)]
+    return ", ".join(names) or "no spans are exported", wrong

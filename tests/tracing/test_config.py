@@ -1,4 +1,4 @@
-"""Where spans go: the settings, OpenTelemetry's variables, and what is malformed in either."""
+"""Where spans are exported to: the settings, OpenTelemetry's variables, and what is malformed in either."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from jaato.errors import ConfigError
-from jaato.runtime.tracing import tracer_for
-from jaato.runtime.tracing.targets import Targets, targets_of
+from jaato.runtime.tracing.config import TracingConfig, read_config
+from jaato.runtime.tracing.tracer import tracer_for
 from jaato.settings import load
 from jaato.tools.secrets import Secrets
 
 WORK = Path("/somewhere")
 
 
-def targets(tmp_path: Path, **variables: str) -> Targets:
-    """The targets under these variables."""
-    return targets_of(load(environ={"HOME": str(tmp_path), **variables}), WORK)
+def configured(tmp_path: Path, **variables: str) -> TracingConfig:
+    """The configuration under these variables."""
+    return read_config(load(environ={"HOME": str(tmp_path), **variables}), WORK)
 
 
 def test_nothing_is_traced_by_itself(tmp_path: Path) -> None:
@@ -35,10 +35,10 @@ def test_nothing_is_traced_by_itself(tmp_path: Path) -> None:
 
 def test_a_file_is_in_the_workspace_unless_it_says_where(tmp_path: Path) -> None:
     """A relative path is one in the workspace, `~/` the user's home."""
-    assert targets(tmp_path, JAATO_TRACE_FILE="a/b.jsonl").file == WORK / "a/b.jsonl"
-    assert targets(tmp_path, JAATO_TRACE_FILE="/x/b.jsonl").file == Path("/x/b.jsonl")
-    assert targets(tmp_path, JAATO_TRACE_FILE="~/b.jsonl").file == tmp_path / "b.jsonl"
-    assert targets(tmp_path, JAATO_TRACE_FILE="b", JAATO_TRACE_FILE_MB="0.5").max_bytes == 500_000
+    assert configured(tmp_path, JAATO_TRACE_FILE="a/b.jsonl").file == WORK / "a/b.jsonl"
+    assert configured(tmp_path, JAATO_TRACE_FILE="/x/b.jsonl").file == Path("/x/b.jsonl")
+    assert configured(tmp_path, JAATO_TRACE_FILE="~/b.jsonl").file == tmp_path / "b.jsonl"
+    assert configured(tmp_path, JAATO_TRACE_FILE="b", JAATO_TRACE_FILE_MB="0.5").max_bytes == 500_000
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_file_is_in_the_workspace_unless_it_says_where(tmp_path: Path) -> None
 def test_a_setting_that_makes_no_sense_is_said(tmp_path: Path, variables: dict[str, str]) -> None:
     """A malformed setting of jaato's own is an error that names it."""
     with pytest.raises(ConfigError, match=r"(?i)trace_"):
-        targets(tmp_path, **variables)
+        configured(tmp_path, **variables)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_variable_that_makes_no_sense_harms_nothing(
     tmp_path: Path, variables: dict[str, str], said: str, sent: bool
 ) -> None:
     """OpenTelemetry's variables may be meant for another program: what is wrong with them is told, never raised."""
-    found = targets(tmp_path, **({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"} | variables))
+    found = configured(tmp_path, **({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"} | variables))
     assert said in " ".join(found.notes)
     assert (found.endpoint is not None) == sent
     assert found.endpoint is None or "X-Evil" not in str(found.endpoint.headers)
@@ -87,7 +87,7 @@ def test_a_variable_that_makes_no_sense_harms_nothing(
 
 def test_what_the_variables_say_of_a_collector(tmp_path: Path) -> None:
     """A login in the address becomes a header, the one for traces goes before the one for everything."""
-    found = targets(
+    found = configured(
         tmp_path,
         OTEL_EXPORTER_OTLP_ENDPOINT="https://me:s%40cret@example.com/otel/",
         OTEL_EXPORTER_OTLP_TRACES_HEADERS="b=2",
@@ -101,7 +101,7 @@ def test_what_the_variables_say_of_a_collector(tmp_path: Path) -> None:
     assert endpoint is not None
     assert endpoint.url == "https://example.com/otel/v1/traces"
     assert endpoint.headers == {"Authorization": "Basic bWU6c0BjcmV0", "b": "2"}
-    assert (endpoint.timeout_s, endpoint.gzip, endpoint.certificate) == (2.5, True, "/ca.pem")
+    assert (endpoint.timeout_s, endpoint.gzip, endpoint.certificates) == (2.5, True, "/ca.pem")
     assert found.resource["service.name"] == "agents"
     assert found.notes == []
 
@@ -114,7 +114,7 @@ def test_a_workspace_chooses_no_target(tmp_path: Path) -> None:
         'trace_endpoint = "http://evil.example"\ntrace_file = "x"\ntrace_content = true\n'
     )
     environ = {"HOME": str(tmp_path)}
-    found = targets_of(load(environ=environ, workspace=work), work)
+    found = read_config(load(environ=environ, workspace=work), work)
     assert (found.file, found.endpoint, found.content) == (None, None, False)
     trusted = load(environ=environ, workspace=work, trusted=lambda _path, _data: True)
-    assert targets_of(trusted, work).endpoint is not None
+    assert read_config(trusted, work).endpoint is not None
