@@ -36,7 +36,7 @@ def it() -> Iterator[Shop]:
 
 def test_run_show_replay(desk: Desk, it: Shop) -> None:
     """A flow tells its steps on stderr and its answer on stdout; its trace is shown, and plays again with the same words, without
-    model and registry; what the tools give now can be compared."""
+    model and registry."""
     model = desk.script(*SCRIPT)
     made = desk.run(
         "flow",
@@ -73,16 +73,6 @@ def test_run_show_replay(desk: Desk, it: Shop) -> None:
     document = json.loads(desk.run("flow", "show", "t.jsonl", "--json").stdout)
     assert (document["status"], document["instruction"]) == ("ok", "Say x.\n\nAnd y.")
     assert json.loads(desk.run("flow", "replay", "t.jsonl", "--json").stdout) == document
-    live = desk.run("flow", "replay", "t.jsonl", "--live", "--allow", "echo")
-    assert (live.returncode, "step-1 echo: the same" in live.stderr) == (0, True), live.stderr
-    assert len(it.asked("POST")) == 2
-    it.run = lambda *_: "another"
-    live = desk.run("flow", "replay", "t.jsonl", "--live", "--yes", "--json")
-    assert live.returncode == 1
-    [row] = json.loads(live.stdout)["compared"]
-    assert (row["same"], row["now"]) == (False, "another")
-    denied = desk.run("flow", "replay", "t.jsonl", "--live")
-    assert (denied.returncode, "denied" in denied.stderr) == (1, True)
     refused = desk.run("flow", "run", "x", "--registry", it.url, *model, "--trace", "t.jsonl")
     assert (refused.returncode, "already" in refused.stderr) == (2, True)
 
@@ -102,9 +92,7 @@ def test_what_is_asked_for_wrongly(desk: Desk, it: Shop) -> None:
         (("show", "."), 2, "name a trace that `jaato flow run --trace FILE` has written"),
         (("show", ""), 2, "name a trace that"),
         (("replay", "/dev/null"), 2, "name a trace that"),
-        (("replay", "t.jsonl", "--registry", it.url), 2, "--registry is for --live"),
-        (("replay", "t.jsonl", "--yes", "--deny", "x"), 2, "--yes is for --live"),
-        (("replay", "cut.jsonl", "--live", "--yes"), 1, "The trace was cut off here"),
+        (("replay", "cut.jsonl"), 1, "The trace was cut off here"),
         (("run", "x", "--registry", it.url.removeprefix("http://"), *model), 2, f"by its URL ({it.url})"),
         (("run", "x", "--registry", "http://", *model), 2, "https://host/path.\n"),
     ):
@@ -112,8 +100,6 @@ def test_what_is_asked_for_wrongly(desk: Desk, it: Shop) -> None:
         assert (made.returncode, said in made.stderr) == (code, True), (words, made.stderr)
         assert "remove it" not in made.stderr.casefold()
     assert len(it.asked("POST")) == 1
-    helped = " ".join(desk.run("flow", "replay", "--help").stdout.split())
-    assert "default: those of the trace" in helped
 
 
 def test_how_it_ends(desk: Desk, it: Shop) -> None:
@@ -139,7 +125,7 @@ def test_how_it_ends(desk: Desk, it: Shop) -> None:
         (("run", "x", *at, *good), 4, "denied"),
         (("run", "x", *at, "--yes", "--max-steps", "2", *long), 5, "limit"),
         (("replay", "good.json"), 2, "failed"),
-        (("replay", "missing.jsonl", "--live"), 2, "failed"),
+        (("replay", "missing.jsonl"), 2, "failed"),
         (("show", "missing.jsonl"), 2, "failed"),
     ):
         made = desk.run("flow", *words, "--json")

@@ -17,7 +17,7 @@ from tests.kit import call, say
 
 from jaato.errors import ConfigError
 from jaato.runtime.flow.records import Begun, Ended, StepBegun
-from jaato.runtime.flow.replay import Differs, replay
+from jaato.runtime.flow.replay import ReplayMismatch, replay
 from jaato.runtime.flow.result import fold
 from jaato.runtime.flow.trace import MAX_RECORDS, MAX_TRACE_BYTES, Recorder, read_trace
 from jaato.tools.secrets import Secrets
@@ -132,7 +132,7 @@ def test_what_was_changed_does_not_play(done: Flown, tmp_path: Path) -> None:
         change(lines)
         assert lines != lines_of(done), number
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        with pytest.raises((Differs, ConfigError), match=r"[Ll]ine \d+|goes on") as caught:
+        with pytest.raises((ReplayMismatch, ConfigError), match=r"[Ll]ine \d+|goes on") as caught:
             pytest.fail(f"change {number} plays: {replay(read_trace(path)).run}")
         assert len(str(caught.value)) < 2_000, number
 

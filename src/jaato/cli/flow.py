@@ -6,7 +6,6 @@ import asyncio
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,15 +30,14 @@ if TYPE_CHECKING:
     from jaato.agent.session import Session
     from jaato.runtime.blueprint import Blueprint
     from jaato.runtime.choose import Choice
-    from jaato.runtime.flow.work import Order
+    from jaato.runtime.flow.flow import FlowExecution
 
-LIVE_ONLY = ("registry", "token", "yes", "allow", "deny", "name")
 SHORT_CHARS = 300
 
 
 def main(args: Namespace) -> int:
     """Run, replay or show; with `--json` every ending is one document."""
-    actions = {"run": run, "replay": replay_live if args.action == "replay" and args.live else replay}
+    actions = {"run": run, "replay": replay}
     try:
         return actions.get(args.action, show)(args)
     except KeyboardInterrupt:
@@ -60,12 +58,12 @@ def main(args: Namespace) -> int:
 def run(args: Namespace) -> int:
     """Carry out one instruction; the exit code says how it ended."""
     from jaato.cli.run import read_piped
-    from jaato.runtime.flow.work import Order
+    from jaato.runtime.flow.flow import FlowExecution
 
     words = clean_text(" ".join(word for word in args.instruction if word != "-")) or ""
     parts = (words.strip(), read_piped().strip("\n"))
     printer = FlowPrinter()
-    order = Order(
+    execution = FlowExecution(
         "\n\n".join(part for part in parts if part.strip()),
         blueprint(args, printer.screen),
         tuple(clean_text(one) or "" for one in args.registry),
@@ -75,28 +73,25 @@ def run(args: Namespace) -> int:
         printer,
         partial(attend, screen=printer.screen),
     )
-    if not order.instruction:
+    if not execution.instruction:
         raise ConfigError('Say what is to be done: jaato flow run "INSTRUCTION", or pipe text into it.')
     if args.trace == "":
         raise ConfigError("--trace needs the name of a file that is not there yet.")
-    done, fault = work(order)
+    done = carry_out(execution)
     printer.print_run(done, as_json=args.json)
     if done.exit_code == INTERRUPTED:
         say("Interrupted; what was done is kept.")
     else:
         printer.print_error(done)
-    if fault:
-        say(fault)
-    return done.exit_code or (ERROR if fault else OK)
+    if execution.fault:
+        say(execution.fault)
+    return done.exit_code or (ERROR if execution.fault else OK)
 
 
 def replay(args: Namespace) -> int:
     """Play a trace again without model and registries, printed as the run was, and hold it against what was recorded."""
     from jaato.runtime.flow.replay import replay as play
 
-    for name in LIVE_ONLY:
-        if getattr(args, name):
-            raise ConfigError(f"--{name} is for --live, which calls the tools again; give both, or neither.")
     trace = read_trace(trace_file(args))
     played = play(trace)
     printer = FlowPrinter()
@@ -109,55 +104,6 @@ def replay(args: Namespace) -> int:
         return ERROR
     printer.screen.note("plays as it was recorded", "dim")
     return OK
-
-
-def replay_live(args: Namespace) -> int:
-    """Play a trace at the registries: the model's replies as they were, the tools called again and compared."""
-    from jaato.runtime.flow.again import ToldHands, TraceModel, compared
-    from jaato.runtime.flow.work import Order
-
-    trace = read_trace(trace_file(args))
-    begun, ended = trace.begun, trace.ended
-    model = TraceModel()
-    printer = FlowPrinter()
-    records: list[AnyRecord] = []
-
-    def on_record(record: AnyRecord) -> None:
-        records.append(record)
-        printer(record)
-
-    named = tuple(clean_text(one) or "" for one in args.registry)
-    order = Order(
-        begun.instruction,
-        replace(blueprint(args, printer.screen), provider=model, model="trace"),
-        named or tuple(place.name if place.configured else place.url for place in begun.registries),
-        clean_text(args.token) or "",
-        begun.max_steps,
-        heard=on_record,
-        attend=partial(attend, screen=printer.screen),
-        hands=lambda live: ToldHands(live, model, trace),
-    )
-    done, _ = work(order)
-    rows = compared(trace.records, records)
-    if args.json:
-        results = [
-            {
-                "step_id": row.step_id,
-                "tool": row.tool,
-                "same": row.same,
-                "before": row.before and row.before.result,
-                "now": row.now and row.now.result,
-            }
-            for row in rows
-        ]
-        print_json({**done.document(), "compared": results})
-    for row in rows:
-        printer.screen.note(f"{row.step_id} {row.tool}: {'the same' if row.same else 'not the same'}")
-    if done.status in ("cancelled", "interrupted"):
-        return INTERRUPTED
-    printer.print_error(done)
-    as_recorded = done.ok or done.error == (ended.error if ended is not None else None)
-    return OK if as_recorded and all(row.same for row in rows) else ERROR
 
 
 def show(args: Namespace) -> int:
@@ -181,19 +127,17 @@ def trace_file(args: Namespace) -> Path:
     return Path(clean_text(args.file) or "")
 
 
-def work(order: Order) -> tuple[FlowRun, str]:
-    """The whole flow, and why its trace ends early; the first signal stops it."""
+def carry_out(execution: FlowExecution) -> FlowRun:
+    """The whole flow; the first signal stops it."""
     import anyio
 
     from jaato.cli.signals import interruptible
-    from jaato.runtime.flow.work import Work
 
-    async def main() -> tuple[FlowRun, str]:
+    async def main() -> FlowRun:
         with interruptible() as interrupts:
-            work = Work(order)
-            interrupts.stop = work.stop
+            interrupts.stop = execution.stop
             try:
-                return await work.run(), work.fault
+                return await execution.run()
             except asyncio.CancelledError:
                 raise CancelledException("Interrupted.") from None
 

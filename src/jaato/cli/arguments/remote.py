@@ -65,8 +65,7 @@ examples:
   jaato flow run "What is 6 times 7?" --registry http://127.0.0.1:8000 --yes
   jaato flow run "Will it rain in Bern tomorrow?" --registry weather --trace rain.jsonl
   jaato flow show rain.jsonl
-  jaato flow replay rain.jsonl
-  jaato flow replay rain.jsonl --live --yes"""
+  jaato flow replay rain.jsonl"""
 FLOW_RUN = """The answer goes to stdout, everything else to stderr. Without --registry all that are configured and trusted are used.
 A call asks for permission on the terminal; without one it is denied: allow it beforehand with --allow or --yes.
 
@@ -77,15 +76,12 @@ examples:
 
 exit codes: 0 ok; 1 a step failed; 2 wrong usage or configuration; 3 the provider failed; 4 a call was denied, or a registry is not
 trusted; 5 a limit was reached; 130 interrupted"""
-FLOW_REPLAY = """Plays the trace without model and registries, and holds every prompt, check and ending against what was recorded. With
---live the model's replies stay as they are, the tools are called again, and what they give is compared.
+FLOW_REPLAY = """Plays the trace without model and registries, and compares every prompt, check and ending with what was recorded.
 
 examples:
   jaato flow replay rain.jsonl
-  jaato flow replay rain.jsonl --live --registry http://127.0.0.1:8000 --allow forecast
 
-exit codes: 0 it plays as it was recorded (with --live: every tool gives the same); 1 it does not, or was cut off; 2 no trace,
-wrong usage or configuration; with --live also 4 a registry is not trusted, 130 interrupted"""
+exit codes: 0 it plays as it was recorded; 1 it does not, or was cut off; 2 no trace or wrong usage"""
 
 SCOPES = ("user", "workspace")
 A_REGISTRY = "a registry by its address or its configured name, again for more"
@@ -171,11 +167,9 @@ OPTIONS = {
     "--json:lines": flag("one JSON object a line"),
     "instruction": value("INSTRUCTION", "what is to be done; piped text is appended; - is that text alone"),
     "--registry": repeated("URL|NAME", f"{A_REGISTRY} (default: all that are configured and trusted)"),
-    "--registry:replay": repeated("URL|NAME", f"{A_REGISTRY} (default: those of the trace)"),
     "--max-steps": value("N", "tools that may be called (default 8)", type=positive, default=8),
     "--trace": value("FILE", "write a trace, into a file that is not there yet"),
     "file": value("FILE", "a trace that flow run --trace has written"),
-    "--live": flag("call the tools again, and compare"),
 }
 MCP_ACTIONS = (
     Command("list", "the servers, their state and what is wrong with them", "--check --json --workspace"),
@@ -282,9 +276,8 @@ FLOW_ACTIONS = (
     Command(
         "replay",
         "play a trace again, and say whether it plays as recorded",
-        "file --live --registry:replay --token --yes --allow --deny --name --json --workspace",
+        "file --json",
         FLOW_REPLAY,
-        unused=f"{MODEL} {FLOW_UNUSED}",
     ),
     Command("show", "what a trace tells, to be read", "file --full --json"),
 )

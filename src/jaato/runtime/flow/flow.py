@@ -1,27 +1,65 @@
-"""`Flow`: an instruction carried out with the tools of registries, for programs."""
+"""`Flow`: an instruction carried out with the tools of registries, as one turn of a session of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
+import jaato
+from jaato.agent.compose import NOBODY, said
 from jaato.agent.session import Session
+from jaato.agent.turn import Turn, run_turn
 from jaato.errors import ConfigError, JaatoError
+from jaato.protocol.events import TurnCompleted
+from jaato.protocol.ids import new_id, trace_id
+from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.agent import listed
 from jaato.runtime.answers import PermissionHandler, attend
+from jaato.runtime.assemble import open_store, settings_for, workspace_of
 from jaato.runtime.blueprint import Blueprint
-from jaato.runtime.flow.records import AnyRecord
+from jaato.runtime.flow.execution import FlowRunner
+from jaato.runtime.flow.invocation import SessionInvoker
+from jaato.runtime.flow.prompts import ANSWERER, MAX_INSTRUCTION_CHARS, MOST_STEPS, context_chars
+from jaato.runtime.flow.records import FORMAT, Answering, AnyRecord, Begun, Ended, Status
+from jaato.runtime.flow.registry_tools import RegistryTools, choose_registries
 from jaato.runtime.flow.replay import replay
-from jaato.runtime.flow.result import FlowRun
-from jaato.runtime.flow.trace import read_trace
-from jaato.runtime.flow.work import Order, Work, nobody, unheard
+from jaato.runtime.flow.result import FlowRun, fold
+from jaato.runtime.flow.trace import Recorder, read_trace
 from jaato.runtime.portal import PORTAL
+from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.workshop import Workshop
+from jaato.settings import Settings
+from jaato.tools.call import clean, problem_of
+from jaato.tools.paths import Roots
 
 if TYPE_CHECKING:
     from jaato.abc.provider import Provider
+
+ENDINGS: dict[str, Status] = {
+    "cancelled": "cancelled",
+    "interrupted": "cancelled",
+    "limit": "limit",
+    "length": "limit",
+}
+REFUSED = Problem(code="model_refused", message="The model refused to answer.")
+Ending = tuple[Status, Problem | None]
+
+
+def ignore(_record: AnyRecord) -> None:
+    """Ignore a record."""
+
+
+def no_responder(_session: Session) -> Callable[[], None]:
+    """Have nobody answer a session's questions."""
+    return lambda: None
 
 
 @dataclass(eq=False)
@@ -46,7 +84,7 @@ class Flow:
     deny: Sequence[str] = ()
     yes: bool = False
     on_permission: PermissionHandler | None = None
-    on_record: Callable[[AnyRecord], object] = unheard
+    on_record: Callable[[AnyRecord], object] = ignore
     trace: str | Path | None = None
     temperature: float | None = None
     effort: Any = None
@@ -54,7 +92,7 @@ class Flow:
     api_key: str | None = None
     state_dir: str | Path | None = None
     environ: dict[str, str] | None = None
-    _work: Work | None = field(default=None, init=False, repr=False)
+    _execution: FlowExecution | None = field(default=None, init=False, repr=False)
 
     async def run(self, instruction: str) -> FlowRun:
         """Carry out one instruction. What fails on the way is in the run: its `status`, its steps, its `error`.
@@ -62,9 +100,9 @@ class Flow:
         Raises `ConfigError` for what is configured wrongly, `StoreError` when the log cannot be kept, `JaatoError` while
         another run of this flow is under way.
         """
-        if self._work is not None:
+        if self._execution is not None:
             raise JaatoError("This flow is at work; make another one to run two at once.")
-        order = Order(
+        execution = FlowExecution(
             instruction,
             self._blueprint(),
             texts("registries", self.registries),
@@ -72,13 +110,13 @@ class Flow:
             self.max_steps,
             Path(self.trace) if self.trace is not None else None,
             self.on_record,
-            self._attend if self.on_permission is not None else nobody,
+            self._attend if self.on_permission is not None else no_responder,
         )
-        self._work = work = Work(order)
+        self._execution = execution
         try:
-            return await work.run()
+            return await execution.run()
         finally:
-            self._work = None
+            self._execution = None
 
     def run_sync(self, instruction: str) -> FlowRun:
         """`run` for programs without an event loop."""
@@ -87,8 +125,8 @@ class Flow:
 
     def stop(self) -> None:
         """Stop the run that is under way; it ends with the status `cancelled`, and what was done is in it."""
-        if self._work is not None:
-            self._work.stop()
+        if self._execution is not None:
+            self._execution.stop()
 
     @staticmethod
     def replay(trace: str | Path) -> FlowRun:
@@ -126,3 +164,164 @@ def texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
         if not isinstance(one, str):
             raise ConfigError(f"Flow's `{name}` has {one!r}, which is no text.")
     return found
+
+
+@dataclass(eq=False, slots=True)
+class FlowExecution:
+    """One run of a flow. `stop` ends it wherever it is; what was done is kept. `registries` are names and URLs, none: all
+    that are configured; `attend` makes somebody answer a session's questions and gives the function that ends that."""
+
+    instruction: str
+    blueprint: Blueprint = field(default_factory=Blueprint)
+    registries: tuple[str, ...] = ()
+    token: str = ""
+    max_steps: int = 8
+    trace: Path | None = None
+    on_record: Callable[[AnyRecord], object] = ignore
+    attend: Callable[[Session], Callable[[], None]] = no_responder
+    fault: str = field(default="", init=False)
+    """Why the trace file ends before the flow does."""
+    _scope: anyio.CancelScope | None = field(default=None, init=False)
+    _session: Session | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.instruction, str):
+            raise ConfigError(f"The instruction is text, not {type(self.instruction).__name__}.")
+        if not self.instruction.strip():
+            raise ConfigError("The instruction is empty; say what is to be done.")
+        if len(self.instruction) > MAX_INSTRUCTION_CHARS:
+            raise ConfigError(f"The instruction has more than {MAX_INSTRUCTION_CHARS:,} characters.")
+        if self.max_steps.__class__ is not int or not 1 <= self.max_steps <= MOST_STEPS:
+            raise ConfigError(f"max_steps is a number from 1 to {MOST_STEPS}.")
+
+    def stop(self) -> None:
+        """Stop it."""
+        if self._session is not None:
+            self._session.stop()
+        elif self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self) -> FlowRun:
+        """The whole flow. Raises `ConfigError` for what is configured wrongly, `StoreError` when the log cannot be kept."""
+        began, self._scope = time.perf_counter(), anyio.CancelScope()
+        workspace = workspace_of(self.blueprint)
+        settings = settings_for(self.blueprint, workspace)
+        registry = tools_registry(workspace, settings, self.blueprint)
+        try:
+            tools = choose_registries(registry, self.registries, self.token)
+            recorder = Recorder(self.trace, self.on_record, registry.services["secrets"])
+            failure: JaatoError | None = None
+            try:
+                try:
+                    status, problem = await self._execute(tools, settings, workspace, recorder)
+                except JaatoError as error:
+                    failure, status, problem = error, "failed", problem_of(error)
+                spent_s = round(time.perf_counter() - began, 6)
+                recorder(Ended(status=status, error=problem, duration_s=spent_s))
+            finally:
+                recorder.close()
+                self.fault = recorder.fault
+            if failure is not None:
+                raise failure
+        finally:
+            registry.shutdown()
+        return fold(recorder.records)
+
+    async def _execute(
+        self, tools: RegistryTools, settings: Settings, workspace: Path, recorder: Recorder
+    ) -> Ending:
+        """Find tools, then carry the flow out in a session; how it ended."""
+        secrets = tools.registry.services["secrets"]
+        await tools.open()
+        begun = Begun(
+            format=FORMAT,
+            flow_id=new_id("s"),
+            instruction=secrets.mask(clean(self.instruction)),
+            registries=tools.places,
+            max_steps=self.max_steps,
+            jaato_version=jaato.__version__,
+        )
+        runner = FlowRunner(begun, tools, recorder)
+        assert self._scope is not None
+        with self._scope:
+            problem = await runner.find_tools()
+            if problem is not None:
+                return "failed", problem
+            blueprint = replace(
+                self.blueprint, id=begun.flow_id, registry=tools.registry, prompt=ANSWERER, plugins=None
+            )
+            return await self._in_session(blueprint, settings, workspace, runner)
+        return "cancelled", None
+
+    async def _in_session(
+        self, blueprint: Blueprint, settings: Settings, workspace: Path, runner: FlowRunner
+    ) -> Ending:
+        """Carry the flow out as the turn of a session, which is closed however it ends."""
+        async with AsyncExitStack() as stack:
+            store = open_store(settings, blueprint.state_dir)
+            stack.callback(store.close)
+            secrets = known_secrets(settings, blueprint)
+            shop = Workshop(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
+            stack.push_async_callback(shielded, shop.close)
+            session, leave = await shop.session(blueprint)
+            stack.push_async_callback(shielded, leave)
+            stack.callback(self.attend(session))
+            self._session = session
+            try:
+                return await self._turn(session, runner)
+            finally:
+                self._session = None
+
+    async def _turn(self, session: Session, runner: FlowRunner) -> Ending:
+        failed: list[Problem] = []
+
+        async def body(session: Session, turn: Turn) -> dict[str, object] | None:
+            invoker = SessionInvoker(session, turn)
+            state = session.state
+            answering = Answering(
+                provider=state.provider,
+                model=state.model,
+                turn_id=turn.id,
+                trace_id=trace_id(state.session_id, turn.id),
+                room_chars=context_chars(session.model_info().context_limit),
+            )
+            problem = await runner.run(answering, invoker)
+            if problem is not None:
+                failed.append(problem)
+            return invoker.unrecorded
+
+        message = said(runner.begun.instruction, "", (), "user", NOBODY)
+        done = await session.occupied(lambda: run_turn(session, message, body))
+        return ending_of(done, failed[0] if failed else None)
+
+
+async def shielded(close: Callable[[], Awaitable[object]]) -> None:
+    """Close something, also when the flow is cancelled."""
+    with anyio.CancelScope(shield=True):
+        await close()
+
+
+def ending_of(done: TurnCompleted, failed: Problem | None) -> Ending:
+    """How the flow ended whose turn ended so, by the problem of the step that failed."""
+    if done.reason == "refusal":
+        return "failed", REFUSED
+    if done.reason == "error":
+        return "failed", done.error
+    if done.reason != "stop":
+        return ENDINGS[done.reason], done.error
+    if failed is None:
+        return "ok", None
+    return ("denied" if failed.code == "permission_denied" else "failed"), failed
+
+
+def tools_registry(workspace: Path, settings: Settings, blueprint: Blueprint) -> PluginRegistry:
+    """The plugins of a flow, to which its tools are added. Raises `ConfigError` where those of registries are switched off."""
+    if "arp" in settings["disabled_plugins"]:
+        raise ConfigError("A flow needs the plugin arp, which the setting disabled_plugins switches off.")
+    services = {
+        "environ": settings.environ,
+        "settings": settings,
+        "roots": Roots(workspace, []),
+        "secrets": known_secrets(settings, blueprint),
+    }
+    return PluginRegistry(workspace=workspace, services=services)

@@ -1,9 +1,10 @@
-"""A trace played again: the same course with the records in the places of model and registries, held against the records."""
+"""Plays a trace again: the same flow with the records in the places of model and registries, then compared with them."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, NamedTuple, TypeVar
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,9 +12,8 @@ import jaato
 from jaato.errors import JaatoError, PermissionDenied, PluginError, ToolError
 from jaato.protocol.messages import Problem, ToolCall
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.flow.calling import INVALID, MISTAKEN
-from jaato.runtime.flow.course import Course
-from jaato.runtime.flow.parts import Performed
+from jaato.runtime.flow.execution import INVALID, MISTAKEN, CallResult, FlowRunner
+from jaato.runtime.flow.prompts import ModelReply, StepPrompt
 from jaato.runtime.flow.records import (
     Answering,
     AnyRecord,
@@ -21,32 +21,29 @@ from jaato.runtime.flow.records import (
     Described,
     Ended,
     Offered,
-    Record,
     Replied,
     StepEnded,
 )
 from jaato.runtime.flow.result import FlowRun, fold
 from jaato.runtime.flow.trace import Trace
-from jaato.runtime.flow.words import Ask, Said
 from jaato.tools.schema_bounds import validator_of
 from jaato.tools.secrets import placeholder_in
 from jaato.tools.unseen import one_line
 
 MAX_SHOWN_CHARS = 300
-T = TypeVar("T")
 
 
-class Differs(JaatoError):
+class ReplayMismatch(JaatoError):
     """A trace does not play again as it was recorded: it was changed, or jaato was."""
 
     code = "flow_differs"
 
 
-class Over(Exception):
-    """The records are over."""
+class EndOfTrace(Exception):
+    """The trace has no record of what comes next."""
 
 
-class Recorded(ToolError):
+class RecordedError(ToolError):
     """A failure of a registry, as it was recorded."""
 
     def __init__(self, problem: Problem) -> None:
@@ -62,86 +59,63 @@ class Replayed(NamedTuple):
 
 
 class Playback:
-    """Stands in for the registries, the model and the pipeline; hears every record, each the one that is due."""
+    """Gives what a trace recorded of registries, model and calls; what it has no record of raises `EndOfTrace`."""
 
     def __init__(self, trace: Trace) -> None:
         self._records = trace.records
-        self._same_version = trace.begun.jaato_version == jaato.__version__
-        self._at = 0
-        self._described: ToolSpec | None = None
 
-    def __call__(self, record: AnyRecord) -> None:
-        """The course has come to a record. Raises `Differs` when it is not the one that is due."""
-        due = self._due()
-        if plain(record, asked=self._same_version) != plain(due, asked=self._same_version):
-            raise Differs(
-                f"Line {self._at + 1} of the trace is not what comes of the lines before. There: "
-                f"{brief(due)}. Now: {brief(record)}."
-            )
-        self._at += 1
+    def _find(self, kind: type[AnyRecord], step_id: str = "", attempt: int = 0) -> list[Any]:
+        return [
+            one
+            for one in self._records
+            if isinstance(one, kind)
+            and getattr(one, "step_id", "") == step_id
+            and attempt in (0, getattr(one, "attempt", 0))
+        ]
 
-    def _due(self) -> AnyRecord:
-        """The record that comes next. Raises `Over`."""
-        if self._at >= len(self._records) or isinstance(self._records[self._at], Ended):
-            raise Over
-        return self._records[self._at]
-
-    def _wrong(self, wanted: str) -> Differs:
-        return Differs(f"Line {self._at + 1} of the trace should be {wanted}, and is {brief(self._due())}.")
+    def _first(self, kind: type[AnyRecord], step_id: str = "", attempt: int = 0) -> Any:
+        found = self._find(kind, step_id, attempt)
+        if not found:
+            raise EndOfTrace
+        return found[0]
 
     async def offered(self, _instruction: str) -> Offered:
         """The tools there were."""
-        match self._due():
-            case Offered() as record:
-                return record
-        raise self._wrong("flow.offered")
+        found: Offered = self._first(Offered)
+        return found
 
     def answering(self) -> Answering:
-        """Who answered."""
-        match self._due():
-            case Answering() as record:
-                return record
-        raise self._wrong("flow.answering")
+        """Which model answered."""
+        found: Answering = self._first(Answering)
+        return found
 
-    async def described(self, name: str) -> ToolSpec:
-        """The tool as it was described. Raises the failure that was recorded."""
-        match self._due():
-            case Described(description=description, parameters=parameters):
-                self._described = ToolSpec(name, description, parameters)
-            case StepEnded(error=Problem() as problem):
-                raise Recorded(problem)
-        if self._described is None or self._described.name != name:
-            raise self._wrong("step.described")
-        return self._described
+    async def described(self, prompt: StepPrompt, name: str) -> ToolSpec:
+        """The tool as it was described, once more where it had changed. Raises the failure that was recorded."""
+        ended = self._find(StepEnded, prompt.step_id)
+        if ended and ended[0].error and not self._find(Replied, prompt.step_id, prompt.attempt):
+            raise RecordedError(ended[0].error)
+        found = self._find(Described, prompt.step_id)[: prompt.attempt]
+        if not found:
+            raise EndOfTrace
+        return ToolSpec(name, found[-1].description, found[-1].parameters)
 
-    async def ask(self, ask: Ask) -> Said:
+    async def reply(self, prompt: StepPrompt) -> ModelReply:
         """What the model replied."""
-        match self._due():
-            case Replied(step_id=ask.step_id, attempt=ask.attempt) as record:
-                return Said(record.text, record.call, record.finish_reason, record.usage, record.cost_usd)
-        raise self._wrong(f"model.replied in {ask.step_id}")
+        found = self._first(Replied, prompt.step_id, prompt.attempt)
+        return ModelReply(found.text, found.call, found.finish_reason, found.usage, found.cost_usd)
 
-    async def call(self, step_id: str, tool: ToolSpec, asked: ToolCall) -> Performed:
-        """What came of the call; whether its arguments are valid is found out again."""
-        match self._due():
-            case Called(step_id=of, arguments=arguments, result=result) if of == step_id:
-                code = result.error.code if result.error is not None else ""
-                wrong = refusal_of(tool, asked, arguments)
-                if (
-                    wrong != (code if code in (INVALID, MISTAKEN) else "")
-                    and placeholder_in(arguments) is None
-                ):
-                    raise Differs(
-                        f"Line {self._at + 1} of the trace: the call should have been "
-                        f"{'refused as ' + wrong if wrong else 'made'}, and was not."
-                    )
-                return Performed(arguments, result)
-        raise self._wrong(f"step.called in {step_id}")
-
-    @property
-    def left(self) -> list[AnyRecord]:
-        """The records that were not come to, but the last."""
-        return [record for record in self._records[self._at :] if not isinstance(record, Ended)]
+    async def call(self, prompt: StepPrompt, tool: ToolSpec, asked: ToolCall) -> CallResult:
+        """The result of the call; whether its arguments are valid is checked again. Raises `ReplayMismatch`."""
+        found: Called = self._first(Called, prompt.step_id, prompt.attempt)
+        code = found.result.error.code if found.result.error is not None else ""
+        refused = refusal_of(tool, asked, found.arguments)
+        was_refused = code if code in (INVALID, MISTAKEN) else ""
+        if refused != was_refused and placeholder_in(found.arguments) is None:
+            raise ReplayMismatch(
+                f"Line {self._records.index(found) + 1} of the trace: the call should have been "
+                f"{'refused as ' + refused if refused else 'made'}, and was not."
+            )
+        return CallResult(found.arguments, found.result)
 
 
 def refusal_of(tool: ToolSpec, asked: ToolCall, arguments: dict[str, Any]) -> str:
@@ -153,60 +127,74 @@ def refusal_of(tool: ToolSpec, asked: ToolCall, arguments: dict[str, Any]) -> st
     try:
         return INVALID if validator_of(tool.parameters).issues(arguments) else ""
     except PluginError as error:
-        raise Differs(f"The definition of {tool.name} in the trace cannot be used: {error}") from None
+        raise ReplayMismatch(
+            f"Line 1 and on: the definition of {tool.name} in the trace cannot be used: {error}"
+        ) from None
 
 
 def replay(trace: Trace) -> Replayed:
-    """Play a trace again, without model and registries. Raises `Differs`."""
+    """Play a trace again, without model and registries. Raises `ReplayMismatch`."""
     playback = Playback(trace)
-    course = Course(trace.begun, playback, playback)
-
-    async def whole() -> Problem | None:
-        return await course.find() or await course.take(playback.answering(), playback)
-
-    played = False
+    played: list[AnyRecord] = []
+    runner = FlowRunner(trace.begun, playback, played.append)
+    is_done = False
     problem: Problem | None = None
+
+    async def whole() -> None:
+        nonlocal is_done, problem
+        problem = await runner.find_tools() or await runner.run(playback.answering(), playback)
+        is_done = True
+
     try:
-        problem = stepped(whole())
-        played = True
-    except Over:
+        run_at_once(whole())
+    except EndOfTrace:
         pass
-    except Differs:
-        raise
+    except ReplayMismatch as error:
+        compare(trace, played)
+        raise error from None
     except JaatoError:
         pass  # the flow ended so when it ran, as the record of it says
-    if playback.left:
-        raise Differs(f"The trace goes on where its flow is over, with {brief(playback.left[0])}.")
-    if trace.ended is not None and not may_end(trace.ended, played, problem):
-        why = "nothing failed" if played and problem is None else "it did not come to its end"
-        raise Differs(
-            f"Line {len(trace.records)} of the trace cannot be how its flow ended, for "
-            f"{f'a step failed ({problem.code})' if problem is not None else why}: {brief(trace.ended)}."
+    compare(trace, played)
+    recorded = len(trace.records) - (trace.ended is not None)
+    if trace.ended is not None and not may_end(trace.ended, is_done and len(played) == recorded, problem):
+        raise ReplayMismatch(
+            f"Line {len(trace.records)} of the trace cannot be how its flow ended: {brief(trace.ended)}."
         )
     return Replayed(fold(trace.records), trace.ended is not None)
 
 
-def may_end(ended: Ended, played: bool, problem: Problem | None) -> bool:
-    """Whether a flow can have ended so that was played to its end or not, with this problem of a step. What happens outside
-    of its course (it is stopped, the log cannot be kept) ends a flow too, with an error."""
+def compare(trace: Trace, played: list[AnyRecord]) -> None:
+    """Raise `ReplayMismatch` for the first record that the flow does not come to again; it may go on where the trace ends."""
+    same_version = trace.begun.jaato_version == jaato.__version__
+    recorded = [record for record in trace.records if not isinstance(record, Ended)]
+    for number, (then, now) in enumerate(zip_longest(recorded, played[: len(recorded)]), 1):
+        if now is None or plain(then, asked=same_version) != plain(now, asked=same_version):
+            raise ReplayMismatch(
+                f"Line {number} of the trace is not what comes of the lines before. There: {brief(then)}. "
+                f"Now: {'nothing' if now is None else brief(now)}."
+            )
+
+
+def may_end(ended: Ended, is_done: bool, problem: Problem | None) -> bool:
+    """Whether a flow can have ended so that was played to its end or not, with this problem of a step. What happens
+    around it (it is stopped, the log cannot be kept) ends a flow too, with an error."""
+    denied = problem is not None and problem.code == PermissionDenied.code
     match ended.status:
         case "ok":
-            return played and problem is None
+            return is_done and problem is None
         case "denied":
-            return played and problem is not None and problem.code == PermissionDenied.code
+            return is_done and denied
         case "failed":
-            denied = problem is not None and problem.code == PermissionDenied.code
             return ended.error is not None and not (denied and ended.error == problem)
     return ended.status != "interrupted"
 
 
-def stepped(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What something gives that never waits."""
+def run_at_once(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits, without an event loop."""
     try:
         coroutine.send(None)
-    except StopIteration as done:
-        value: T = done.value
-        return value
+    except StopIteration:
+        return
     coroutine.close()
     raise AssertionError("a playback waited for something")
 
@@ -219,9 +207,6 @@ def plain(record: AnyRecord, *, asked: bool) -> dict[str, Any]:
     return data
 
 
-def brief(record: Record) -> str:
+def brief(record: AnyRecord) -> str:
     """A record in one line."""
-    data = {
-        key: value for key, value in msgspec.to_builtins(record).items() if key not in ("at", "duration_s")
-    }
-    return one_line(msgspec.json.encode(data).decode(), MAX_SHOWN_CHARS)
+    return one_line(msgspec.json.encode(plain(record, asked=True)).decode(), MAX_SHOWN_CHARS)

@@ -12,8 +12,8 @@ import msgspec
 from jaato.agent.masking import masked_struct
 from jaato.errors import ConfigError
 from jaato.log import logger
+from jaato.runtime.flow.prompts import MAX_INSTRUCTION_CHARS, MOST_ROOM_CHARS, MOST_STEPS
 from jaato.runtime.flow.records import FORMAT, Answering, AnyRecord, Begun, Ended, StepBegun
-from jaato.runtime.flow.words import MAX_INSTRUCTION_CHARS, MOST_ROOM_CHARS, MOST_STEPS
 from jaato.tools.atomic import read_small
 from jaato.tools.secrets import Secrets
 
@@ -128,38 +128,38 @@ def decoded(line: bytes, path: Path, number: int) -> AnyRecord:
 
 
 def check(records: list[AnyRecord], path: Path) -> None:
-    """Raise `ConfigError` where the records do not make a flow, however far it came."""
+    """Raise `ConfigError` where the records do not make a flow, however far it came, or have bounds that no flow has."""
     match records:
         case [Begun(format=spoken), *_] if spoken != FORMAT:
             raise ConfigError(f"{path} is a trace of format {spoken}; {FORMAT} is understood here.")
-        case [Begun(), *rest]:
+        case [Begun(), *_]:
             pass
         case _:
             raise ConfigError(f"{path} is no trace of a flow: it does not begin with flow.begun.")
-    refuse_beyond(records, path)
     begun: set[str] = set()
-    for number, record in enumerate(rest, 2):
-        step_id = getattr(record, "step_id", None)
-        match record:
-            case Begun():
-                raise ConfigError(f"{path}, line {number}: a flow begins twice; a trace has one.")
-            case Ended() if number <= len(rest):
-                raise ConfigError(f"{path}, line {number}: the flow ends, and the trace goes on.")
-            case StepBegun() if step_id in begun:
-                raise ConfigError(f"{path}, line {number}: the step {step_id[:40]!r} begins twice.")
-            case StepBegun():
-                begun.add(record.step_id)
-            case _ if step_id is not None and step_id not in begun:
-                raise ConfigError(f"{path}, line {number}: the step {step_id[:40]!r} was never begun.")
-
-
-def refuse_beyond(records: list[AnyRecord], path: Path) -> None:
-    """Raise `ConfigError` for bounds that no flow has: prompts are made again within them."""
     for number, record in enumerate(records, 1):
-        match record:
-            case Begun(max_steps=steps, instruction=text) if (
-                not 1 <= steps <= MOST_STEPS or len(text) > MAX_INSTRUCTION_CHARS
-            ):
-                raise ConfigError(f"{path}, line {number}: no flow has such bounds.")
-            case Answering(room_chars=room) if not 0 < room <= MOST_ROOM_CHARS:
-                raise ConfigError(f"{path}, line {number}: no prompt has such room.")
+        if wrong := fault_of(record, begun, is_first=number == 1, is_last=number == len(records)):
+            raise ConfigError(f"{path}, line {number}: {wrong}.")
+
+
+def fault_of(record: AnyRecord, begun: set[str], *, is_first: bool, is_last: bool) -> str:
+    """What is wrong with a record after these steps were begun; empty where nothing is."""
+    step_id = getattr(record, "step_id", None)
+    match record:
+        case Begun() if not is_first:
+            return "a flow begins twice; a trace has one"
+        case Begun(max_steps=steps, instruction=text) if (
+            not 1 <= steps <= MOST_STEPS or len(text) > MAX_INSTRUCTION_CHARS
+        ):
+            return "no flow has such bounds"
+        case Answering(room_chars=room) if not 0 < room <= MOST_ROOM_CHARS:
+            return "no prompt has such room"
+        case Ended() if not is_last:
+            return "the flow ends, and the trace goes on"
+        case StepBegun() if step_id in begun:
+            return f"the step {step_id[:40]!r} begins twice"
+        case StepBegun():
+            begun.add(record.step_id)
+        case _ if step_id is not None and step_id not in begun:
+            return f"the step {step_id[:40]!r} was never begun"
+    return ""

@@ -14,8 +14,9 @@ from jaato.plugins.arp.directory import Directory
 from jaato.plugins.arp.plugin import ArpPlugin, open_directory
 from jaato.plugins.arp.tools import Far
 from jaato.protocol.specs import ToolSpec
+from jaato.runtime.flow.planner import MAX_DESCRIPTION_CHARS, MAX_OFFERED
+from jaato.runtime.flow.prompts import StepPrompt
 from jaato.runtime.flow.records import Offer, Offered, Place
-from jaato.runtime.flow.words import MAX_DESCRIPTION_CHARS, MAX_OFFERED
 from jaato.runtime.host import PluginHost
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.secrets import Secrets
@@ -25,7 +26,7 @@ from jaato.tools.unseen import one_line
 MAX_PREFIX_CHARS = 20
 
 
-class FarTools:
+class RegistryTools:
     """The tools of some registries, found now and described when a step needs one. `registry` has them for a session."""
 
     def __init__(
@@ -79,7 +80,7 @@ class FarTools:
         shown = self._secrets.mask(one_line(description, MAX_DESCRIPTION_CHARS))
         return Offer(tool.name, shown, tool.remote.source.name)
 
-    async def described(self, name: str) -> ToolSpec:
+    async def described(self, prompt: StepPrompt, name: str) -> ToolSpec:
         """A tool, whole; its registry is asked where that was not done within the minute. Raises `ToolError`s."""
         found = self.registry.catalog.find(name)
         remote = found.tool.remote if found is not None else None
@@ -94,7 +95,7 @@ class FarTools:
         )
 
 
-def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTools:
+def choose_registries(registry: PluginRegistry, wanted: Sequence[str], token: str) -> RegistryTools:
     """The tools of these registries, by name or URL; of all that are configured and trusted where none is named.
 
     Raises `ConfigError` for one that is not there or switched off and where there is none at all, `PermissionDenied` for one
@@ -120,7 +121,7 @@ def choose(registry: PluginRegistry, wanted: Sequence[str], token: str) -> FarTo
         raise ConfigError(
             f"There is no registry to use, for {known}: name one (--registry URL), or add one with `jaato registry add`."
         )
-    return FarTools(registry, directory, list(chosen.values()))
+    return RegistryTools(registry, directory, list(chosen.values()))
 
 
 def apart(config: RegistryConfig, others: dict[str, RegistryConfig]) -> RegistryConfig:
