@@ -111,7 +111,7 @@ def test_megabytes_without_an_event_are_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("jaato.providers.http.MAX_EVENT_BYTES", 100_000)
     error = failure(stream(*[b"junk\n" * 10_000] * 4, end="hold"))
     assert isinstance(error, MalformedReply)
-    assert "no stream of events: 'junk junk" in str(error)
+    assert "no stream of events where a model's stream was expected: 'junk junk" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from jaato.errors import ConfigError
 from jaato.providers.http import HttpProvider
-from jaato.runtime.choose import KEY_VARIABLES, make_provider
+from jaato.providers.profiles import PROFILES
+from jaato.runtime.choose import make_provider
 from jaato.runtime.keys import keys_file, write_private
 from jaato.settings import Settings, load
 
@@ -25,13 +26,13 @@ def key_of(name: str, settings: Settings, api_key: str | None = None) -> object:
     return provider._key
 
 
-@pytest.mark.parametrize("name", sorted(KEY_VARIABLES))
+@pytest.mark.parametrize("name", sorted(PROFILES))
 def test_a_variable_counts_more_than_a_saved_key(name: str, tmp_path: Path) -> None:
     """A given key counts most, then each variable of the provider, then what `jaato login` saved."""
     saved = home(tmp_path)
     write_private(keys_file(saved), b'{"%s": {"key": "saved-key"}}' % name.encode())
     assert key_of(name, saved) == "saved-key"
-    for variable in KEY_VARIABLES[name]:
+    for variable in PROFILES[name].key_variables:
         settings = home(tmp_path, **{variable: "variable-key"})
         assert key_of(name, settings) == "variable-key"
         assert key_of(name, settings, "given-key") == "given-key"
@@ -47,7 +48,7 @@ def test_a_variable_spares_the_keyring(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "variable"),
-    [(name, variables[0]) for name, variables in KEY_VARIABLES.items() if name != "ollama"],
+    [(name, profile.key_variables[0]) for name, profile in PROFILES.items() if name != "ollama"],
 )
 def test_without_a_key_the_variable_and_the_command_are_named(
     name: str, variable: str, tmp_path: Path

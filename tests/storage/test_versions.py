@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import shutil
 import sqlite3
 import stat
 import struct
-import warnings
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,7 @@ from tests.storage.logs import begin, created, said, sound, tamper, text_of
 
 from jaato.errors import StoreError, StoreReadOnly
 from jaato.protocol.codec import encode
-from jaato.storage.connection import opened_here
-from jaato.storage.database import connect, open_database
+from jaato.storage.database import open_database
 from jaato.storage.schema import APPLICATION_ID, FIRST, SEQ_BITS, STEPS, migrate
 from jaato.storage.sqlite import SqliteStore
 
@@ -158,21 +155,6 @@ def test_a_half_made_store_is_completed(path: Path) -> None:
     with pytest.raises(StoreError, match="as it was"):
         SqliteStore(path)
     assert len(list(path.parent.glob("jaato.db.v0-*.backup"))) == 1
-
-
-def test_a_connection_nobody_closed_is_not_open_for_ever(tmp_path: Path) -> None:
-    """A later file may have the number of its file, and is checked as any other."""
-    path = tmp_path / "jaato.db"
-    path.touch(0o600)
-    left = connect(path, "mode=rw")
-    assert opened_here(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ResourceWarning
-        )  # some versions say so, which is not what this is about
-        del left
-        gc.collect()
-    assert not opened_here(path)
 
 
 def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.anthropic_events import DIALECT
 from jaato.providers.anthropic_history import Transcript, marked
 from jaato.providers.anthropic_models import (
     default_max_tokens,
@@ -16,7 +15,7 @@ from jaato.providers.anthropic_models import (
     takes_temperature,
     thought,
 )
-from jaato.providers.anthropic_stream import MessagesDecoder
+from jaato.providers.anthropic_stream import DIALECT, MessagesDecoder
 from jaato.providers.parts import remembered
 from jaato.providers.refusals import status_error
 from jaato.providers.wire import encode_json, names_back, wire_name

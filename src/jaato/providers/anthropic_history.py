@@ -6,7 +6,7 @@ import base64
 from collections.abc import Collection, Iterable, Sequence
 
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking
-from jaato.providers.anthropic_events import DIALECT
+from jaato.providers.anthropic_stream import DIALECT
 from jaato.providers.parts import media_note, media_text, read_media
 from jaato.providers.transcript import ReadBlob
 from jaato.providers.turns import Answer, Asked, Piece, Turn, Turns

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
@@ -22,19 +22,58 @@ from jaato.protocol.messages import (
     ToolCall,
     Usage,
 )
-from jaato.providers.anthropic_events import (
-    DIALECT,
-    EVENTS,
-    OPENED,
-    Delta,
-    Event,
-    Opened,
-    Started,
-)
 from jaato.providers.parts import read_arguments
 from jaato.providers.refusals import broken, stream_error
 from jaato.providers.tokens import count
 from jaato.providers.wire import encode_json
+
+DIALECT = "anthropic"
+
+
+class Started(Struct):
+    model: str | None = None
+    usage: Any = None
+
+
+class StopDetails(Struct):
+    explanation: str | None = None
+
+
+class Delta(Struct):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+    stop_details: StopDetails | None = None
+
+
+class Opened(Struct):
+    type: str
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    id: str | None = None
+    name: str = ""
+    input: Raw = Raw(b"{}")
+
+
+class Event(Struct):
+    type: str = ""
+    index: int = 0
+    delta: Delta | None = None
+    content_block: Raw = Raw()
+    message: Started | str | None = None
+    usage: Any = None
+    error: Any = None
+    content: list[Raw] | None = None
+    stop_reason: str | None = None
+    stop_details: StopDetails | None = None
+
+
+EVENTS = msgspec.json.Decoder(Event)
+OPENED = msgspec.json.Decoder(Opened)
 
 FINISH: dict[str, FinishReason] = {
     "end_turn": "stop",

@@ -77,32 +77,12 @@ def redirected(place: str, status: int, target: str, provider: str) -> ProviderE
     )
 
 
-def wrong_type(place: str, content_type: str, beginning: bytes, provider: str) -> MalformedReply:
-    """An answer that is neither a stream nor JSON: a login page, a proxy's notice, another service."""
-    text = clip(beginning[:200].decode("utf-8", "replace"))
+def no_stream(place: str, what: str, provider: str, beginning: bytes = b"") -> MalformedReply:
+    """An answer that is no stream of a model: a login page, a proxy's notice, another service, a coding not asked for."""
+    text = f": {clip(beginning[:200].decode('utf-8', 'replace'))!r}" if beginning else ""
     return MalformedReply(
-        f"{place} answered with {content_type or 'no content type'} where a model's stream was expected: "
-        f"{text!r}. A proxy or another service may be answering; check the base URL and the proxy settings.",
-        provider=provider,
-        status=200,
-    )
-
-
-def no_events(place: str, beginning: bytes, provider: str) -> MalformedReply:
-    """An answer that calls itself a stream of events and holds none."""
-    text = clip(beginning[:200].decode("utf-8", "replace"))
-    return MalformedReply(
-        f"{place} sent something that is no stream of events: {text!r}. Check the base URL and the proxy settings.",
-        provider=provider,
-        status=200,
-    )
-
-
-def wrong_coding(place: str, coding: str, provider: str) -> MalformedReply:
-    """An answer compressed in a way that was not asked for."""
-    return MalformedReply(
-        f"{place} answered in the content coding {clip(coding)!r}, which was not asked for and is not read here. "
-        "A proxy may do that; check the base URL and the proxy settings.",
+        f"{place} {what} where a model's stream was expected{text}. A proxy or another service may be answering; "
+        "check the base URL and the proxy settings.",
         provider=provider,
         status=200,
     )

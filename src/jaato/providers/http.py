@@ -221,7 +221,9 @@ class HttpProvider:
         status = response.status_code
         coding = strange_coding(response)
         if 200 <= status < 300 and coding:
-            raise faults.wrong_coding(self.base_url, coding, self.name)
+            raise faults.no_stream(
+                self.base_url, f"answered in the content coding {coding!r:.200}", self.name
+            )
         if 200 <= status < 300:
             return
         headers = {name.lower(): value for name, value in response.headers.items()}
@@ -242,9 +244,10 @@ class HttpProvider:
             for chunk in (*decoder.feed("", body), *decoder.end()):
                 yield chunk
             return
+        answered = f"answered with {content_type or 'no content type'}"
         if content_type not in STREAM_TYPES:
             body = await begin_body(response, MAX_ERROR_BYTES)
-            raise faults.wrong_type(self.base_url, content_type, body, self.name)
+            raise faults.no_stream(self.base_url, answered, self.name, body)
         parser = EventParser(MAX_EVENT_BYTES)
         size = events = 0
         start = b""
@@ -268,11 +271,11 @@ class HttpProvider:
                         await drain(raw)
                         return
                 if not events and size > MAX_EVENT_BYTES:
-                    raise faults.no_events(self.base_url, start, self.name)
+                    raise faults.no_stream(self.base_url, "sent no stream of events", self.name, start)
         if start and not events and content_type != "text/event-stream":
-            raise faults.wrong_type(self.base_url, content_type, start, self.name)
+            raise faults.no_stream(self.base_url, answered, self.name, start)
         if not events and not is_beginning(start):
-            raise faults.no_events(self.base_url, start, self.name)
+            raise faults.no_stream(self.base_url, "sent no stream of events", self.name, start)
         for chunk in decoder.end():
             yield chunk
 

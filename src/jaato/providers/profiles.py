@@ -1,25 +1,55 @@
-"""The hosted providers by name, and those of OpenAI's dialects: OpenAI, GitHub Models, Ollama, any alike."""
+"""The hosted providers as a table: what each needs to be spoken to, and how one is made from its name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.dialect import Dialect
 from jaato.providers.http import TIMEOUTS, HttpProvider, Listing, Timeouts
-from jaato.providers.openai_models import describe, read_catalog, read_models, read_tags
 from jaato.tools.route import is_loopback
 
 Interface = Literal["auto", "chat", "responses"]
-NAMES = ("anthropic", "google_genai", "openai", "github_models", "ollama")
-OPENAI_URL = "https://api.openai.com/v1"
-GITHUB_URL = "https://models.github.ai/inference"
-OLLAMA_URL = "http://127.0.0.1:11434"
 OLLAMA_PORT = 11434
+
+
+class Target(NamedTuple):
+    """What a provider is made for: its URL, whether that is the vendor's `own` host, and what was asked for."""
+
+    url: str
+    own: bool
+    interface: Interface
+    thinking: str | None
+
+
+class Parts(NamedTuple):
+    """The parts of a provider that differ."""
+
+    dialect: Dialect
+    describe: Callable[[str], ModelInfo]
+    listing: Listing
+
+
+class ProviderProfile(Struct, frozen=True, kw_only=True):
+    """One provider. `needs_key`: at the vendor's own host, always or never; `header_variables` are sent to that host;
+    `normalize` makes a base URL of what people write."""
+
+    url: str
+    url_variable: str = ""
+    key_variables: tuple[str, ...]
+    default_model: str | None = None
+    needs_key: Literal["own", "always", "never"] = "own"
+    without_key: str = ""
+    remedy: str
+    header_variables: dict[str, str] = {}
+    normalize: Callable[[str], str] = lambda url: url
+    parts: Callable[[Target], Parts]
 
 
 def make(
@@ -39,95 +69,101 @@ def make(
     `interface` chooses between chat completions and responses: by itself, responses for OpenAI's own host and
     chat for every other; besides `openai` only `ollama` has both. `thinking` says how a server
     of chat completions wants the thoughts back, see `ChatStyle`; by itself, in the field they came in.
-    A `project` and `location` mean Gemini on Vertex AI.
+    A `project` and `location` mean Gemini on Vertex AI; one in `GOOGLE_CLOUD_PROJECT` does when there is no key or
+    `GOOGLE_GENAI_USE_VERTEXAI` says so. The place is `GOOGLE_CLOUD_LOCATION`, by itself `global`.
     Raises `ConfigError` naming the variable that is missing or wrong.
     """
-    match name:
-        case "anthropic":
-            from jaato.providers import vendors
-
-            return vendors.anthropic(environ, base_url=base_url, api_key=api_key, timeouts=timeouts)
-        case "google_genai":
-            from jaato.providers import vendors
-
-            return vendors.google_genai(
-                environ,
-                base_url=base_url,
-                api_key=api_key,
-                timeouts=timeouts,
-                project=project,
-                location=location,
-            )
-        case "openai":
-            return openai(
-                environ,
-                base_url=base_url,
-                api_key=api_key,
-                interface=interface,
-                thinking=thinking,
-                timeouts=timeouts,
-            )
-        case "github_models":
-            return github_models(environ, base_url=base_url, api_key=api_key, timeouts=timeouts)
-        case "ollama":
-            return ollama(
-                environ,
-                base_url=base_url,
-                api_key=api_key,
-                interface=interface,
-                thinking=thinking,
-                timeouts=timeouts,
-            )
-    raise ConfigError(f"There is no provider {name!r} of this kind; known are {', '.join(NAMES)}.")
-
-
-def openai(
-    environ: Mapping[str, str],
-    *,
-    base_url: str | None,
-    api_key: str | None,
-    interface: Interface,
-    thinking: str | None,
-    timeouts: Timeouts,
-) -> HttpProvider:
-    """OpenAI, or any server that speaks like it, under `OPENAI_BASE_URL` with `OPENAI_API_KEY`."""
-    url = base_url or environ.get("OPENAI_BASE_URL") or OPENAI_URL
-    key = api_key or environ.get("OPENAI_API_KEY") or None
-    own = urlsplit(url).hostname == "api.openai.com"
-    if own and key is None:
-        raise ConfigError(
-            "There is no key for openai. Set OPENAI_API_KEY or run `jaato login openai`; "
-            "for another server that speaks like it, set OPENAI_BASE_URL."
-        )
-    about = partial(describe, "openai", priced=own)
-    dialect: Dialect
-    if interface == "responses" or (interface == "auto" and own):
-        from jaato.providers.openai_responses import OpenAIResponses
-
-        dialect = OpenAIResponses("openai", cache_key=own)
-    else:
-        from jaato.providers.openai_chat import ChatStyle, OpenAIChat
-
-        limit = "max_completion_tokens" if own else "auto"
-        thinking = thinking or thinking_field(urlsplit(url).hostname or "")
-        dialect = OpenAIChat("openai", ChatStyle(limit=limit, thinking=thinking, cache_key=own))
-    headers = {}
-    if own and environ.get("OPENAI_ORG_ID"):
-        headers["OpenAI-Organization"] = environ["OPENAI_ORG_ID"]
-    if own and environ.get("OPENAI_PROJECT_ID"):
-        headers["OpenAI-Project"] = environ["OPENAI_PROJECT_ID"]
+    profile = PROFILES.get(name)
+    if profile is None:
+        raise ConfigError(f"There is no provider {name!r} of this kind; known are {', '.join(PROFILES)}.")
+    key = api_key or next((environ[one] for one in profile.key_variables if environ.get(one)), None)
+    if name == "google_genai":
+        wanted = environ.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("1", "true")
+        if project or wanted or (key is None and environ.get("GOOGLE_CLOUD_PROJECT")):
+            project = project or environ.get("GOOGLE_CLOUD_PROJECT", "")
+            location = location or environ.get("GOOGLE_CLOUD_LOCATION") or "global"
+            return on_vertex(environ, base_url, project, location, timeouts)
+    url = profile.normalize(base_url or environ.get(profile.url_variable) or profile.url)
+    own = urlsplit(url).hostname == urlsplit(profile.url).hostname
+    if key is None and (profile.needs_key == "always" or (own and profile.needs_key == "own")):
+        raise ConfigError(profile.without_key)
+    parts = profile.parts(Target(url, own, interface, thinking))
     return HttpProvider(
-        "openai",
-        dialect,
+        name,
+        parts.dialect,
         base_url=url,
-        describe=about,
+        describe=parts.describe,
         key=key,
-        listing=Listing("/models", read_models(about)),
+        listing=parts.listing,
         environ=environ,
         timeouts=timeouts,
-        headers=headers,
-        remedy="Set OPENAI_API_KEY or run `jaato login openai`.",
+        headers={
+            header: environ[variable]
+            for header, variable in profile.header_variables.items()
+            if own and environ.get(variable)
+        },
+        remedy=profile.remedy,
     )
+
+
+def on_vertex(
+    environ: Mapping[str, str], base_url: str | None, project: str, location: str, timeouts: Timeouts
+) -> HttpProvider:
+    """Gemini on Vertex AI, with Google's credentials."""
+    from jaato.providers import google_models, vertex
+
+    return HttpProvider(
+        "google_genai",
+        vertex.VertexDialect(project, location),
+        base_url=base_url or environ.get("GOOGLE_VERTEX_BASE_URL") or vertex.base_url(location),
+        describe=google_models.describe,
+        key=vertex.Tokens(),
+        environ=environ,
+        timeouts=timeouts,
+        remedy="Run `gcloud auth application-default login`.",
+    )
+
+
+# --- what differs, imported when it is needed ------------------------------------------------------------------------
+
+
+def anthropic(target: Target) -> Parts:
+    """Anthropic, or a server that speaks like it."""
+    from jaato.providers import anthropic_models as models
+    from jaato.providers.anthropic import AnthropicDialect
+
+    listing = Listing("/v1/models?limit=1000", models.read_models)
+    return Parts(AnthropicDialect(deferred=target.own), models.describe, listing)
+
+
+def google_genai(_target: Target) -> Parts:
+    """Gemini by its own API."""
+    from jaato.providers import google_models as models
+    from jaato.providers.google_genai import GeminiDialect
+
+    return Parts(
+        GeminiDialect(), models.describe, Listing("/v1beta/models?pageSize=1000", models.read_models)
+    )
+
+
+def openai(target: Target) -> Parts:
+    """OpenAI, or any server that speaks like it."""
+    from jaato.providers.openai_models import describe, read_models
+
+    about = partial(describe, "openai", priced=target.own)
+    listing = Listing("/models", read_models(about))
+    if target.interface == "responses" or (target.interface == "auto" and target.own):
+        from jaato.providers.openai_responses import OpenAIResponses
+
+        return Parts(OpenAIResponses("openai", cache_key=target.own), about, listing)
+    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+
+    style = ChatStyle(
+        limit="max_completion_tokens" if target.own else "auto",
+        thinking=target.thinking or thinking_field(urlsplit(target.url).hostname or ""),
+        cache_key=target.own,
+    )
+    return Parts(OpenAIChat("openai", style), about, listing)
 
 
 def thinking_field(host: str) -> str:
@@ -137,70 +173,34 @@ def thinking_field(host: str) -> str:
     return "reasoning_content" if host.endswith("deepseek.com") else "same"
 
 
-def github_models(
-    environ: Mapping[str, str], *, base_url: str | None, api_key: str | None, timeouts: Timeouts
-) -> HttpProvider:
-    """GitHub Models, with a token that may read models in `GITHUB_TOKEN`."""
+def github_models(_target: Target) -> Parts:
+    """GitHub Models."""
     from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+    from jaato.providers.openai_models import describe, read_catalog
 
-    key = api_key or environ.get("GITHUB_TOKEN") or None
-    if key is None:
-        raise ConfigError(
-            "There is no token for github_models. Set GITHUB_TOKEN to one with the permission models:read, "
-            "or run `jaato login github_models`."
-        )
     about = partial(describe, "github_models", priced=False)
-    return HttpProvider(
-        "github_models",
-        OpenAIChat("github_models", ChatStyle(thinking="never")),
-        base_url=base_url or GITHUB_URL,
-        describe=about,
-        key=key,
-        listing=Listing("/catalog/models", read_catalog(about), from_root=True),
-        environ=environ,
-        timeouts=timeouts,
-        remedy="Set GITHUB_TOKEN to a token with the permission models:read, or run `jaato login github_models`.",
-    )
+    listing = Listing("/catalog/models", read_catalog(about), from_root=True)
+    return Parts(OpenAIChat("github_models", ChatStyle(thinking="never")), about, listing)
 
 
-def ollama(
-    environ: Mapping[str, str],
-    *,
-    base_url: str | None,
-    api_key: str | None,
-    interface: Interface,
-    thinking: str | None,
-    timeouts: Timeouts,
-) -> HttpProvider:
-    """A running Ollama at `OLLAMA_HOST`; it needs no key, and costs nothing on this machine."""
-    url = ollama_url(base_url or environ.get("OLLAMA_HOST") or OLLAMA_URL)
-    if not url.endswith("/v1"):
-        url += "/v1"
+def ollama(target: Target) -> Parts:
+    """A running Ollama; it costs nothing on this machine."""
+    from jaato.providers.openai_models import read_tags
+
     about: Callable[[str], ModelInfo] = partial(ModelInfo, provider="ollama")
-    if is_loopback(urlsplit(url).hostname or ""):
+    if is_loopback(urlsplit(target.url).hostname or ""):
         about = partial(
             ModelInfo, provider="ollama", price_input=0.0, price_cached_input=0.0, price_output=0.0
         )
-    dialect: Dialect
-    if interface == "responses":
+    listing = Listing("/api/tags", read_tags(about), from_root=True)
+    if target.interface == "responses":
         from jaato.providers.openai_responses import OpenAIResponses
 
-        dialect = OpenAIResponses("ollama", cache_key=False)
-    else:
-        from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+        return Parts(OpenAIResponses("ollama", cache_key=False), about, listing)
+    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
 
-        dialect = OpenAIChat("ollama", ChatStyle(limit="max_tokens", thinking=thinking or "same"))
-    return HttpProvider(
-        "ollama",
-        dialect,
-        base_url=url,
-        describe=about,
-        key=api_key or environ.get("OLLAMA_API_KEY") or None,
-        listing=Listing("/api/tags", read_tags(about), from_root=True),
-        environ=environ,
-        timeouts=timeouts,
-        remedy="Set OLLAMA_API_KEY if this server asks for one.",
-    )
+    style = ChatStyle(limit="max_tokens", thinking=target.thinking or "same")
+    return Parts(OpenAIChat("ollama", style), about, listing)
 
 
 def ollama_url(host: str) -> str:
@@ -215,3 +215,59 @@ def ollama_url(host: str) -> str:
             name, port = place, str(OLLAMA_PORT)
         url = f"http://{name or '127.0.0.1'}:{port or OLLAMA_PORT}{slash}{path}"
     return url.replace("//0.0.0.0", "//127.0.0.1", 1).replace("//[::]", "//[::1]", 1)
+
+
+PROFILES = {
+    "anthropic": ProviderProfile(
+        url="https://api.anthropic.com",
+        url_variable="ANTHROPIC_BASE_URL",
+        key_variables=("ANTHROPIC_API_KEY",),
+        default_model="claude-sonnet-5",
+        without_key="There is no key for anthropic. Set ANTHROPIC_API_KEY or run `jaato login anthropic`; "
+        "for another server that speaks like it, set ANTHROPIC_BASE_URL.",
+        remedy="Set ANTHROPIC_API_KEY or run `jaato login anthropic`.",
+        normalize=lambda url: url.rstrip("/").removesuffix("/v1"),
+        parts=anthropic,
+    ),
+    "google_genai": ProviderProfile(
+        url="https://generativelanguage.googleapis.com",
+        url_variable="GOOGLE_GEMINI_BASE_URL",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        default_model="gemini-3-flash",
+        without_key="There is no key for google_genai. Set GEMINI_API_KEY or run `jaato login google_genai`; "
+        "for Vertex AI, set GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION.",
+        remedy="Set GEMINI_API_KEY or run `jaato login google_genai`.",
+        normalize=lambda url: url.rstrip("/").removesuffix("/v1beta"),
+        parts=google_genai,
+    ),
+    "openai": ProviderProfile(
+        url="https://api.openai.com/v1",
+        url_variable="OPENAI_BASE_URL",
+        key_variables=("OPENAI_API_KEY",),
+        default_model="gpt-5.5",
+        without_key="There is no key for openai. Set OPENAI_API_KEY or run `jaato login openai`; "
+        "for another server that speaks like it, set OPENAI_BASE_URL.",
+        remedy="Set OPENAI_API_KEY or run `jaato login openai`.",
+        header_variables={"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"},
+        parts=openai,
+    ),
+    "github_models": ProviderProfile(
+        url="https://models.github.ai/inference",
+        key_variables=("GITHUB_TOKEN",),
+        default_model="openai/gpt-5-mini",
+        needs_key="always",
+        without_key="There is no token for github_models. Set GITHUB_TOKEN to one with the permission models:read, "
+        "or run `jaato login github_models`.",
+        remedy="Set GITHUB_TOKEN to a token with the permission models:read, or run `jaato login github_models`.",
+        parts=github_models,
+    ),
+    "ollama": ProviderProfile(
+        url=f"http://127.0.0.1:{OLLAMA_PORT}",
+        url_variable="OLLAMA_HOST",
+        key_variables=("OLLAMA_API_KEY",),
+        needs_key="never",
+        remedy="Set OLLAMA_API_KEY if this server asks for one.",
+        normalize=lambda url: f"{ollama_url(url).removesuffix('/v1')}/v1",
+        parts=ollama,
+    ),
+}

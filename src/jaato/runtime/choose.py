@@ -17,22 +17,6 @@ KEY_ORDER = (
 )
 """Providers by the variables that select them, in order; GITHUB_TOKEN is set for other reasons and selects nothing."""
 
-KEY_VARIABLES = {
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "openai": ("OPENAI_API_KEY",),
-    "google_genai": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "github_models": ("GITHUB_TOKEN",),
-    "ollama": ("OLLAMA_API_KEY",),
-}
-"""The variables in which a provider's key may be."""
-
-DEFAULT_MODELS = {
-    "anthropic": "claude-sonnet-5",
-    "openai": "gpt-5.5",
-    "google_genai": "gemini-3-flash",
-    "github_models": "openai/gpt-5-mini",
-    "local": "qwen2.5-coder-1.5b-instruct",
-}
 TWO_INTERFACES = ("openai", "ollama")
 NAMES = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 
@@ -109,9 +93,10 @@ def environ_for(
 
 def saved_key(name: str, settings: Settings) -> str | None:
     """The key that was saved for a provider, unless a variable holds one, which counts more."""
+    from jaato.providers.profiles import PROFILES
     from jaato.runtime.keys import stored_key
 
-    if any(settings.environ.get(variable) for variable in KEY_VARIABLES.get(name, ())):
+    if any(settings.environ.get(variable) for variable in PROFILES[name].key_variables):
         return None
     return stored_key(settings, name)
 
@@ -136,7 +121,7 @@ def make_provider(
 
             return local_provider(settings, model)
         case _ if name in NAMES:
-            from jaato.providers.profiles import make
+            from jaato.providers.profiles import PROFILES, make
 
             if name not in TWO_INTERFACES and settings.source("interface") == "--interface":
                 raise ConfigError(
@@ -149,7 +134,7 @@ def make_provider(
                 api_key=api_key or saved_key(name, settings),
                 interface=settings["interface"],
             )
-            chosen = model or settings.environ.get(f"{name.upper()}_MODEL") or DEFAULT_MODELS.get(name)
+            chosen = model or settings.environ.get(f"{name.upper()}_MODEL") or PROFILES[name].default_model
             if chosen is None:
                 raise ConfigError(
                     f"Say which model {name} should use: --model NAME (jaato models lists them)."

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
-import struct
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from jaato.errors import StoreError, StoreReadOnly
-from jaato.storage.connection import Connection, opened_here
 from jaato.storage.faults import damaged, database_fault, file_fault, foreign
-from jaato.storage.files import create_private, own_file, private_directory, writable
+from jaato.storage.files import create_private, narrow, own_file, private_directory, writable
 from jaato.storage.listing import ROW
 from jaato.storage.schema import APPLICATION_ID, STEPS, migrate, version_of
 
 BUSY_TIMEOUT_S = 5.0
-HEADER_BYTES = 100
-MAGIC = b"SQLite format 3\x00"
 
 Durability = Literal["normal", "full"]
 
@@ -43,8 +42,7 @@ def open_database(
     try:
         refusal = "it was opened for reading only" if read_only else check(path)
         if refusal:
-            if not opened_here(path):
-                check_header(path)
+            check_header(path)
             return Database(open_to_read(path, steps), refusal)
         connection = connect(path, "mode=rw")
     except OSError as error:
@@ -75,32 +73,38 @@ def check(path: Path) -> str:
         create_private(path)
     elif not writable(path):
         return "it or its directory cannot be written by you; check their permissions"
-    elif not opened_here(path):
+    else:
         check_header(path)
-        create_private(path)
+        narrow(path)
     return ""
 
 
 def check_header(path: Path) -> None:
-    """Refuse a file whose first bytes are not those of one of our databases; an empty one is nobody's."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(HEADER_BYTES)
-    except FileNotFoundError:
-        raise StoreError(f"{path} does not exist, so there are no sessions to read yet.") from None
-    if not header:
+    """Refuse a file that is no database of ours; an empty one is nobody's.
+
+    SQLite reads it, not this process: closing a descriptor of a database that is open here would end all locks of this
+    process on it (POSIX), and another process would take itself for the last one.
+    """
+    if not path.exists():
+        raise StoreError(f"{path} does not exist, so there are no sessions to read yet.")
+    if not path.stat().st_size:
         return
-    if header[:16] != MAGIC or len(header) < HEADER_BYTES:
-        raise foreign(path, "it is not an SQLite database, or its header is damaged")
-    (application,) = struct.unpack(">I", header[68:72])
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    with closing(connect(path, "mode=ro&immutable=1")) as connection:
+        try:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            raise foreign(path, "it is not an SQLite database, or its header is damaged") from None
     if application != APPLICATION_ID:
         raise foreign(path, "it is an SQLite database of another program")
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
     """A connection that leaves transactions to us and may be used from any thread, one at a time."""
-    return Connection(
-        path,
+    return sqlite3.connect(
         f"file:{quote(str(path))}?{mode}",
         uri=True,
         timeout=BUSY_TIMEOUT_S,

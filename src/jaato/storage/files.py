@@ -54,6 +54,21 @@ def create_private(path: Path) -> None:
         os.close(descriptor)
 
 
+def narrow(path: Path) -> None:
+    """Make a file its owner's alone where others could read it, without opening it."""
+    if stat.S_IMODE(path.lstat().st_mode) & 0o077:
+        path.chmod(FILE_MODE)
+
+
+def file_id(path: Path) -> tuple[int, int]:
+    """The file a path leads to, whatever its name; zeros for none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino
+
+
 def writable(path: Path) -> bool:
     """Whether a file, or the place where it would be made, and its directory can be written."""
     return os.access(path.parent, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))

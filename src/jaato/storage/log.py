@@ -14,7 +14,6 @@ from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs
 from jaato.storage.checkpoint import Checkpoint
-from jaato.storage.connection import place_of
 from jaato.storage.database import Durability, open_database
 from jaato.storage.events import (
     AT_ONCE,
@@ -28,6 +27,7 @@ from jaato.storage.events import (
     write_events,
 )
 from jaato.storage.faults import file_fault, moved
+from jaato.storage.files import file_id
 from jaato.storage.folds import Folds
 from jaato.storage.fork import fork
 from jaato.storage.guard import Guard
@@ -61,7 +61,7 @@ class SqliteLog:
         self.path = path.absolute()
         connection, self.refusal = open_database(self.path, durability=durability, read_only=read_only)
         self.read_only = bool(self.refusal)
-        self._place, self._look_at = place_of(self.path), 0.0
+        self._place, self._look_at = file_id(self.path), 0.0
         self.owner = owner or this_program()
         self._guard = Guard(connection, self.path)
         self._folds = Folds(self.path.parent / "folds")
@@ -249,7 +249,7 @@ class SqliteLog:
         if self.refusal:
             raise StoreReadOnly(f"{self.path} cannot be written: {self.refusal}.")
         if (moment := time.monotonic()) >= self._look_at:
-            if place_of(self.path) != self._place:
+            if file_id(self.path) != self._place:
                 raise moved(self.path)
             self._look_at = moment + LOOKS_EVERY_S
 

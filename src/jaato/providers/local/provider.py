@@ -6,14 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaato.abc.provider import Chunk, ModelRequest, Reply
 from jaato.errors import ConnectionFault, InvalidRequest, MalformedReply, ProviderError
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import FinishReason, Message, Part, Text, Thinking, ToolCall, Usage
 from jaato.protocol.specs import ModelInfo
-from jaato.providers.local.answer import TurnReader
 from jaato.providers.local.engine import Engine, Event, Job, import_engine
 from jaato.providers.local.gguf import read_head
 from jaato.providers.local.models import DEFAULT_MODEL, MODELS
@@ -21,6 +20,9 @@ from jaato.providers.local.prompt import introduced, prompt_of
 from jaato.providers.local.schema import turn_schema
 from jaato.providers.local.state import SavedStates
 from jaato.providers.local.views import seen
+
+if TYPE_CHECKING:
+    from jaato.providers.local.answer import TurnReader
 
 CONTEXT_TOKENS = 16_384
 """The context that is set up, unless the model was trained for less: 470 MB of memory for the pinned
@@ -115,6 +117,8 @@ class LocalProvider:
         body, fixed = self._body(request, exact=exact)
         job = Job(body, fixed, on_event=hand_over, on_end=hand_over)
         self._engine.submit(job)
+        from jaato.providers.local.answer import TurnReader  # its parser is of the extra, as the engine is
+
         reader = TurnReader(structured=request.settings.response_schema is not None)
         finish, usage = "stop", Usage()
         try:
