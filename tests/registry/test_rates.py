@@ -49,7 +49,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
 
     def anyone(at: Served) -> None:
         assert [at.send("GET", "/v1/tools").status for _ in range(3)] == [200, 200, 429]
-        for path in ("/healthz", "/version", "/next/v1/health"):  # a probe is no use of the registry
+        for path in ("/healthz", "/version"):  # a probe is no use of the registry
             assert at.send("GET", path).status == 200
 
     serve(tmp_path, lambda port: Anyone(names_of("127.0.0.1", port), Rate(2, 3_600)), anyone)

@@ -21,11 +21,10 @@ from jaato.server.hub import Hub
 from jaato.server.metrics import Metrics
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import worded
-from jaato.server.registry.next.paths import PREFIX as LATER
 from jaato.server.wire import EXTENSION, FramedSocket
 
 PATH = "/v1/connect"
-CONTRACTS = frozenset(path.split("/")[1] for path in (TOOLS, LATER))
+VERSION = TOOLS.split("/")[1]
 """How paths begin that are the registry's to speak of where they lead nowhere, however they are written."""
 
 
@@ -67,7 +66,6 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlett
             Route("/mcp", mcp),
             Route(TOOLS, registry),
             Route(f"{TOOLS}/{{rest:path}}", registry),
-            Route(f"{LATER}/{{rest:path}}", registry),
             Route(f"{TOOLS}:{{action}}", registry),
         ]
     )
@@ -84,7 +82,7 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
         await WebSocketClose()(scope, receive, send)
         return
     refused = Refused(404, "There is nothing here.")
-    if scope["path"].lower().split("/", 2)[1] in CONTRACTS:
+    if scope["path"].lower().split("/", 2)[1] == VERSION:
         await turn_away(scope, send, refused, worded)
         return
     id_ = request_id(dict(scope["headers"]).get(b"x-request-id"))
@@ -94,7 +92,7 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
 
 def turned_away(scope: Scope, refused: Refused) -> Any:
     """A refusal of the gate's as the door it is for words it."""
-    return (worded if scope["path"].startswith((TOOLS, LATER)) else problem)(scope, refused)
+    return (worded if scope["path"].startswith(TOOLS) else problem)(scope, refused)
 
 
 class Attached:

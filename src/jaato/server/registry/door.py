@@ -15,7 +15,6 @@ from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds, Calls
 from jaato.server.registry.figures import Figures
 from jaato.server.registry.finding import Finder
-from jaato.server.registry.next import serving as later
 from jaato.server.registry.registered import requests
 from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.request import (
@@ -29,7 +28,7 @@ from jaato.server.registry.request import (
     request_id,
     route_of,
 )
-from jaato.server.registry.said import denied, identified, inform, said, turned_away, unanswered
+from jaato.server.registry.said import denied, identified, said, turned_away, unanswered
 from jaato.server.registry.seen import seen
 from jaato.server.registry.shelf import Shelf
 
@@ -48,10 +47,6 @@ PAGES: dict[Kind, AtOnce] = {
     "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
     "result": lambda door, _shelf, who, _route, request: behind.read(door.callers, who, request),
     "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
-    "next_list": lambda _door, shelf, _who, _route, request: later.listed(shelf, request),
-    "next_tool": lambda _door, shelf, _who, route, request: later.defined(shelf, route, request),
-    "next_health": lambda *_: later.health(),
-    "next_version": lambda *_: later.version(),
 }
 """What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 
@@ -61,7 +56,7 @@ async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
     route, request = pending.route, pending.request
     shelf = await elsewhere.whole(door.onward, seen(door.shelf, pending.who.sight), pending)
     if isinstance(shelf, Answer):
-        return inform(route, shelf)
+        return shelf
     answer = PAGES[route.kind](door, shelf, pending.who, route, request)
     if answer is None:
         answer = await pages.searched(shelf, door.shelf, door.finder, request)
@@ -73,11 +68,6 @@ async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
 def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Awaitable[Answer]:
     """The answer to a call."""
     return door.calls.invoke(seen(door.shelf, pending.who.sight), pending, body)
-
-
-async def invoke_later(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
-    """The answer to a call of the later generation."""
-    return await later.invoked(pending, body, lambda call, args: invoke(door, call, args))
 
 
 async def invoke_all(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
@@ -107,7 +97,6 @@ async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer
 
 WORKS: dict[tuple[Kind, bytes], Work] = {
     ("invoke", b"POST"): invoke,
-    ("next_invoke", b"POST"): invoke_later,
     ("batchGet", b"POST"): batch_get,
     ("tool", b"PUT"): put,
     ("tool", b"DELETE"): delete,
@@ -157,12 +146,12 @@ class RegistryDoor:
         begun = perf_counter()
         id_ = request_id(request.header(b"x-request-id"))
         route = route_of(request.path)
-        if route is None or route.kind == "next_nothing":
+        if route is None:
             return self._counted(said(route, "route.not_found", NOTHING), None, request, begun, id_)
         methods = allowed(route.kind)
         if request.method not in methods:
             words = f"Only {b', '.join(methods).decode()} is answered here."
-            answer = inform(route, refusal("request.method_not_allowed", words))
+            answer = refusal("request.method_not_allowed", words)
             answer.headers.append((b"allow", b", ".join(methods)))
             return self._counted(answer, route.kind, request, begun, id_)
         self._follow()

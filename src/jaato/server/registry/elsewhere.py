@@ -13,7 +13,7 @@ from jaato.server.registry.shelf import Shelf
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
-ASKED = frozenset(("list", "tool", "next_list", "next_tool"))
+ASKED = frozenset(("list", "tool"))
 """Pages that others may have to be asked for."""
 BROKERS = frozenset(("arp", "mcp"))
 """Plugins whose own tools are about those whose tools they bring."""
@@ -77,11 +77,7 @@ async def asked(onward: Onward, shelf: Shelf, pending: Pending) -> None:
 
 async def whole(onward: Onward, shelf: Shelf, pending: Pending) -> Shelf | Answer:
     """The shelf, on which everything is whole that is asked for; else what is answered in its place."""
-    kind, name = pending.route.kind, pending.route.name
-    if kind == "next_list":
-        failed = await onward.failing(shelf.tools.values())
-        return shelf.only(lambda one: one not in failed) if failed else shelf
-    tool = shelf.tools.get(name)
+    tool = shelf.tools.get(pending.route.name)
     if tool is None or tool.remote is None:
         return shelf
     problem = (await onward.failing([tool])).get(tool.name)

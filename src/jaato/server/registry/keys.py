@@ -29,7 +29,7 @@ MAX_PATTERN_CHARS = 128
 PREFIX = "jrk_"
 """What every key begins with, so that one that lies about is known for what it is."""
 CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-PATHS = re.compile(r"/v1/tools($|[/:])|/next/v1/")
+PATHS = re.compile(r"/v1/tools($|[/:])")
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 LOOK_EVERY_S = 0.25
 """How soon a first key is heard of, where there was none."""

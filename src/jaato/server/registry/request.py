@@ -11,7 +11,6 @@ from msgspec import Struct, field
 
 from jaato.protocol.arp import INVOKE, LIST_PATH
 from jaato.protocol.ids import random_bytes
-from jaato.server.registry.next.paths import NextKind, place_of
 from jaato.server.registry.sight import Sight
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -34,8 +33,6 @@ BESIDE: dict[bytes, Kind] = {
     b"/metrics": "metrics",
     b"/openapi.json": "openapi",
     b"/version": "version",
-    b"/next/v1/health": "next_health",
-    b"/next/v1/version": "next_version",
 }
 """What is not of the tools, by its path; a server that has other doors has such paths of its own."""
 ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
@@ -47,22 +44,19 @@ ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 Headers = list[tuple[bytes, bytes]]
 Spend = Callable[[int], tuple[float, Headers]]
 """Counts so many more; gives how many seconds are to be waited instead, and what is told of it."""
-Kind = (
-    Literal[
-        "list",
-        "tool",
-        "invoke",
-        "batchGet",
-        "batchInvoke",
-        "cancel",
-        "result",
-        "health",
-        "version",
-        "metrics",
-        "openapi",
-    ]
-    | NextKind
-)
+Kind = Literal[
+    "list",
+    "tool",
+    "invoke",
+    "batchGet",
+    "batchInvoke",
+    "cancel",
+    "result",
+    "health",
+    "version",
+    "metrics",
+    "openapi",
+]
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
 SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("list", b"GET"): "tools:read",
@@ -70,11 +64,6 @@ SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
     ("tool", b"PUT"): "tools:write",
     ("tool", b"DELETE"): "tools:write",
     ("invoke", b"POST"): "tools:invoke",
-    ("next_list", b"GET"): "tools:read",
-    ("next_tool", b"GET"): "tools:read",
-    ("next_invoke", b"POST"): "tools:invoke",
-    ("next_health", b"GET"): None,
-    ("next_version", b"GET"): None,
     ("batchInvoke", b"POST"): "tools:invoke",
     ("cancel", b"POST"): "tools:invoke",
     ("result", b"GET"): "tools:invoke",
@@ -169,10 +158,7 @@ def route_of(path: bytes) -> Route | None:
     if not path.startswith(BELOW):
         action = ENCODED_COLON.sub(b":", path[len(LIST) :]) if path.startswith(LIST) else b""
         found = ACTIONS.get(action) or BESIDE.get(path)
-        if found is not None:
-            return Route(found)
-        later = place_of(path)
-        return None if later is None else Route(*later)
+        return None if found is None else Route(found)
     raw = path[len(BELOW) :]
     encoded = PERCENT in raw
     if encoded:

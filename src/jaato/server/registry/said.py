@@ -5,7 +5,6 @@ from __future__ import annotations
 from jaato.log import logger
 from jaato.server.asgi import Refused
 from jaato.server.registry.answers import Answer, error_of, failure, refusal
-from jaato.server.registry.next import serving as later
 from jaato.server.registry.request import Request, Route, request_id, route_of
 
 LOG = logger("server.registry")
@@ -30,7 +29,7 @@ def turned_away(request: Request, problem: Refused) -> Answer:
     """A refusal at the gate: a whole result where a call was meant."""
     code = REFUSED.get(problem.status, "request.misdirected")
     route = route_of(request.path)
-    meant = route if request.method == b"POST" or later.is_later(route) else None
+    meant = route if request.method == b"POST" else None
     return said(meant, code, problem.text)
 
 
@@ -64,12 +63,7 @@ def said(route: Route | None, code: str, words: str) -> Answer:
     """An error in the form of what was asked for: a whole result where it was a call."""
     if route is not None and route.kind in CALLS:
         return failure(error_of(code, words))
-    return inform(route, refusal(code, words))
-
-
-def inform(route: Route | None, answer: Answer) -> Answer:
-    """A refusal as the generation has it that was asked."""
-    return later.in_envelope(answer) if later.is_later(route) else answer
+    return refusal(code, words)
 
 
 def identified(answer: Answer, id_: bytes) -> Answer:

@@ -6,9 +6,7 @@ from typing import Any
 
 import jaato
 from jaato.protocol.arp import INVOKE, LIST_PATH
-from jaato.server.registry.next.paths import PREFIX
 from jaato.server.registry.openapi.calling import CALLING
-from jaato.server.registry.openapi.later import LATER
 from jaato.server.registry.openapi.operation import (
     ALWAYS,
     BESIDE,
@@ -29,7 +27,7 @@ from jaato.server.registry.openapi.schemas import schema_of, schemas, types_of
 from jaato.server.registry.openapi.writing import WRITING
 from jaato.server.registry.request import SCOPES, Kind
 
-OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **WRITING, **LATER}
+OPERATIONS: dict[tuple[Kind, bytes], Operation] = {**READING, **CALLING, **WRITING}
 """What each method does; `HEAD` is as `GET`, without a body."""
 PATHS: dict[Kind, tuple[str, ...]] = {
     "list": (LIST_PATH,),
@@ -43,11 +41,6 @@ PATHS: dict[Kind, tuple[str, ...]] = {
     "version": ("/version",),
     "metrics": ("/metrics", f"{LIST_PATH}:metrics"),
     "openapi": ("/openapi.json", f"{LIST_PATH}:openapi"),
-    "next_list": (f"{PREFIX}/v1/tools",),
-    "next_tool": (f"{PREFIX}/v1/tools/{{name}}",),
-    "next_invoke": (f"{PREFIX}/v1/tool-invocations",),
-    "next_health": (f"{PREFIX}/v1/health",),
-    "next_version": (f"{PREFIX}/v1/version",),
 }
 """Where each is."""
 KEY = "key"
@@ -72,10 +65,6 @@ def document(*, whole: bool = True, keyed: bool = False) -> dict[str, Any]:
         "tags": [
             {"name": "tools", "description": "The tools that are served."},
             {"name": "registry", "description": "What the registry says of itself."},
-            {
-                "name": "later",
-                "description": "The same in the words of the later generation of the contract.",
-            },
         ],
         "paths": paths(failures, whole=whole, keyed=keyed),
         "components": {

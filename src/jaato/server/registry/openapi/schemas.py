@@ -9,7 +9,6 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from jaato.protocol.arp import SCHEMA_VERSION, SPOKEN
-from jaato.protocol.arp_next import MAX_ID_CHARS
 from jaato.server.registry.answers import STATUS
 from jaato.server.registry.openapi.writing import PUT_FIELDS
 
@@ -34,8 +33,6 @@ def schema_of(body: Any) -> dict[str, Any]:
 
 
 NARROWED: dict[str, dict[str, Any]] = {
-    "InvocationRequest": {"invocation_id": {"minLength": 1, "maxLength": MAX_ID_CHARS}},
-    "InvocationResult": {"duration_ms": {"minimum": 0}},
     "Invocation": {"schema_version": {"pattern": f"^{SPOKEN.pattern}$"}},
     "ToolError": {"code": {"enum": sorted(STATUS)}, "schema_version": {"const": SCHEMA_VERSION}},
     "ToolResult": {"schema_version": {"const": SCHEMA_VERSION}},
@@ -44,17 +41,13 @@ NARROWED: dict[str, dict[str, Any]] = {
     **PUT_FIELDS,
 }
 """What is known of some fields beyond their types."""
-BESIDES: dict[str, dict[str, Any]] = {
-    "InvocationRequest": {"anyOf": [{"required": ["tool_id"]}, {"required": ["tool_name"]}]}
-}
-"""What is known of some types as a whole."""
 
 
 def narrowed(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """A schema with what is known beyond the types."""
     for field, more in NARROWED.get(name, {}).items():
         schema["properties"][field].update(more)
-    return {**schema, **BESIDES.get(name, {})}
+    return schema
 
 
 def schemas(named: list[Any], *, closed: bool) -> Mapping[str, Any]:
