@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 from tests.server.serving import served
 
@@ -33,7 +32,6 @@ class Opened:
         """What the session of its callers says."""
         caller = self.door.callers.visiting("")
         assert caller is not None
-        anyio.from_thread.run_sync(caller.session.journal.let_go)  # reads are written in a moment
         store = caller.session.journal.store
         return [one for one in store.read(caller.session.state.session_id) if isinstance(one, Event)]
 

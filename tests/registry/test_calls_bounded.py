@@ -15,7 +15,7 @@ from tests.registry.opened import Opened, during, made, until
 from tests.registry.test_calls_streamed import ends_of
 
 from jaato.errors import ConfigError
-from jaato.server.registry import callers, places
+from jaato.server.registry import places
 from jaato.server.registry.places import places_of
 from jaato.testing.arp.peer import Reply, fails, refuses, result_of
 from jaato.tools.tool import tool
@@ -153,14 +153,11 @@ def test_several_calls_are_answered_in_order_each_for_itself(tmp_path: Path) -> 
     during(tmp_path, body, **held.blueprint())
 
 
-def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp_path: Path) -> None:
     """A tool's own time ends its call, or what is set for those that have none: 504; `Prefer: wait` asks for less, never for
     more, and is acknowledged where it counts. A call waits for its end where others go on in the background, unless it asks
     for that itself."""
     held = Held()
-    monkeypatch.setattr(callers, "LOOK_S", 0.01)
 
     def body(one: Opened) -> None:
         for prefer in ({}, {"prefer": "wait=100"}):
@@ -175,10 +172,10 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(
             reply = one.at.invoke("held", {"args": {}}, prefer="wait=0", idempotency_key="k-1")
             assert fails(reply, 504, "tool.timeout")["details"] == {"begun": True}
         assert reply.headers["preference-applied"] == "wait=0"
-        one.door.callers.within_s = 0.01
+        one.door.calls.within_s = 0.01
         fails(one.at.invoke("forever", {"args": {}}), 504, "tool.timeout")
         fails(one.at.invoke("forever", {"args": {}}, idempotency_key="k"), 504, "tool.timeout")
-        one.door.callers.within_s = None
+        one.door.calls.within_s = None
         assert result_of(one.at.invoke("slow", {"args": {}}), 200)["result"] == "waited False"
         promised = result_of(one.at.invoke("slow", {"args": {"background": True}}), 200)["result"]
         assert promised["task_id"]

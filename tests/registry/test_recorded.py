@@ -1,8 +1,7 @@
-"""When a call is in the log: before its answer where it had an effect, soon after where it only read."""
+"""When a call is in the log: its start before it is made, its end before its answer."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,17 +9,20 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import structs
 
-from jaato.agent import journal as journals
 from jaato.errors import StoreError
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
+from jaato.protocol.messages import Problem, ToolResult
 from jaato.runtime.blueprint import Blueprint
+from jaato.server.registry.audit import Audit, Wanted
 from jaato.server.registry.callers import Caller, Callers
+from jaato.server.registry.course import had_begun
 from jaato.server.registry.opening import open_registry
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
-from jaato.tools.tool import Tool, tool
+from jaato.tools.tool import Tool, tool, tool_from
 
 SECRET = "hunter2-hunter2-hunter2"
 DONE = threading.Event()
@@ -130,154 +132,109 @@ def asked(**args: object) -> Invocation:
     return Invocation(args)
 
 
-def test_an_effect_is_in_the_log_before_its_answer(tmp_path: Path) -> None:
-    """The end of a call with an effect, or that failed, is durable when it is answered, and what was held before it too."""
-
-    async def main() -> None:
-        async with opened(tmp_path) as (caller, store, _):
-            assert (await caller.call(tool_of(caller, "change"), asked(), {})).value == "changed"
-            assert logged(caller, store) == ["Start change", "End change"]
-            await caller.call(tool_of(caller, "look"), asked(text="a"), {})
-            assert logged(caller, store)[2:] == []
-            await caller.call(tool_of(caller, "change"), asked(), {})
-            assert logged(caller, store)[2:] == ["End look", "Start change", "End change"]
-            assert (await caller.call(tool_of(caller, "fail"), asked(), {})).problem is not None
-            assert logged(caller, store)[5:] == ["End fail"]
-            async with anyio.create_task_group() as group:
-                for name in ("change", "look", "change"):
-                    group.start_soon(caller.call, tool_of(caller, name), asked(), {})
-            assert logged(caller, store)[6:].count("End change") == 2
-
-    anyio.run(main)
-
-
-def test_what_only_reads_is_in_the_log_soon_after_its_answer(tmp_path: Path) -> None:
-    """Calls that only read are answered first; their records are committed together, in a moment, or when it ends."""
-    commits: list[int] = []
-
-    async def main() -> str:
-        async with opened(tmp_path) as (caller, store, _):
-            caller.session.journal.bus.listen(lambda event: commits.append(store.last_seq(event.session_id)))
-            for text in "abc":
-                assert (await caller.call(tool_of(caller, "look"), asked(text=text), {})).value == {
-                    "seen": text
-                }
-            assert logged(caller, store) == []
-            with anyio.fail_after(10):
-                while not commits:
-                    await anyio.sleep(journals.UNHURRIED_S)
-            assert logged(caller, store) == ["End look"] * 3
-            assert len(set(commits)) == 1
-            await caller.call(tool_of(caller, "look"), asked(text="d"), {})
-            assert len(logged(caller, store)) == 3
-            return caller.session.state.session_id
-
-    session_id = anyio.run(main)
-    store = SqliteStore(tmp_path / "state" / "jaato.db")
-    ends = [event for event in store.read(session_id) if isinstance(event, ToolCallEnd)]
-    store.close()
-    assert len(ends) == 4
-
-
-def test_a_read_that_is_over_at_once_is_one_event(tmp_path: Path) -> None:
-    """A call that only reads and ends before its start is written is one event: its end has the arguments as they were, and
-    where it comes from. One that takes longer has a start, in time, with the moment it began at."""
+def test_a_call_is_in_the_log_before_its_answer(tmp_path: Path) -> None:
+    """Start and end of every call, whatever it does and however it ends, are durable when it is answered; each says once
+    where the call comes from and what it was given."""
 
     async def main() -> None:
         async with opened(tmp_path) as (caller, store, _):
             origin = {"request_id": "r-1", "flow_id": "f-1"}
-            await caller.call(tool_of(caller, "spoil"), asked(words=["a"]), origin)
-            await caller.call(tool_of(caller, "fail"), asked(), {"request_id": "r-2"})
+            assert (await caller.call(tool_of(caller, "spoil"), asked(words=["a"]), origin)).value == 3
+            assert (await caller.call(tool_of(caller, "change"), asked(), origin)).value == "changed"
+            assert (await caller.call(tool_of(caller, "fail"), asked(), origin)).problem is not None
+            names = ("spoil", "change", "fail")
+            assert logged(caller, store) == [f"{what} {name}" for name in names for what in ("Start", "End")]
             async with anyio.create_task_group() as group:
-                group.start_soon(caller.call, tool_of(caller, "wait"), asked(), {"request_id": "r-3"})
-                with anyio.fail_after(10):
-                    while "Start wait" not in logged(caller, store):
-                        await anyio.sleep(journals.UNHURRIED_S)
-                assert "End wait" not in logged(caller, store)
-                DONE.set()
-            caller.session.journal.let_go()
-            spoil, fail, start, wait = [
+                for name in ("change", "look", "change"):
+                    group.start_soon(caller.call, tool_of(caller, name), asked(), {})
+            assert sorted(logged(caller, store)[6:]) == sorted(
+                [*["Start change", "End change"] * 2, "Start look", "End look"]
+            )
+            start, end = [
                 event
                 for event in store.read(caller.session.state.session_id)
                 if isinstance(event, ToolCallStart | ToolCallEnd)
-            ]
-            assert isinstance(spoil, ToolCallEnd)
-            assert (spoil.origin, spoil.arguments) == (origin, {"words": ["a"]})
-            assert isinstance(fail, ToolCallEnd)
-            assert (fail.origin, fail.arguments, fail.result.ok) == ({"request_id": "r-2"}, {}, False)
+            ][:2]
             assert isinstance(start, ToolCallStart)
-            assert (start.tool, start.origin, start.arguments) == ("wait", {"request_id": "r-3"}, {})
-            assert isinstance(wait, ToolCallEnd)
-            assert (wait.origin, wait.arguments) == (None, None)
-            assert wait.timestamp > start.timestamp
-            assert not caller.session.journal.owed
+            assert isinstance(end, ToolCallEnd)
+            assert (start.origin, start.arguments) == (origin, {"words": ["a"]})
+            assert (end.origin, end.arguments) == (None, None)
 
     anyio.run(main)
 
 
 def test_what_is_said_meanwhile_is_seen_after_the_beginning(tmp_path: Path) -> None:
-    """Whoever watches sees that a call has begun before what it says, though its record is in no hurry, and also where
-    something else was recorded since."""
+    """Whoever watches sees that a call has begun before what it says."""
     seen: list[str] = []
 
     async def main() -> None:
         async with opened(tmp_path) as (caller, _, _):
-            caller.session.journal.bus.listen(
-                lambda event: seen.append(f"{type(event).__name__} {getattr(event, 'tool', '')}")
-            )
+            caller.session.journal.bus.listen(lambda event: seen.append(type(event).__name__))
             await caller.call(tool_of(caller, "talk"), asked(), {})
-            await caller.call(tool_of(caller, "look"), asked(), {})
-            async with anyio.create_task_group() as group:
-                group.start_soon(caller.call, tool_of(caller, "talk"), asked(), {})
-                group.start_soon(caller.call, tool_of(caller, "change"), asked(), {})
 
     anyio.run(main)
-    assert seen[:3] == ["ToolCallStart talk", "ToolOutput ", "ToolCallEnd talk"]
-    assert "ToolCallStart change" in seen[: seen.index("ToolOutput ", 3)]
-    assert seen.index("ToolCallStart talk", 3) < seen.index("ToolOutput ", 3)
+    assert seen == ["ToolCallStart", "ToolOutput", "ToolCallEnd"]
 
 
-def test_nothing_is_answered_while_the_log_cannot_be_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What is answered before a full disk is noticed is told in the server's log; from then on nothing is answered until
-    there is room again."""
+def test_nothing_is_answered_while_the_log_cannot_be_written(tmp_path: Path) -> None:
+    """While the disk is full no call is made, also none that only reads; one whose end finds no room is not answered."""
 
     async def main() -> None:
         async with opened(tmp_path) as (caller, store, _):
-            await caller.call(tool_of(caller, "look"), asked(text="a"), {})
-            caller.session.journal.let_go()
             store.full = True
-            await caller.call(tool_of(caller, "look"), asked(text="b"), {})
-            with caplog.at_level(logging.ERROR):
-                caller.session.journal.let_go()
-            assert "The disk is full" in caplog.text
-            for _ in range(3):
-                with pytest.raises(StoreError, match="disk is full"):
-                    await caller.call(tool_of(caller, "look"), asked(text="c"), {})
+            with pytest.raises(StoreError, match="disk is full"):
+                await caller.call(tool_of(caller, "look"), asked(text="a"), {})
             store.full = False
-            for text in "de":
-                assert (await caller.call(tool_of(caller, "look"), asked(text=text), {})).value == {
-                    "seen": text
-                }
-            caller.session.journal.let_go()
-            assert logged(caller, store) == ["End look"] * 3
+            DONE.clear()
+
+            async def waiting() -> None:
+                with pytest.raises(StoreError, match="disk is full"):
+                    await caller.call(tool_of(caller, "wait"), asked(), {})
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(waiting)
+                while logged(caller, store) != ["Start wait"]:
+                    await anyio.sleep(0.001)
+                store.full = True
+                DONE.set()
+            store.full = False
+            assert (await caller.call(tool_of(caller, "look"), asked(text="b"), {})).value == {"seen": "b"}
+            assert logged(caller, store) == ["Start wait", "Start look", "End look"]
 
     anyio.run(main)
 
 
-def test_an_answer_before_its_record_has_no_secret_in_it(tmp_path: Path) -> None:
+def test_a_call_that_goes_on_in_the_background_ends_once(tmp_path: Path) -> None:
+    """It has one end in the log, which says that it goes on."""
+    over = anyio.Event()
+
+    @tool(access="read", background_after_s=60.0)
+    async def go_on(call: Call, background: bool = False) -> str:
+        """Go on for a while."""
+        call.output("so far")
+        await over.wait()
+        return "done"
+
+    async def main() -> None:
+        async with opened(tmp_path) as (caller, store, _):
+            done = await caller.call(tool_from(go_on), asked(background=True), {"request_id": "r-1"})
+            assert done.value["auto_backgrounded"] is True
+            over.set()
+            while caller.session.tasks.running():
+                await anyio.sleep(0)
+            assert logged(caller, store) == ["Start go_on", "End go_on"]
+
+    anyio.run(main)
+
+
+def test_an_answer_has_no_secret_that_its_log_has_not(tmp_path: Path) -> None:
     """Answer and log have the same placeholder, also in a call whose secret came to light while it ran."""
 
     async def main() -> None:
         async with opened(tmp_path) as (caller, store, _):
             secrets = caller.session.journal.secrets
-            assert secrets.active
-            asking = asked(text=f"say {SECRET}")
-            assert (await caller.call(tool_of(caller, "look"), asking, {})).value == {"seen": f"say {SECRET}"}
             said = (await caller.call(tool_of(caller, "learn"), asked(), {})).value
             assert said == secrets.mask(f"it is {SECRET}") != f"it is {SECRET}"
-            caller.session.journal.let_go()
             events = list(store.read(caller.session.state.session_id))
             assert said in [
                 part.text
@@ -286,5 +243,33 @@ def test_an_answer_before_its_record_has_no_secret_in_it(tmp_path: Path) -> None
                 for part in event.result.content
             ]
             assert SECRET not in repr(events)
+
+    anyio.run(main)
+
+
+def test_a_log_of_ends_without_starts_is_read(tmp_path: Path) -> None:
+    """Logs of earlier versions have calls that only read as one event: its end says where the call comes from."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as (caller, store, _):
+            journal, origin = caller.session.journal, {"request_id": "r-1"}
+            done = ToolResult("c", "look", True, structured={"seen": "a"})
+            end = ToolCallEnd(
+                **journal.head(),
+                call_id="c",
+                tool="look",
+                result=done,
+                duration_s=0.001,
+                origin=origin,
+                arguments={"text": "a"},
+            )
+            journal.record(end)
+            (entry,) = Audit(store, Wanted(request="r-1")).newest(10)
+            assert (entry.tool, entry.outcome, entry.who) == ("look", "ok", "anyone")
+            stopped = structs.replace(
+                end, result=ToolResult("c", "look", False, error=Problem("cancelled", "It was."))
+            )
+            assert had_begun(stopped)
+            assert not had_begun(structs.replace(stopped, arguments=None))
 
     anyio.run(main)

@@ -139,7 +139,6 @@ class Background:
 
     def _record(self, task: Task, call: Call, outcome: Outcome) -> None:
         """The end of a task, in one commit with the message about it; and of its call, if nobody could record that."""
-        self._session.journal.let_go()  # the end that says that it goes on may be held
         state, changed = self._session.state, call.changed[:]
         try:
             if call.id in state.started and call.id not in state.open_calls:

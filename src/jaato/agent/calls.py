@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Coroutine
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,7 +17,7 @@ from jaato.agent.results import Results
 from jaato.agent.touched import files_changed
 from jaato.agent.workers import Workers
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
-from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart, now
+from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import ToolCall
 from jaato.tools.call import CURRENT, Call, Door, Outcome
 from jaato.tools.catalog import Found
@@ -39,8 +38,6 @@ class SessionSteps:
         self._session = session
         self.results = Results(session.journal)
         self.workers = Workers(MAX_CALLS_AT_ONCE)
-        self._reading: dict[str, dict[str, Any]] = {}
-        """The arguments of other programs' calls that have begun and can have no effect."""
         self._slots = anyio.Semaphore(max(1, parallel))
         self._loop = asyncio.get_running_loop()
         self.background = Background(session, self, self._loop)
@@ -79,43 +76,23 @@ class SessionSteps:
             raise CancelledException("The program ends; what has not begun begins in the next one.")
         if call.again:
             return
-        call.begun = True
-        if call.door == "registry" and tool.spec.access == "read":
-            self._reading[call.id] = call.arguments
-            if call.followed:
-                journal.hold(self._start(call, permission), hurried=False)  # it comes before no effect
-            else:
-                journal.owe(call.id, partial(self._start, call, permission, now(), call.arguments))
-        else:
-            digest = digest_of(call) if tool.spec.access != "read" else None
-            journal.record(self._start(call, permission, digest=digest))
-
-    def _start(
-        self,
-        call: Call,
-        permission: Permission | None,
-        moment: str | None = None,
-        arguments: dict[str, Any] | None = None,
-        digest: str | None = None,
-    ) -> ToolCallStart:
-        """The start of a call, at this moment, with the arguments it had then."""
-        return ToolCallStart(
-            **self._session.journal.head(),
-            timestamp=moment or now(),
+        start = ToolCallStart(
+            **journal.head(),
             call_id=call.id,
             tool=call.name,
-            arguments=call.arguments if arguments is None else arguments,
+            arguments=call.arguments,
             turn_id=call.turn_id or None,
             permission=permission,
-            digest=digest,
+            digest=digest_of(call) if tool.spec.access != "read" else None,
             origin=call.origin,
         )
+        journal.record(start)
 
     def invoke(self, call: Call, tool: Tool) -> Coroutine[Any, Any, Any]:
         """Run the tool; a slow one that may go on in the background is moved there, unless who called waits for its end."""
         threshold_s = tool.background_after_s
         asked_for = call.arguments.get("background") is True
-        if threshold_s is None or call.door == "background" or (call.door == "registry" and not asked_for):
+        if threshold_s is None or call.door == "background" or (call.waits_for_end and not asked_for):
             bounded = tool.timeout_s is not None or call.within_s is not None
             return (self.run_tool if bounded else self._run_plain)(call, tool)
         if asked_for:
@@ -135,9 +112,6 @@ class SessionSteps:
         metadata = outcome.metadata
         if isinstance(call.output, OutputSink):
             call.output.end()
-        read = self._reading.pop(call.id, None)
-        noted = call.begun and not (read is not None and journal.waive(call.id)) and self._noted(call.id)
-        whole = read is not None and not noted
         told = files_changed(journal, call) if call.changed else []  # numbered in the order they are recorded
         end = ToolCallEnd(
             **journal.head(),
@@ -147,24 +121,9 @@ class SessionSteps:
             duration_s=int(outcome.duration_s * 1e6 + 0.5) / 1e6,
             permission=outcome.permission,
             **(shown_as(metadata) if metadata else {}),
-            origin=None if noted else call.origin,
-            arguments=read if whole else None,
+            origin=None if call.id in self._session.state.started else call.origin,
         )
-        if call.door == "registry":
-            for change in told:
-                journal.hold(change)
-            journal.hold(
-                end, hurried=read is None or not outcome.ok or bool(told)
-            )  # else answered when durable
-        else:
-            journal.record(*told, end)
-
-    def _noted(self, call_id: str) -> bool:
-        """Whether the start of a call is in the log, or goes there; it is lost where the store did not take it."""
-        if call_id in self._session.state.started:
-            return True
-        held = [one[0] for one in self._session.journal.held]
-        return any(isinstance(one, ToolCallStart) and one.call_id == call_id for one in held)
+        journal.record(*told, end)
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""
@@ -205,8 +164,6 @@ class SessionSteps:
             ):  # nobody cancelled this call: the tool's own fault
                 raise Ending(error) from error
             call.token.cancel()
-            if call.overdue_s is not None and runner is not None and not runner.uncancel():
-                raise ToolTimeout(took_too_long(tool, call.overdue_s)) from None
             raise
         except GeneratorExit as error:
             if (

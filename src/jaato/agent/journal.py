@@ -20,15 +20,9 @@ from jaato.tools.secrets import Secrets
 LOG = logger("journal")
 AT_ONCE = 64
 """Events of a stored log that are folded in one go."""
-UNHURRIED_S = 0.005
-"""How long an event may be held that nothing depends on."""
-MOST_HELD = 128
-NEVER, LATER, SOON = 0, 1, 2
-"""When what is held is committed, if nothing else comes."""
 
-
-Held = tuple[Event, Callable[[], None] | None, "Journal", bool]
-"""An event that is held, what is called once it has been seen, whose it is, and whether it is hurried."""
+Held = tuple[Event, Callable[[], None] | None, "Journal"]
+"""An event that is held, what is called once it has been seen, and whose it is."""
 
 
 class Journal:
@@ -50,12 +44,7 @@ class Journal:
         self.family = Family(state)
         self._next = state.seq + 1
         self.held: list[Held] = []
-        self.owed: dict[str, Callable[[], Event]] = {}
-        """What makes events that are not held yet, by what they are waived by."""
         self._held_since = 0
-        self._due = NEVER
-        self.sound = True
-        """Whether the last commit went well."""
         self.fault: JaatoError | None = None
         self._unseen: deque[Event] = deque()
         self._telling = False
@@ -85,15 +74,9 @@ class Journal:
         self._next = self.state.seq + 1
 
     def hold(
-        self,
-        event: Event,
-        seen: Callable[[], None] | None = None,
-        holder: Journal | None = None,
-        *,
-        hurried: bool = True,
+        self, event: Event, seen: Callable[[], None] | None = None, holder: Journal | None = None
     ) -> None:
-        """Commit an event together with the next one, at the latest when the loop gets its turn; one that is not `hurried`
-        within `UNHURRIED_S`, or before anything else is recorded or shown.
+        """Commit an event together with the next one, at the latest when the loop gets its turn.
 
         For an event that must be durable before the next effect and not before: what follows at once shares its
         commit. `seen` is called when it has been seen. A failing commit is raised by the next `record` of the same
@@ -102,28 +85,8 @@ class Journal:
         held = self.held
         if not held:
             self._held_since = self.secrets.known
-        held.append((masked_event(event, self.secrets), seen, holder or self, hurried))
-        if hurried or len(held) >= MOST_HELD:
-            if self._due < SOON:
-                self._due = SOON
-                asyncio.get_running_loop().call_soon(self.let_go)
-        else:
-            self._in_time()
-
-    def owe(self, name: str, make: Callable[[], Event]) -> None:
-        """Make an event and commit it within `UNHURRIED_S`, or before anything is shown, unless it is waived by then."""
-        self.owed[name] = make
-        self._in_time()
-
-    def waive(self, name: str) -> bool:
-        """An owed event is not needed any more; False where it has been made."""
-        return self.owed.pop(name, None) is not None
-
-    def _in_time(self) -> None:
-        """Have what is held and owed be let go of in time."""
-        if self._due < LATER:
-            self._due = LATER
-            asyncio.get_running_loop().call_later(UNHURRIED_S, self.let_go)
+            asyncio.get_running_loop().call_soon(self.let_go)
+        held.append((masked_event(event, self.secrets), seen, holder or self))
 
     def freeze(self) -> None:
         """Write and show nothing any more: the log stays as it is now."""
@@ -140,12 +103,7 @@ class Journal:
             self.record()
 
     def let_go(self) -> None:
-        """Commit what is held now, and what is owed; why it could not be is raised by the next `record` of each pen."""
-        if self.owed:
-            owed, self.owed = self.owed, {}
-            for make in owed.values():
-                self.hold(make(), hurried=False)
-        self._due = NEVER
+        """Commit what is held now; why it could not be is raised by the next `record` of each pen."""
         if not self.held:
             return
         holders = [one[2] for one in self.held]
@@ -168,7 +126,7 @@ class Journal:
         events = masked_events(events, self.secrets)
         held = self.held
         if held:
-            self.held, self._due = [], NEVER
+            self.held = []
             before = tuple([one[0] for one in held])
             if self._held_since != self.secrets.known:  # a secret has come to light since they were masked
                 before = masked_events(before, self.secrets)
@@ -179,13 +137,11 @@ class Journal:
                 fault, pen.fault = pen.fault, None
                 raise fault
             self.store.append(events)
-            self.sound = True
             apply = self.family.apply
             for event in events:
                 apply(event)
         except JaatoError as error:
-            self.sound = False
-            for _, _, holder, _ in held:
+            for _, _, holder in held:
                 holder.fault = error if holder is not pen else None
             raise
         finally:
@@ -200,7 +156,7 @@ class Journal:
                     self.bus.publish(self._unseen.popleft())
             finally:
                 self._telling = False
-        for _, seen, _, _ in held:
+        for _, seen, _ in held:
             if seen is not None:
                 seen()
 
@@ -208,8 +164,6 @@ class Journal:
         """Let an ephemeral event be seen."""
         if self._frozen:
             return
-        if self._due == LATER or self.owed or not all(one[3] for one in self.held):
-            self.let_go()  # it is seen after what has happened before it
         self.bus.publish(*masked_events((event,), self.secrets))
 
     def load(self, session_id: str) -> None:
@@ -262,23 +216,10 @@ class Branch(Journal):
         return self._root.frozen
 
     def hold(
-        self,
-        event: Event,
-        seen: Callable[[], None] | None = None,
-        holder: Journal | None = None,
-        *,
-        hurried: bool = True,
+        self, event: Event, seen: Callable[[], None] | None = None, holder: Journal | None = None
     ) -> None:
         """As the root's."""
-        self._root.hold(event, seen, holder or self, hurried=hurried)
-
-    def owe(self, name: str, make: Callable[[], Event]) -> None:
-        """As the root's."""
-        self._root.owe(name, make)
-
-    def waive(self, name: str) -> bool:
-        """As the root's."""
-        return self._root.waive(name)
+        self._root.hold(event, seen, holder or self)
 
     def let_go(self) -> None:
         """As the root's."""

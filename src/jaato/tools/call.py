@@ -45,13 +45,12 @@ class Call(msgspec.Struct, eq=False):
 
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
-    (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from; `begun`
-    that its start is in the log, or will be; `followed` that somebody waits to hear of it. `stands_for` is the
+    (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from; `waits_for_end` that
+    whoever called has no later turn, so that a slow call is not moved to the background. `stands_for` is the
     active tool whose call this one is. `again`: an earlier process had begun it, and it goes on. `token` is cancelled when
-    the call is. `within_s` is how long it may run at most, where that is less than the tool's own time; `overdue_s` how long
-    it had, where whoever cancels it does so for that. `access` is what a process that the call starts may reach, None where
-    nobody was asked for permission: everything; `access_reason` says why that and no more. A tool that changes files
-    appends to `changed`, so that clients learn of them.
+    the call is. `within_s` is how long it may run at most, where that is less than the tool's own time. `access` is what a
+    process that the call starts may reach, None where nobody was asked for permission: everything; `access_reason` says
+    why that and no more. A tool that changes files appends to `changed`, so that clients learn of them.
     """
 
     id: str
@@ -70,10 +69,8 @@ class Call(msgspec.Struct, eq=False):
     again: bool = False
     workspace: Path = HERE
     origin: dict[str, str] | None = None
-    begun: bool = False
-    followed: bool = False
+    waits_for_end: bool = False
     within_s: float | None = None
-    overdue_s: float | None = None
     access: SandboxAccess | None = None
     access_reason: str = ""
     token: CancelToken = msgspec.field(default_factory=CancelToken)

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-import anyio
-
 from jaato.agent.session import Session
 from jaato.errors import Overloaded, StoreError
 from jaato.protocol.arp import Invocation
@@ -41,9 +39,6 @@ from jaato.tools.tool import Tool
 
 MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
-MOST_UNRECORDED = 1_024
-"""Events of calls that are answered and not in the log yet."""
-LOOK_S = 1.0
 ENDING_S = 5.0
 """How long calls may take to end that were told to."""
 
@@ -73,7 +68,7 @@ class Caller(Visit):
         within_s: float | None = None,
         how: How | None = None,
     ) -> Done:
-        """Run a call of this very tool to its end, which is durable then, or of no effect; for `within_s` at most.
+        """Run a call of this very tool to its end, which is durable then; for `within_s` at most.
 
         Raises `Overloaded` when too many are under way, `OutcomeUnknown` when it may have been carried out and its end could
         not be recorded, `TooLarge` for a result that is, `StoreError` when the log cannot be kept and nothing was done.
@@ -84,54 +79,33 @@ class Caller(Visit):
         call = steps.call(ToolCall(id_, tool.name, invocation.args), "", "registry")
         call.origin = dict(origin)
         call.within_s = within_s
-        call.followed = how is not None
+        call.waits_for_end = True
         call.services = {**call.services, INVOCATION: invocation}
         outcome: Outcome | None = None
-        ended = False
-        loop = self._loop
-        one = self._running[id_] = Running(asyncio.current_task(loop), call, tool, loop.time())
+        stopped = False
+        one = self._running[id_] = Running(asyncio.current_task(self._loop), call)
         try:
-            outcome = await (run(call, steps, tool) if how is None else self._as(how, one))
-            if one.end is None and how is None and tool.spec.access == "read":
-                one.end = self._unrecorded(id_)
-            if one.end is None:
-                await self._recorded(one)
+            outcome = await (run(call, steps, tool) if how is None else self._as(how, one, tool))
         except asyncio.CancelledError:
             if not one.stopped or one.task is None or one.task.uncancel():
                 raise
-            ended = True
-            self._flush()
+            stopped = True
         except StoreError as error:
+            if one.stopped and one.task is not None:
+                one.task.uncancel()
             self._refused(error, id_, tool)
         finally:
             del self._running[id_]
         if one.end is None:
-            return self._unended(id_, tool, stopped=ended)
+            return self._unended(id_, tool, stopped=stopped)
         text = outcome is not None and isinstance(outcome.value, str)
         if how is not None:
             how.heard.text = text
         return done_by(one.end, steps.results.read, text=text)
 
-    def _unrecorded(self, id_: str) -> ToolCallEnd | None:
-        """The end of a call that had no effect, whose record is in no hurry: it is committed with those of others. None
-        where nobody is to know of the end before it is in the log, and while the log cannot be written."""
-        journal = self.session.journal
-        held = journal.held
-        if not 0 < len(held) <= MOST_UNRECORDED or not journal.sound or journal.frozen:
-            return None
-        end, _, _, hurried = held[-1]
-        return end if not hurried and isinstance(end, ToolCallEnd) and end.call_id == id_ else None
-
-    async def _recorded(self, one: Running) -> None:
-        """Have the end of a call be in the log. Raises `StoreError` why it cannot be."""
-        if len(self._running) > 1:
-            await asyncio.sleep(0)  # what others hold is committed before it is our turn again
-        if one.end is None:
-            self.session.journal.flush()
-
-    async def _as(self, how: How, one: Running) -> Outcome:
+    async def _as(self, how: How, one: Running, tool: Tool) -> Outcome:
         """Run it so."""
-        call, tool = one.call, one.tool
+        call = one.call
         one.heard = how.heard
         places = how.places if how.places is not None and how.places.counted(tool.name) else None
         if places is not None:
@@ -146,12 +120,6 @@ class Caller(Visit):
         finally:
             if places is not None:
                 places.give_back(tool.name)
-
-    def _flush(self) -> None:
-        try:
-            self.session.journal.flush()
-        except StoreError:
-            return  # it is seen by what is missing
 
     def _refused(self, error: StoreError, id_: str, tool: Tool) -> NoReturn:
         """The log has not taken something: what is said depends on whether the tool was run."""
@@ -185,18 +153,6 @@ class Caller(Visit):
         if one.task is not None and not one.stopped:
             one.stopped = True
             one.task.cancel()
-
-    def hurry(self, within_s: float) -> None:
-        """Stop the calls that are under way for longer, of tools that have no time of their own."""
-        if self.before is not None:
-            self.before.hurry(within_s)
-        since = self._loop.time() - within_s
-        for id_, one in list(self._running.items()):
-            if one.since > since:
-                return  # those that follow began later
-            if one.tool.timeout_s is None and one.call.within_s is None:
-                one.call.overdue_s = within_s
-                self._stop(id_)
 
     async def ended(self) -> None:
         """Wait until no call is under way, if that does not take long."""
@@ -236,8 +192,6 @@ class Callers(Rolling):
     def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
         super().__init__(runtime, plan, offer, state_dir)
         self.repeats = Repeats(state_dir, plan.workspace)
-        self.within_s: float | None = None
-        """How long a call may take whose tool does not say."""
 
     @property
     def registry(self) -> PluginRegistry:
@@ -263,16 +217,6 @@ class Callers(Rolling):
         if visit.weight.full:
             self.roll(key, visit)
         return visit
-
-    async def sweep(self) -> None:
-        """Do what `Door.sweep` does, and stop the calls that take too long."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(super().sweep)
-            while True:
-                await anyio.sleep(LOOK_S)
-                for visit in list(self._visits.values()):
-                    if isinstance(visit, Caller) and self.within_s is not None:
-                        visit.hurry(self.within_s)
 
     def stop(self) -> None:
         """Cancel every call of everybody."""

@@ -55,7 +55,7 @@ class Calls:
     def __init__(self, callers: Callers, bounds: Bounds, count: Callable[[str, str], None]) -> None:
         self.callers = callers
         self._count = count
-        callers.within_s = bounds.within_s
+        self.within_s = bounds.within_s
         self.places = Places(bounds.at_once) if bounds.at_once else None
         self.once = Once(callers)
 
@@ -84,7 +84,7 @@ class Calls:
         """The answer to a call that can be made."""
         try:
             caller = await self.callers.caller(ask.who.key, ask.who.name)
-            done = await caller.call(ask.tool, ask.invocation, ask.origin, ask.within_s, how)
+            done = await caller.call(ask.tool, ask.invocation, ask.origin, self.bound_s(ask), how)
             answer = answer_to(ask, done)
         except JaatoError as error:
             answer = unmade(ask, error)
@@ -108,7 +108,14 @@ class Calls:
 
     def limit_s(self, wishes: Wishes) -> float | None:
         """How long a call may take, where less is asked for than it may take anyhow."""
-        return None if wishes.wait_s is None else least(wishes.wait_s, self.callers.within_s)
+        return None if wishes.wait_s is None else least(wishes.wait_s, self.within_s)
+
+    def bound_s(self, ask: Ask) -> float | None:
+        """How long a call has beside its tool's own time; what is to go on in the background is only bounded by that."""
+        goes_on = ask.tool.background_after_s is not None and ask.invocation.args.get("background") is True
+        return (
+            ask.within_s if ask.tool.timeout_s is not None or goes_on else least(ask.within_s, self.within_s)
+        )
 
     async def made_as(self, ask: Ask, how: How) -> Answer:
         """The answer to a call that takes its place among those of its tool."""

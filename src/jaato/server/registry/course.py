@@ -15,7 +15,6 @@ from jaato.protocol.messages import Problem
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.places import Places
 from jaato.tools.call import Call
-from jaato.tools.tool import Tool
 
 NOT_BEGUN = Problem(code="cancelled", message="Cancelled before it began; nothing was done.")
 UNKNOWN = (
@@ -59,13 +58,11 @@ class How:
 
 
 class Running(Struct, eq=False):
-    """A call that is under way, since when by the loop's clock, and the task it is in; who hears of it, and its end, once that
-    is known. `stopped`: it was told to end."""
+    """A call that is under way and the task it is in; who hears of it, and its end, once that is known. `stopped`: it was
+    told to end."""
 
     task: asyncio.Task[Any] | None
     call: Call
-    tool: Tool
-    since: float
     heard: Heard | None = None
     end: ToolCallEnd | None = None
     stopped: bool = False
