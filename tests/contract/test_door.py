@@ -14,7 +14,8 @@ from tests.contract.serving import Opened, run, run_both
 
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart, WorkspaceFilesChanged
-from jaato.server.registry import patience
+from jaato.server import http_connection
+from jaato.server.registry import application
 from jaato.testing.arp.peer import Served, fails, read, refuses, result_of
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -135,9 +136,9 @@ def test_a_client_that_goes_ends_its_call(tmp_path: Path) -> None:
 
 def test_who_is_slow_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that says nothing, a head and a body that do not end: each has its time, and is closed then."""
-    monkeypatch.setattr(patience, "HEAD_S", 0.3)
-    monkeypatch.setattr(patience, "BODY_S", 0.3)
-    monkeypatch.setattr("jaato.server.registry.listen.LOOK_S", 0.02)
+    monkeypatch.setattr(http_connection, "HEAD_S", 0.3)
+    monkeypatch.setattr(application, "BODY_S", 0.3)
+    monkeypatch.setattr(application, "LINGER_S", 0.1)
 
     def body(one: Opened) -> None:
         with closing(one.at.line()) as line:

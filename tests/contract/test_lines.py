@@ -16,7 +16,8 @@ from tests.contract import waiting
 from tests.contract.serving import Opened, run, run_both
 from tests.server.serving import served
 
-from jaato.server.registry import listen, patience
+from jaato.server import http_connection
+from jaato.server.registry import application, listen
 from jaato.testing.arp.peer import Reply, Served, fails, read, refuses, result_of
 from jaato.tools.tool import tool
 
@@ -228,8 +229,8 @@ def test_targets_have_many_forms(tmp_path: Path) -> None:
 
 def test_who_waits_for_its_turn_is_told_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`100 Continue` comes when it is a request's turn, and never to HTTP/1.0; a call is not ended by a slow body behind it."""
-    monkeypatch.setattr(patience, "BODY_S", 0.05)
-    monkeypatch.setattr(listen, "LOOK_S", 0.02)
+    monkeypatch.setattr(application, "BODY_S", 0.05)
+    monkeypatch.setattr(application, "LINGER_S", 0.1)
     free = threading.Event()
 
     @tool(access="read")
@@ -260,7 +261,7 @@ def test_who_waits_for_its_turn_is_told_to_go_on(tmp_path: Path, monkeypatch: py
 
 def test_the_one_idle_longest_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are as many connections as there may be, a new one takes the place of the one idle longest."""
-    monkeypatch.setattr(listen, "MAX_LINES", 16)
+    monkeypatch.setattr(listen, "MAX_CONNECTIONS", 16)
 
     def body(one: Opened) -> None:
         get = one.at.head("GET", LIST)
@@ -283,9 +284,8 @@ def test_the_one_idle_longest_makes_room(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_who_reads_slowly_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that takes its answer bit by bit has it whole; one that takes nothing is left, and the system keeps nothing for it."""
-    monkeypatch.setattr(patience, "UNREAD_S", 0.4)
-    monkeypatch.setattr(patience, "UNREAD_BYTES", 1)
-    monkeypatch.setattr(listen, "LOOK_S", 0.02)
+    monkeypatch.setattr(http_connection, "UNREAD_S", 0.4)
+    monkeypatch.setattr(http_connection, "UNREAD_BYTES", 1)
     size = 1_000_000
 
     @tool(access="read")

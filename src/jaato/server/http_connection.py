@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import Any
 
 import uvicorn
@@ -14,13 +16,21 @@ from jaato.server.share import most_connections
 
 HEAD_S = 15.0
 """How long a connection may take to say what it wants."""
+ENDING_S = 1.0
+"""How long an answer may still take whose client has ended its side of the connection."""
+UNREAD_S = 30.0
+UNREAD_BYTES = 65_536
+"""A client takes so much of its answers in that time, or is left."""
+AT_ONCE = struct.pack("ii", 1, 0)
+"""Of SO_LINGER: what is not sent yet is dropped."""
 
 
 class Config(uvicorn.Config):
     """How an HTTP server is set. `doors`: how many servers on the network share the connections there may be; `form`: how
-    a refusal is worded."""
+    a refusal is worded; `connections` how many there may be, where that is not the server's share."""
 
     doors = 1
+    connections: int | None = None
     form: Form = staticmethod(problem)
 
 
@@ -34,20 +44,61 @@ class PatientProtocol(HttpToolsProtocol, LittleAtOnce):
     """Since when the client has said nothing that could be served; None while it is served."""
     _counted = _upgraded = False
     _running: RequestResponseCycle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _parting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """A client has come."""
-        if len(self.connections) >= most_connections(self.config.doors) and not self._make_room():
+        most = self.config.connections or most_connections(self.config.doors)
+        if len(self.connections) >= most and not self._make_room():
             transport.abort()
             return
         self._counted = True
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=1, low=0)  # to know of everything that is not read
         self._watch()
+
+    def eof_received(self) -> bool:  # type: ignore[override] # as asyncio has it
+        """The client says nothing more; it may have gone, or wait for an answer that is nearly there."""
+        if self._serves() and not self._upgraded:
+            self._parting = self._parting or self.loop.call_later(ENDING_S, self.transport.abort)
+        return self._parting is not None
+
+    def on_response_complete(self) -> None:
+        """An answer is written; who says nothing then waits, and makes room for others."""
+        super().on_response_complete()
+        if not self._serves():
+            self.waits_since = self.loop.time()
+            if self._parting is not None:
+                self.transport.close()
+
+    def pause_writing(self) -> None:
+        """The client leaves something unread."""
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        """It has read everything."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _wait_for_reader(self, before_bytes: int | None = None) -> None:
+        """Look again after a while whether the client takes what it is sent; close the connection of one that does not, and
+        have the system keep nothing for it either."""
+        left_bytes = self.transport.get_write_buffer_size()
+        if before_bytes is not None and left_bytes > before_bytes - UNREAD_BYTES:
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+            self.transport.abort()
+        else:
+            self._unread = self.loop.call_later(UNREAD_S, self._wait_for_reader, left_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """A client has gone."""
-        if self.late is not None:
-            self.late.cancel()
+        for timer in (self.late, self._unread, self._parting):
+            if timer is not None:
+                timer.cancel()
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True  # it need not be the last that was read
             self._running.message_event.set()

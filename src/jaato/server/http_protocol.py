@@ -64,6 +64,8 @@ class BoundedProtocol(PatientProtocol):
         """The connection becomes a WebSocket, which looks after itself."""
         self._upgraded = True
         self._forget()
+        self.transport.set_write_buffer_limits()
+        self.resume_writing()
         super().handle_websocket_upgrade()
 
     def on_response_complete(self) -> None:
@@ -74,6 +76,15 @@ class BoundedProtocol(PatientProtocol):
             self._unset_keepalive_if_required()
             self._say(refused, scope)
             self._watch()
+
+    def hurry(self) -> None:
+        """Refuse a head that does not end; close a connection that says nothing else."""
+        if self._in_head and not self._broken and not self._serves():
+            self._forget()
+            self._refuse(Refused(408, "The request did not come in time; send it again."))
+            self._watch()
+        else:
+            super().hurry()
 
     # --- what is read --------------------------------------------------------------------------------------------
 

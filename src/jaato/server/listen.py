@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import uvicorn
@@ -48,6 +48,7 @@ class Listener(uvicorn.Server):
 
     def __init__(self, config: Config, tls: Certificate | None = None) -> None:
         super().__init__(config)
+        self.ended = asyncio.Event()
         self._doors = config.doors
         self._tls = tls
 
@@ -73,10 +74,37 @@ class Listener(uvicorn.Server):
             one.listen(self.config.backlog)  # as many may wait to be accepted
         self.started = True
 
+    async def drain(self, within_s: float) -> None:
+        """Accept nothing more, and wait until everything is answered, or so long."""
+        self.should_exit = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.ended.wait()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Take none."""
         yield
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    config: Config, listener: socket.socket, tls: Certificate | None = None
+) -> AsyncIterator[Listener]:
+    """Serve at a socket while the body runs; what is being answered then may still be."""
+    server = Listener(config, tls)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    task.add_done_callback(lambda _over: server.ended.set())
+    try:
+        while not server.started and not task.done():  # noqa: ASYNC110 uvicorn tells nobody
+            await asyncio.sleep(0.002)
+        if task.done():
+            await task
+        yield server
+    finally:
+        server.should_exit = True
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
 
 
 def bound(host: str, port: int) -> socket.socket:

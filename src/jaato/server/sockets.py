@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import select
@@ -18,7 +17,7 @@ from jaato.errors import ConfigError
 from jaato.protocol.frames import MAX_HELLO_BYTES
 from jaato.server.gate import OBJECTION, Gate
 from jaato.server.http_protocol import BoundedProtocol
-from jaato.server.listen import Listener, config_of
+from jaato.server.listen import config_of, listening
 from jaato.server.lock_file import private_directory
 from jaato.server.tls import Certificate
 from jaato.server.wire import FramedSocket
@@ -180,15 +179,5 @@ async def serving(
     config.ws_max_size = MAX_HELLO_BYTES
     config.ws_per_message_deflate = False
     config.ws_ping_interval = config.ws_ping_timeout = PINGS_S
-    server = Listener(config, tls)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
-        while not server.started and not task.done():  # noqa: ASYNC110 uvicorn tells nobody
-            await asyncio.sleep(0.002)
-        if task.done():
-            await task
+    async with listening(config, listener, tls):
         yield
-    finally:
-        server.should_exit = True
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([task])

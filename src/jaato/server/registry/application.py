@@ -1,9 +1,10 @@
-"""The registry's door as an ASGI application, to be mounted beside others."""
+"""The registry's door as an ASGI application: at an address of its own, or mounted beside others."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import Coroutine
+from contextlib import aclosing, suppress
 from typing import Any, cast
 
 import anyio
@@ -13,14 +14,14 @@ from jaato.server.admission import KEY
 from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
 from jaato.server.registry.answers import Answer, Stream
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.framing import fault_of
+from jaato.server.registry.guards import peer_of
 from jaato.server.registry.refusals import REFUSALS
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
-from jaato.server.registry.said import broken, identified, turned_away, unanswered
+from jaato.server.registry.said import identified, turned_away, unanswered
 
 LINGER_S = 5.0
-UNREAD_S = 30.0
-"""How long a client may leave a piece of a stream unread."""
+WATCHED_AFTER_S = 0.005
+"""How long work may take before it is watched whether its client has gone: most is over before."""
 LAST = frozenset((408, 413))
 """What is said of a body that is not read to its end: nothing else on the connection is."""
 
@@ -39,13 +40,7 @@ class Application:
         entered = scope.get("state", {}).get(KEY)
         if entered is not None and entered.entrance is not None:
             request.told, request.spend = entered.entrance.told, entered.entrance.spend
-        wrong = fault_of(request, scope.get("http_version", "1.1"))
-        last = [(b"connection", b"close")] if wrong else []
-        answer = (
-            broken("request.invalid_http", wrong, request)
-            if wrong
-            else self._door.at_once(request, who_of(scope))
-        )
+        answer = self._door.at_once(request, who_of(scope))
         if isinstance(answer, Pending):
             body = await self._body(answer, receive)
             found = body if isinstance(body, Answer) else await self._worked(answer, body, receive)
@@ -55,10 +50,10 @@ class Application:
         if answer.status >= 400:
             REFUSALS.note(request, answer, peer_of(scope))
         if answer.stream is not None:
-            await poured(answer, request, answer.stream, receive, send)
+            whole = scope.get("http_version") == "1.0"  # which knows no chunks
+            await poured(answer, request, answer.stream, receive, send, whole=whole)
             return
-        if answer.status in LAST:
-            last = [(b"connection", b"close")]
+        last = [(b"connection", b"close")] if answer.status in LAST else []
         length = [] if answer.status in (204, 304) else [(b"content-length", str(len(answer.body)).encode())]
         start = {
             "type": "http.response.start",
@@ -76,48 +71,83 @@ class Application:
         """The body; the answer to one that is too large or too slow; None when the client has gone."""
         parts: list[bytes] = []
         size = 0
-        with anyio.move_on_after(BODY_S):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    return None
-                piece = message.get("body", b"")
-                size += len(piece)
-                if size > self._door.max_body_bytes:
-                    return self._door.too_large(pending.request)
-                parts.append(piece)
-                if not message.get("more_body", False):
-                    return b"".join(parts)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BODY_S):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    piece = message.get("body", b"")
+                    size += len(piece)
+                    if size > self._door.max_body_bytes:
+                        return self._door.too_large(pending.request)
+                    parts.append(piece)
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
         return self._door.too_slow(pending.request)
 
     async def _worked(self, pending: Pending, body: bytes | None, receive: Receive) -> Answer | None:
         """The answer; None when the client goes before there is one, whose work is cancelled then."""
         if body is None:
             return None
-        work = asyncio.ensure_future(self._door.work(pending, body))
-        gone = asyncio.ensure_future(receive())
         try:
-            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                return None
-            problem = None if work.cancelled() else work.exception()
-            done = not work.cancelled() and problem is None
-            return work.result() if done else unanswered(pending.request, problem)
-        finally:
-            for task in (work, gone):
-                task.cancel()
-            await asyncio.wait((work, gone))
+            return await while_there(self._door.work(pending, body), receive)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return unanswered(pending.request, None)
+        except Exception as error:  # noqa: BLE001 whoever asks is answered all the same
+            return unanswered(pending.request, error)
 
 
-async def poured(answer: Answer, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
-    """Send what comes as it comes, while the client is there; the server below waits where it does not read."""
+async def while_there(work: Coroutine[Any, Any, Answer], receive: Receive) -> Answer | None:
+    """What some work gives; None when the client goes before, and the work is cancelled then."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    watching: list[asyncio.Task[None]] = []
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        await receive()
+        gone = True
+        task.cancel()
+
+    later = loop.call_later(WATCHED_AFTER_S, lambda: watching.append(loop.create_task(watch())))
+    try:
+        answer = await work
+    except asyncio.CancelledError:
+        if not gone or task.uncancel():
+            raise
+        return None
+    finally:
+        later.cancel()
+        for one in watching:
+            one.cancel()
+    if gone:
+        task.uncancel()
+        return None
+    return answer
+
+
+async def poured(
+    answer: Answer, request: Request, stream: Stream, receive: Receive, send: Send, *, whole: bool
+) -> None:
+    """Send what comes as it comes, or in one piece, while the client is there; the server below waits where it does not
+    read, and leaves it in the end."""
 
     async def pour() -> None:
         headers = [*answer.headers, *request.told]
+        if whole:
+            body = b"".join([piece async for piece in stream])
+            headers.append((b"content-length", str(len(body)).encode()))
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+            return
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         async for piece in stream:
-            async with asyncio.timeout(UNREAD_S):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async with aclosing(stream):
@@ -125,7 +155,7 @@ async def poured(answer: Answer, request: Request, stream: Stream, receive: Rece
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
             problem = work.exception() if work.done() and not work.cancelled() else None
-            if problem is not None and not isinstance(problem, TimeoutError):
+            if problem is not None:
                 raise problem
         finally:
             for task in (work, gone):
@@ -149,11 +179,6 @@ def request_of(scope: Scope) -> Request:
     )
 
 
-def peer_of(scope: Scope) -> str:
-    """The address a request comes from; empty for the Unix socket."""
-    return str((scope.get("client") or ("",))[0])
-
-
 def who_of(scope: Scope) -> Who:
     """Whose session the calls of a request are in: that of its token."""
     held = scope.get("state", {}).get(KEY)
@@ -165,11 +190,13 @@ def who_of(scope: Scope) -> Who:
     return Who(f"token {held.held.digest or name}", name, EVERYTHING)
 
 
-def refused(scope: Scope, problem: Refused) -> Any:
-    """A refusal of the gate's in the contract's words: a whole result where a call was meant."""
+def refused(scope: Scope, problem: Refused, door: RegistryDoor | None = None) -> Any:
+    """A refusal of the gate's in the contract's words, counted by a door of its own: a whole result where a call was meant."""
     request = request_of(scope)
-    answer = turned_away(request, problem)
-    identified(answer, request_id(request.header(b"x-request-id")))
+    if door is not None:
+        answer = door.turn_away(request, problem)
+    else:
+        answer = identified(turned_away(request, problem), request_id(request.header(b"x-request-id")))
     problem.headers.setdefault("x-request-id", answer.headers[-1][1].decode("ascii"))
     REFUSALS.note(request, answer, peer_of(scope))
     return msgspec.json.decode(answer.body)

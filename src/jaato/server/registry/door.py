@@ -199,7 +199,7 @@ class RegistryDoor:
         return said(route, "request.too_large", f"A request has at most {self.max_body_bytes:,} bytes.")
 
     def turn_away(self, request: Request, problem: Refused) -> Answer:
-        """What a guard says to who may not come in."""
+        """What the gate says to who may not come in."""
         return self._refused(request, turned_away(request, problem))
 
     def too_large(self, request: Request) -> Answer:

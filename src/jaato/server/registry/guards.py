@@ -1,20 +1,20 @@
-"""Who is let in at the registry's own address, by the head of a request."""
+"""Who is let in at the registry's own address: what its gate asks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.server.admission import Judge
+from jaato.server.admission import Admission, Judge
 from jaato.server.asgi import Refused, Scope, bearer, values
+from jaato.server.gate import Admit
 from jaato.server.names import Names
-from jaato.server.registry.keys import Keys, too_often
+from jaato.server.registry.keys import Entrance, Keys, too_often
 from jaato.server.registry.rate import Asked, Rate
-from jaato.server.registry.request import EVERYTHING, Request, Who, is_open
+from jaato.server.registry.request import BESIDE, SCOPES, Who
 from jaato.server.registry.said import REALM
 from jaato.server.throttle import Throttle, network_of
 
@@ -25,38 +25,39 @@ WRONG = "This key is not known here, or no longer."
 OFTEN = "Too many wrong keys; try again in a second."
 
 
-class Guard(Protocol):
-    """Decides who is let in, by the head of a request."""
+class Guard(Admit):
+    """Decides who is let in, by the head of a request alone."""
 
-    def admit(self, request: Request, peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
-        ...
+    def stays(self, _admission: Admission) -> bool:
+        """For as long as the request takes: the next one is looked at anew."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)
-class Anyone:
+class Anyone(Guard):
     """Lets in whoever calls the server by its name and is no page of somebody else's; at a rate, if there is one."""
 
     names: Names
     rate: Rate | None = None
     asked: Asked = field(default_factory=lambda: Asked("address"))
 
-    def admit(self, request: Request, peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
-        self.names.check(head_of(request))
-        if self.rate is not None and not is_open(request):
-            wait_s, told = self.asked.take(network_of(peer), self.rate)
-            if wait_s:
-                raise too_often(wait_s, told)
-            request.told, request.spend = told, partial(self.asked.take, network_of(peer), self.rate)
-        return NOBODY
+    async def admit(self, scope: Scope) -> Admission:
+        """How this request comes in. Raises `Refused`."""
+        self.names.check(scope)
+        if self.rate is None or is_open(scope):
+            return Admission(None, entrance=NOBODY)
+        network = network_of(peer_of(scope))
+        wait_s, told = self.asked.take(network, self.rate)
+        if wait_s:
+            raise too_often(wait_s, told)
+        return Admission(None, entrance=Entrance(Who(), told, partial(self.asked.take, network, self.rate)))
 
 
-NOBODY = Who()
+NOBODY = Entrance(Who())
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class Keyed(Guard):
     """Lets in who has the owner's token or a key besides. A right one never waits for what others have tried."""
 
     names: Names
@@ -64,28 +65,25 @@ class Keyed:
     keys: Keys | None = None
     throttle: Throttle = field(default_factory=Throttle)
 
-    def admit(self, request: Request, peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
-        head = head_of(request)
-        self.names.check(head)
-        if is_open(request):
-            return NOBODY
-        token = bearer(values(head, b"authorization"))
+    async def admit(self, scope: Scope) -> Admission:
+        """How this request comes in. Raises `Refused`."""
+        self.names.check(scope)
+        if is_open(scope):
+            return Admission(None, entrance=NOBODY)
+        token = bearer(values(scope, b"authorization"))
         if not token:
             raise Refused(401, UNSAID, **{"www-authenticate": REALM})
         if self.keys is not None and (entrance := self.keys.enter(token)) is not None:
-            request.told, request.spend = entrance.told, entrance.spend
-            return entrance.who
+            return Admission(None, entrance=entrance)
         held = self.judge.judge(token)
         if held is not None:
-            name = held.name or held.role
-            return Who(f"token {held.digest or name}", name, EVERYTHING)
-        self.throttle.check(peer, OFTEN)
+            return Admission(held)
+        self.throttle.check(peer_of(scope), OFTEN)
         raise wrong(token, self.keys)
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class Free(Guard):
     """Lets in anyone until the first key is made, or there is more (`grown`) than what the operator has named; then who has
     a key."""
 
@@ -94,21 +92,27 @@ class Free:
     keyed: Callable[[], Keyed]
     grown: Callable[[], bool] = bool
 
-    def admit(self, request: Request, peer: str) -> Who:
-        """Whose calls these are. Raises `Refused`."""
+    async def admit(self, scope: Scope) -> Admission:
+        """How this request comes in. Raises `Refused`."""
         if not (self.keys.wanted or self.grown()):
-            return self.anyone.admit(request, peer)
+            return await self.anyone.admit(scope)
         try:
             keyed = self.keyed()
         except (ConfigError, OSError) as error:
             LOG.warning("Nobody can be let in: %s", error)
             raise Refused(503, "Nobody can be let in now; the registry's log says why.") from None
-        return keyed.admit(request, peer)
+        return await keyed.admit(scope)
 
 
-def head_of(request: Request) -> Scope:
-    """What names are looked for in."""
-    return {"headers": request.headers, "http_version": "1.0" if request.old else "1.1"}
+def is_open(scope: Scope) -> bool:
+    """Whether a request needs no key: it asks for nothing of the tools."""
+    kind = BESIDE.get(scope["raw_path"])
+    return kind is not None and SCOPES.get((kind, scope["method"].encode()), "") is None
+
+
+def peer_of(scope: Scope) -> str:
+    """The address a request comes from; empty for the Unix socket."""
+    return str((scope.get("client") or ("",))[0])
 
 
 def wrong(token: str, keys: Keys | None) -> Refused:

@@ -112,8 +112,6 @@ class Request(Struct):
     query: bytes = b""
     told: Sequence[tuple[bytes, bytes]] = ()
     spend: Spend | None = None
-    old: bool = False
-    """HTTP/1.0, which knows no chunks."""
     _first: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> bytes | None:
@@ -138,12 +136,6 @@ class Pending(Struct):
     request: Request
     id: bytes
     who: Who = field(default_factory=Who)
-
-
-def is_open(request: Request) -> bool:
-    """Whether a request needs no key: it asks for nothing of the tools."""
-    kind = BESIDE.get(request.path)
-    return kind is not None and SCOPES.get((kind, request.method), "") is None
 
 
 def allowed(kind: Kind) -> tuple[bytes, ...]:

@@ -13,6 +13,7 @@ REFUSED = {
     401: "auth.required",
     403: "auth.forbidden",
     404: "route.not_found",
+    408: "request.timeout",
     421: "request.misdirected",
     429: "request.too_many",
     431: "request.head_too_large",
@@ -42,10 +43,8 @@ def denied(route: Route, scope: str) -> Answer:
     return answer
 
 
-def broken(code: str, words: str, request: Request | None) -> Answer:
-    """What came is not to be read; said in the form of what it was, as far as that is known."""
-    if request is None:
-        return identified(refusal(code, words), request_id(None))
+def broken(code: str, words: str, request: Request) -> Answer:
+    """What gave no answer, said in the form of what it was."""
     meant = route_of(request.path) if request.method == b"POST" else None
     return identified(said(meant, code, words), request_id(request.header(b"x-request-id")))
 
