@@ -105,7 +105,7 @@ async def turn_cost(name: str, history: int = 0, others: int = 0) -> float:
     tools = [tool_from(echo), tool_from(echo_blocking), *(discoverable(n) for n in range(others))]
 
     async def work(session: Session) -> float:
-        session.provider._next = 0  # type: ignore[attr-defined]  # the script starts here whatever the history
+        session.model.provider._next = 0  # type: ignore[attr-defined]  # the script starts here whatever the history
         session.state.messages.extend(old_messages(history))
         for _ in range(10):
             await session.post("go")
@@ -201,7 +201,7 @@ def first_request() -> tuple[int, int, int]:
         async def body() -> bytes:
             async with runtime.create(plan) as session:
                 session.state.messages.append(Message("user", [Text("hi")], id="m"))
-                return OpenAIChat("openai").encode(session.request())
+                return OpenAIChat("openai").encode(session.model.request())
 
         whole = anyio.run(body)
         runtime.close()

@@ -119,5 +119,5 @@ def results(live: Session) -> list[ToolResult]:
 
 def provider_of(live: Session) -> ScriptedProvider:
     """The scripted model, with the requests it got."""
-    assert isinstance(live.provider, ScriptedProvider)
-    return live.provider
+    assert isinstance(live.model.provider, ScriptedProvider)
+    return live.model.provider

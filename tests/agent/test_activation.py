@@ -117,13 +117,13 @@ def test_fifty_activations_leave_the_bytes_of_everything_sent_as_they_were(tmp_p
             ]
         script.append(say("done"))
         async with session(tmp_path, script, TOOLS) as live:
-            original = live.provider.stream
+            original = live.model.provider.stream
 
             def stream(request: ModelRequest) -> Any:
                 sent.append(dialect.encode(request))
                 return original(request)
 
-            live.provider.stream = stream  # type: ignore[method-assign]  # the same model, its requests noted
+            live.model.provider.stream = stream  # type: ignore[method-assign]  # the same model, its requests noted
             await live.post("go")
             assert len(live.state.activated) == 50
 
@@ -149,10 +149,10 @@ def test_the_active_set_comes_back_to_the_byte_on_resume(tmp_path: Path) -> None
         async with session(tmp_path, script, TOOLS) as live:
             await live.post("go")
             session_id = live.state.session_id
-            before = live.request()
+            before = live.model.request()
             bodies = [make().encode(before) for make in DIALECTS.values()]
         async with reopened(tmp_path, session_id, script, TOOLS) as live:
-            again = live.request()
+            again = live.model.request()
             assert [spec.name for spec in again.tools][-3:] == ["tool_9", "tool_2", "tool_5"]
             assert [make().encode(again) for make in DIALECTS.values()] == bodies
 

@@ -11,8 +11,8 @@ import anyio
 import pytest
 from tests.kit import call, say, session
 
-from jaato.agent import heed
-from jaato.agent.heed import heeding
+from jaato.agent import tool_execution
+from jaato.agent.tool_execution import cancellable
 from jaato.tools.tool import tool
 
 
@@ -49,7 +49,7 @@ def test_a_stopped_turn_ends_though_its_tool_swallows_the_cancellation(
     tmp_path: Path, stubborn: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stop means stop: the turn ends, the call is shown as cancelled, and the next turn works."""
-    monkeypatch.setattr(heed, "GRACE_S", 0.05)
+    monkeypatch.setattr(tool_execution, "GRACE_S", 0.05)
     begun = anyio.Event()
 
     @tool(access="read", core=True)
@@ -84,7 +84,7 @@ def test_a_tool_that_cleans_up_in_a_shield_has_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a cancelled tool awaits behind a shield is not cut short."""
-    monkeypatch.setattr(heed, "GRACE_S", 0.0)
+    monkeypatch.setattr(tool_execution, "GRACE_S", 0.0)
     begun = anyio.Event()
     cleaned: list[str] = []
 
@@ -125,14 +125,14 @@ def test_values_and_errors_pass_through() -> None:
         raise ValueError("no")
 
     async def main() -> None:
-        assert await heeding(fine(3), "fine", asyncio.current_task()) == 3
+        assert await cancellable(fine(3), "fine", asyncio.current_task()) == 3
         with pytest.raises(ValueError, match="no"):
-            await heeding(broken(), "broken", asyncio.current_task())
+            await cancellable(broken(), "broken", asyncio.current_task())
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         future.set_result(4)
-        assert await heeding(future, "future", asyncio.current_task()) == 4
+        assert await cancellable(future, "future", asyncio.current_task()) == 4
         with anyio.move_on_after(0.01) as scope:
-            await heeding(anyio.sleep(3600), "sleep", asyncio.current_task())
+            await cancellable(anyio.sleep(3600), "sleep", asyncio.current_task())
         assert scope.cancelled_caught
 
     anyio.run(main)
@@ -140,7 +140,7 @@ def test_values_and_errors_pass_through() -> None:
 
 def test_time_limits_of_a_tools_own_are_not_taken_for_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool that waits in rounds with a time limit each goes on for as long as it likes."""
-    monkeypatch.setattr(heed, "GRACE_S", 0.0)
+    monkeypatch.setattr(tool_execution, "GRACE_S", 0.0)
 
     async def waits() -> int:
         ended = 0
@@ -152,6 +152,6 @@ def test_time_limits_of_a_tools_own_are_not_taken_for_a_cancellation(monkeypatch
         return ended
 
     async def main() -> None:
-        assert await heeding(waits(), "waits", asyncio.current_task()) == 3
+        assert await cancellable(waits(), "waits", asyncio.current_task()) == 3
 
     anyio.run(main)

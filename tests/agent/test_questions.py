@@ -9,7 +9,6 @@ import pytest
 from tests.kit import call, calls, recorded, reopened, results, say, session
 
 from jaato.abc.asker import Answer
-from jaato.protocol.commands import ClarificationResponse, PermissionResponse
 from jaato.protocol.events import (
     AgentStatusChanged,
     ClarificationQuestion,
@@ -63,7 +62,7 @@ def test_prompts_come_one_at_a_time_and_each_is_durable(tmp_path: Path) -> None:
                 await anyio.sleep(0.005)
                 open_now.remove(question.question_id)
                 said = "y" if question.arguments["n"] != 2 else "n"
-                assert await live.dispatch(PermissionResponse(question_id=question.question_id, answer=said))
+                assert live.desk.answer(question.question_id, Answer(answer=said))
 
             async with anyio.create_task_group() as group:
 
@@ -206,7 +205,7 @@ def test_a_clarification_carries_questions_out_and_pairs_back(tmp_path: Path) ->
             async with anyio.create_task_group() as group:
 
                 async def answer(question_id: str) -> None:
-                    await live.dispatch(ClarificationResponse(question_id=question_id, answers=["this one"]))
+                    live.desk.answer(question_id, ["this one"])
 
                 def listen(event: Event) -> None:
                     if isinstance(event, ClarificationQuestion):

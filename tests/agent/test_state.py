@@ -92,7 +92,7 @@ def test_a_recorded_session_can_be_played_again(log: list[Event], tmp_path: Path
     async def main() -> None:
         again = ScriptedProvider.from_events(log)
         async with session(tmp_path, [], [echo], ("introspection", "background")) as live:
-            live.provider = again
+            live.model._source = again
             await live.post("one")
             await live.post("two")
             told = [

@@ -33,7 +33,7 @@ def test_stop_during_streaming_keeps_the_partial_text(tmp_path: Path) -> None:
                     yield chunk
                     await anyio.sleep(0)
 
-            live.provider.stream = paced  # type: ignore[method-assign]  # the same provider, with pauses
+            live.model.provider.stream = paced  # type: ignore[method-assign]  # the same provider, with pauses
             turn = await live.post("go")
             assert turn is not None
             assert turn.reason == "cancelled"

@@ -16,7 +16,6 @@ from jaato.abc.asker import Answer, Clarification
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
-from jaato.agent.suspension import go_on, suspend, suspended
 from jaato.errors import SessionBusy, StoreError
 from jaato.protocol.events import (
     ClarificationQuestion,
@@ -54,7 +53,7 @@ async def opened(
 ) -> AsyncIterator[Session]:
     """A session as a server has it, new or of an earlier process."""
     made = runtime(path, [made_tool])
-    wanted = plan(path, script, **{"policy": ASK, **more})
+    wanted = plan(path, script, **{"policy": ASK, "keep_interrupted_turns": True, **more})
     try:
         if again:
             journal = Journal(made.store, State())
@@ -63,7 +62,6 @@ async def opened(
             live = made.open(journal, wanted)
         else:
             live = made.create(wanted)
-        live.resumable = True
         async with live:
             live.desk.attend(patient=True)
             yield live
@@ -79,7 +77,7 @@ async def left(path: Path, made_tool: Any, when: Callable[[Session, Event], bool
 
         def listen(event: Event) -> None:
             if when(live, event):
-                suspend(live)
+                live.suspend()
                 over.set()
 
         live.journal.bus.listen(listen)
@@ -114,8 +112,8 @@ def test_an_answer_that_is_in_the_log_is_used_and_not_asked_for_again(
         session_id = await left(tmp_path, effects(done), answering(word))
         assert done == []
         async with opened(tmp_path, SCRIPT, effects(done), session_id) as live:
-            assert suspended(live)
-            turn = await go_on(live)
+            assert live.is_interrupted
+            turn = await live.resume()
             assert turn is not None
             assert turn.reason == "stop"
             assert len(done) == times
@@ -142,7 +140,7 @@ def test_a_question_that_lasted_past_its_deadline_has_its_default(tmp_path: Path
         async with opened(tmp_path, SCRIPT, effects(done), session_id, question_timeout_s=0.01) as live:
             assert not live.state.questions
             assert not live.desk.answer(asked[0], Answer(answer="y"))
-            await go_on(live)
+            await live.resume()
             assert not results(live)[0].ok
             assert "in time" in str(results(live)[0].error)
             assert done == []
@@ -162,7 +160,7 @@ def test_a_process_that_ends_takes_no_answer(tmp_path: Path) -> None:
         def when(live: Session, event: Event) -> bool:
             if not isinstance(event, PermissionRequested):
                 return False
-            suspend(live)
+            live.suspend()
             with pytest.raises(SessionBusy) as error:
                 live.desk.answer(event.question_id, Answer(answer="y"))
             refused.append(error.value)
@@ -200,7 +198,7 @@ def test_a_tool_that_asks_in_its_middle_is_not_begun_again(tmp_path: Path) -> No
             assert isinstance(asked, ClarificationQuestion)
             assert asked.outcome
             assert live.desk.answer(asked.question_id, ["it was not done"], "ann")
-            await go_on(live, patient=True)
+            await live.resume(ask_outcomes=True)
             assert done == ["changed"]
             [end] = [event for event in recorded(live) if isinstance(event, ToolCallEnd)]
             assert end.result.error is not None
@@ -242,9 +240,9 @@ def test_what_came_of_a_call_is_asked_where_the_store_has_failed(tmp_path: Path,
             with pytest.raises(StoreError):
                 await live.post("go")
             store.path.with_suffix(".away").rename(store.path)
-            assert suspended(live)
+            assert live.is_interrupted
             live.journal.bus.listen(answer)
-            ended = await go_on(live, patient=patient)
+            ended = await live.resume(ask_outcomes=patient)
             assert ended is not None
             assert ended.reason == "stop"
             assert done == ["changed"]

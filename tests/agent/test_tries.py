@@ -26,7 +26,7 @@ def test_a_failed_try_is_repeated_and_nothing_is_counted_twice(tmp_path: Path) -
             assert retries[0].error.code == "provider_unreachable"
             assert [m.text for m in live.state.messages if m.role == "assistant"] == ["", "whole"]
             assert turn.usage.output_tokens == 20
-            assert live.ledger.totals()["model_calls"] == 2
+            assert live.model.ledger.totals()["model_calls"] == 2
 
     anyio.run(main)
 

@@ -183,7 +183,7 @@ def test_a_message_that_comes_with_the_last_reply_is_still_answered(tmp_path: Pa
 
     async def main() -> None:
         def first(_request: Any) -> Any:
-            live.notice("one more thing")
+            live.notify("one more thing")
             return say("first")
 
         async with session(tmp_path, [first, say("second")], []) as live:

@@ -64,7 +64,7 @@ def test_many_disconnects_under_load(tmp_path: Path) -> None:
             over.set()
             await working
             live = server.hub.lives.by_id[mine.id].session
-            while live.busy or not (one.connected and two.connected):
+            while live.is_busy or not (one.connected and two.connected):
                 await asyncio.sleep(0.01)
             room = server.hub.rooms[mine.id]
             for client, session in ((one, mine), (two, other)):

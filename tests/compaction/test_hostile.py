@@ -12,7 +12,7 @@ from tests.compaction.test_room import Strategy, collections, forget, texts
 from tests.kit import say, session
 
 from jaato.abc.compactor import GCConfig, GCResult
-from jaato.agent.compaction.room import Compaction
+from jaato.agent.compaction.engine import CompactionSetup
 from jaato.protocol.messages import Message, Text
 
 
@@ -80,7 +80,7 @@ def test_a_broken_strategy_is_left_out_and_the_turn_goes_on(tmp_path: Path, case
         async with session(tmp_path, [say("one"), say("two"), say("three")]) as live:
             await live.post("a")
             strategy = Strategy(keep)
-            live.compaction = Compaction(strategy, GCConfig())
+            live.compaction.use(CompactionSetup(strategy, GCConfig()))
             for text in ("b", "c"):
                 turn = await live.post(text)
                 assert turn is not None
@@ -100,7 +100,9 @@ def test_a_history_without_an_end_is_not_waited_for(tmp_path: Path) -> None:
     async def main() -> None:
         endless: list[Any] = Endless()
         async with session(tmp_path, [say("one"), say("two")]) as live:
-            live.compaction = Compaction(Strategy(lambda _history: endless), GCConfig(), collecting_s=0.05)
+            live.compaction.use(
+                CompactionSetup(Strategy(lambda _history: endless), GCConfig(), collecting_s=0.05)
+            )
             turn = await live.post("a")
             assert turn is not None
             assert turn.reason == "stop"
@@ -134,7 +136,7 @@ def test_remarks_that_are_no_text_and_a_name_that_cannot_be_had_harm_nobody(
     async def main() -> None:
         async with session(tmp_path, [say("one" * 500), say("two")]) as live:
             await live.post("a")
-            live.compaction = Compaction(Nameless(lambda _history: ([], result)), GCConfig())
+            live.compaction.use(CompactionSetup(Nameless(lambda _history: ([], result)), GCConfig()))
             turn = await live.post("b")
             assert turn is not None
             assert turn.reason == "stop"
@@ -149,7 +151,7 @@ def test_a_strategy_that_hangs_is_left_out(tmp_path: Path) -> None:
     async def main() -> None:
         strategy = Strategy(forget, lambda: time.sleep(5))
         async with session(tmp_path, [say("one"), say("two")]) as live:
-            live.compaction = Compaction(strategy, GCConfig(), asking_s=0.05)
+            live.compaction.use(CompactionSetup(strategy, GCConfig(), asking_s=0.05))
             turn = await live.post("a")
             assert turn is not None
             assert turn.reason == "stop"
@@ -170,7 +172,7 @@ def test_a_strategy_cannot_change_what_it_is_shown(tmp_path: Path) -> None:
     async def main() -> None:
         async with session(tmp_path, [say("one"), say("two")]) as live:
             await live.post("a")
-            live.compaction = Compaction(Strategy(vandal), GCConfig())
+            live.compaction.use(CompactionSetup(Strategy(vandal), GCConfig()))
             await live.post("b")
             assert texts(live) == ["a", "one", "b", "two"]
 

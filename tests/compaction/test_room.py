@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from tests.agent.echo import echo
 from tests.kit import call, provider_of, recorded, reopened, say, session
 
 from jaato.abc.compactor import GCConfig, GCResult
-from jaato.agent.compaction.room import Compaction
+from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.truncate import TruncateGCPlugin
 from jaato.agent.session import Session
 from jaato.protocol.events import BackgroundUpdated, GcCompleted, PlanUpdated
@@ -66,8 +67,10 @@ def test_the_oldest_turns_are_left_out_and_a_resumed_session_has_the_same_histor
     async def main() -> None:
         script = [Step(text=f"answer {n} " + "x" * 400) for n in range(6)]
         async with session(tmp_path, script) as live:
-            live.compaction = Compaction(TruncateGCPlugin(), GCConfig(50.0, preserve_recent_turns=2))
-            live.model_info = lambda: SMALL  # type: ignore[method-assign]  # a model with a small context
+            live.compaction.use(CompactionSetup(TruncateGCPlugin(), GCConfig(50.0, preserve_recent_turns=2)))
+            live.model._info = msgspec.structs.replace(
+                SMALL, id=live.state.model
+            )  # a model with a small context
             for n in range(6):
                 await live.post(f"question {n} " + "y" * 800)
             done = collections(live)
@@ -79,11 +82,11 @@ def test_the_oldest_turns_are_left_out_and_a_resumed_session_has_the_same_histor
             assert any("question 5" in text for text in said)
             assert sum("left out to make room" in text for text in said) == 1
             kept = list(live.state.messages)
-            tokens = live.context().total_tokens
+            tokens = live.model.context_usage.total_tokens
             session_id = live.state.session_id
         async with reopened(tmp_path, session_id, []) as again:
             assert again.state.messages == kept
-            assert again.context().total_tokens == tokens
+            assert again.model.context_usage.total_tokens == tokens
 
     anyio.run(main)
 
@@ -116,7 +119,7 @@ def test_calls_stay_with_their_results_and_the_newest_message_stays(
         ]
         async with session(tmp_path, [*script, *script], [echo]) as live:
             await live.post("first task")
-            live.compaction = Compaction(Strategy(keep), GCConfig())
+            live.compaction.use(CompactionSetup(Strategy(keep), GCConfig()))
             await live.post("second task")
             assert any(event.problem is None for event in collections(live))
             for request in provider_of(live).requests[4:]:
@@ -147,7 +150,7 @@ def test_the_open_plan_and_running_tasks_are_told_again(tmp_path: Path) -> None:
         async with session(tmp_path, script, [echo], ["introspection", "todo"]) as live:
             await live.post("plan it")
             assert live.state.plan is not None
-            live.compaction = Compaction(Strategy(forget), GCConfig())
+            live.compaction.use(CompactionSetup(Strategy(forget), GCConfig()))
             await live.post("go on")
             request = provider_of(live).requests[-1]
             note = request.messages[0].text
@@ -166,7 +169,7 @@ def test_one_that_frees_nothing_says_so_and_adds_nothing(tmp_path: Path) -> None
         strategy = Strategy(lambda history: [*history, Message("user", [Text("more" * 99)])])
         script = [call("echo", text="a"), call("echo", text="b"), say("ok")]
         async with session(tmp_path, script, [echo]) as live:
-            live.compaction = Compaction(strategy, GCConfig())
+            live.compaction.use(CompactionSetup(strategy, GCConfig()))
             await live.post("go")
             done = collections(live)
             assert [event.problem for event in done] == ["mine freed nothing"]
@@ -192,7 +195,7 @@ def test_a_long_plan_does_not_push_out_the_tasks_that_run(tmp_path: Path) -> Non
                     **live.journal.head(), task_id="bg7", tool="shell", plugin="cli", status="running"
                 ),
             )
-            live.compaction = Compaction(Strategy(forget), GCConfig())
+            live.compaction.use(CompactionSetup(Strategy(forget), GCConfig()))
             await live.post("go on")
             note = live.state.messages[0].text
             assert "bg7" in note
@@ -215,7 +218,7 @@ def test_one_that_frees_next_to_nothing_is_not_asked_before_every_call(tmp_path:
             await live.post("y" * 90)
             await live.post("y")
             strategy = Strategy(trifle)
-            live.compaction = Compaction(strategy, GCConfig())
+            live.compaction.use(CompactionSetup(strategy, GCConfig()))
             await live.post("go")
             assert strategy.collected == 1
 
@@ -228,7 +231,7 @@ def test_asking_costs_the_same_however_long_the_history(tmp_path: Path) -> None:
     async def main() -> None:
         strategy = Strategy(forget, (False, ""))
         async with session(tmp_path, [say("x")] * 20) as live:
-            live.compaction = Compaction(strategy, GCConfig())
+            live.compaction.use(CompactionSetup(strategy, GCConfig()))
             for n in range(20):
                 await live.post(str(n))
             assert (strategy.asked, strategy.collected) == (20, 0)
@@ -247,12 +250,12 @@ def test_without_auto_trigger_only_compact_makes_room(tmp_path: Path) -> None:
         strategy = Strategy(summarise)
         script = [Step(text="one" * 500, usage=Usage(900, 100)), say("two")]
         async with session(tmp_path, script) as live:
-            live.compaction = Compaction(strategy, GCConfig(auto_trigger=False))
+            live.compaction.use(CompactionSetup(strategy, GCConfig(auto_trigger=False)))
             await live.post("a" * 200)
             assert strategy.asked == 0
             assert await live.compact()
             assert "summary" in texts(live)
-            assert live.context().total_tokens < 1000
+            assert live.model.context_usage.total_tokens < 1000
             await live.post("b")
             assert provider_of(live).requests[-1].messages[1].text == "summary"
             session_id = live.state.session_id

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from tests.agent.echo import echo
 from tests.compaction.test_room import SMALL, collections, texts
@@ -13,7 +14,7 @@ from tests.kit import call, provider_of, reopened, session
 
 from jaato.abc.compactor import GCConfig, SummarizingGCPlugin
 from jaato.abc.provider import ModelRequest
-from jaato.agent.compaction.room import Compaction
+from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.transcript import SUMMARY_HEAD
 from jaato.agent.session import Session
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult, Usage
@@ -52,8 +53,10 @@ def is_question(request: ModelRequest) -> bool:
 
 async def grown(live: Session, name: str, count: int = 6, **more: Any) -> None:
     """A session in a small context, which has had to make room."""
-    live.compaction = Compaction(load_gc_plugin(name), GCConfig(50.0, preserve_recent_turns=2), **more)
-    live.model_info = lambda: SMALL  # type: ignore[method-assign]  # a model with a small context
+    live.compaction.use(
+        CompactionSetup(load_gc_plugin(name), GCConfig(50.0, preserve_recent_turns=2), **more)
+    )
+    live.model._info = msgspec.structs.replace(SMALL, id=live.state.model)  # a model with a small context
     for n in range(count):
         await live.post(f"question {n} " + "y" * 800)
 
@@ -77,7 +80,7 @@ def test_a_summary_takes_the_place_of_what_is_left_out(tmp_path: Path, name: str
             assert all(event.problem is None and event.strategy == name for event in done)
             assert all(event.usage == USED for event in done)
             assert live.state.usage == Usage(70 * len(done), 7 * len(done))
-            assert live.ledger.totals()["prompt_tokens"] == 70 * len(done)
+            assert live.model.ledger.totals()["prompt_tokens"] == 70 * len(done)
             said = texts(live)
             assert sum(text.startswith(SUMMARY_HEAD) for text in said) == 1
             assert any("They spoke of ships." in text for text in said)
@@ -160,7 +163,7 @@ def test_a_model_that_hangs_at_the_summary_is_not_waited_for(tmp_path: Path) -> 
 
 def hang_at_summaries(live: Session) -> anyio.Event:
     """A model that never answers the question for a summary; the event is set when it is asked."""
-    plain, asked = live.provider.stream, anyio.Event()
+    plain, asked = live.model.provider.stream, anyio.Event()
 
     async def stream(request: ModelRequest) -> Any:
         if is_question(request):
@@ -169,7 +172,7 @@ def hang_at_summaries(live: Session) -> anyio.Event:
         async for chunk in plain(request):
             yield chunk
 
-    live.provider.stream = stream  # type: ignore[method-assign]  # a model that hangs
+    live.model.provider.stream = stream  # type: ignore[method-assign]  # a model that hangs
     return asked
 
 
@@ -179,8 +182,10 @@ def test_a_stop_while_the_model_summarises_ends_the_turn_at_once(tmp_path: Path)
     async def main() -> None:
         async with session(tmp_path, [Step(text="x" * 2000)] * 9) as live:
             asked = hang_at_summaries(live)
-            live.compaction = Compaction(load_gc_plugin("gc_summarize"), GCConfig(1.0, 1))
-            live.model_info = lambda: SMALL  # type: ignore[method-assign]  # a model with a small context
+            live.compaction.use(CompactionSetup(load_gc_plugin("gc_summarize"), GCConfig(1.0, 1)))
+            live.model._info = msgspec.structs.replace(
+                SMALL, id=live.state.model
+            )  # a model with a small context
             await live.post("first")
             ended: list[Any] = []
 
@@ -204,7 +209,7 @@ def test_compacting_by_hand_can_be_stopped_and_holds_messages_back(tmp_path: Pat
     async def main() -> None:
         async with session(tmp_path, [Step(text="x" * 2000)] * 9) as live:
             asked = hang_at_summaries(live)
-            live.compaction = Compaction(load_gc_plugin("gc_summarize"), GCConfig(100.0, 1))
+            live.compaction.use(CompactionSetup(load_gc_plugin("gc_summarize"), GCConfig(100.0, 1)))
             for text in ("first", "second"):
                 await live.post(text)
             freed: list[bool] = []
@@ -245,17 +250,15 @@ def test_one_long_turn_of_calls_makes_room_too(tmp_path: Path, name: str) -> Non
             return Step(text="on", calls=made)
 
         async with session(tmp_path, [model] * 99, [echo]) as live:
-            live.compaction = Compaction(load_gc_plugin(name), GCConfig())
-            live.model_info = lambda: SMALL.__class__(  # type: ignore[method-assign]
-                id="script", provider="scripted", context_limit=8_000
-            )
+            live.compaction.use(CompactionSetup(load_gc_plugin(name), GCConfig()))
+            live.model._info = msgspec.structs.replace(SMALL, id="script", context_limit=8_000)
             turn = await live.post("Do all forty, and mind the ships.")
             assert turn is not None
             assert turn.reason == "stop"
             done = collections(live)
             assert 1 <= len(done) <= 4
             assert all(event.problem is None for event in done)
-            assert live.context().total_tokens < 8_000
+            assert live.model.context_usage.total_tokens < 8_000
             assert "Do all forty, and mind the ships." in texts(live)
 
     anyio.run(main)

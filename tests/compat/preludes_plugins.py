@@ -135,7 +135,7 @@ def gc_client(stage: Stage) -> Iterator[Names]:
     names: Names = {"client": client, "GCConfig": GCConfig}
     yield names
     assert "gc_truncate" in names["plugins"]
-    compaction = client.get_session().live.compaction
+    compaction = client.get_session().live.compaction.setup
     assert compaction is not None
     assert compaction.strategy is names["gc_plugin"]
     assert compaction.config == GCConfig(threshold_percent=75.0)

@@ -107,8 +107,12 @@ def test_decisions_and_trust_hold(desk: EarlierDesk) -> None:
     made = desk.run("run", *desk.script(*steps), "touch")
     assert made.returncode == 0, made.stderr
     assert (desk.work / "more.txt").exists()
-    steps = (call("get_tool_schemas", names=["removeFile"]), call("removeFile", path="stock.csv"), say("No."))
-    assert desk.run("run", "--yes", *desk.script(*steps), "remove").returncode == 4
+    refused = (
+        call("get_tool_schemas", names=["removeFile"]),
+        call("removeFile", path="stock.csv"),
+        say("No."),
+    )
+    assert desk.run("run", "--yes", *desk.script(*refused), "remove").returncode == 4
     assert (desk.work / "stock.csv").exists()
     servers = {server["name"]: server["state"] for server in answers(desk, "mcp", "list")["servers"]}
     assert servers == {"notes": "configured", "far": "configured"}

@@ -11,7 +11,6 @@ from tests.kit import call, plan, recorded, reopened, runtime, say, session
 
 from jaato.agent.journal import Journal
 from jaato.agent.state import State
-from jaato.agent.suspension import go_on, suspend
 from jaato.protocol.events import ToolCallEnd, WorkspaceFilesChanged
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -30,7 +29,7 @@ def half(*, call: Call) -> str:
     run("multiFileEdit", edits=[{"path": "new", "new_content": "1"}, {"path": "old", "old": "0", "new": "1"}])
     run("removeFile", path="gone")
     run("moveFile", source_path="here", destination_path="there")
-    suspend(live)
+    live.suspend()
     return "never heard of"
 
 
@@ -85,12 +84,11 @@ def test_what_a_call_had_changed_is_told_once_while_it_is_asked_what_came_of_it(
             made = runtime(tmp_path, [half], PLUGINS)
             journal = Journal(made.store, State())
             journal.load(session_id)
-            again = made.open(journal, plan(tmp_path, [say("?")]))
-            again.resumable = True
+            again = made.open(journal, plan(tmp_path, [say("?")], keep_interrupted_turns=True))
             async with again:
                 assert len(again.state.questions) == 1
                 if last:
-                    await go_on(again)
+                    await again.resume()
                 kinds = [type(event) for event in recorded(again)]
                 assert kinds.count(WorkspaceFilesChanged) == 1
                 assert kinds.count(ToolCallEnd) == last

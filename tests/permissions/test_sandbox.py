@@ -22,7 +22,7 @@ from tests.permissions.ground import (
 )
 
 from jaato.abc.asker import Answer
-from jaato.agent.narrow import NarrowGate
+from jaato.agent.subagents.gate import SubagentGate
 from jaato.protocol.specs import AgentBounds, Grant, SandboxAccess
 from jaato.tools.openings import FULL, READ_ONLY, WORKSPACE_WRITE
 from jaato.tools.permissions import Decision, Gate, Policy
@@ -318,12 +318,12 @@ def test_a_tool_that_executes_reaches_what_commands_reach_that_rules_allow(tmp_p
 def test_a_subagent_that_only_reads_runs_commands_that_can_only_read(tmp_path: Path) -> None:
     """Whatever the gate above it allows; and what its own bounds forbid cannot be computed."""
     above = Gate(Policy.of({"defaultPolicy": "allow"}), workspace=tmp_path, profiles=enforced)
-    assert opened(run(NarrowGate(above, AgentBounds()), tmp_path, "make x")) == WORKSPACE_WRITE
-    reading = NarrowGate(above, AgentBounds(read_only=True))
+    assert opened(run(SubagentGate(above, AgentBounds()), tmp_path, "make x")) == WORKSPACE_WRITE
+    reading = SubagentGate(above, AgentBounds(read_only=True))
     assert opened(run(reading, tmp_path, "make x")) == READ_ONLY
     assert reading.explain(call(RUN, tmp_path, command="make x"), RUN).access == READ_ONLY
     assert not run(reading, tmp_path, "make x", "write").allowed
-    forbidding = NarrowGate(above, AgentBounds(deny=["run(rm *)"]))
+    forbidding = SubagentGate(above, AgentBounds(deny=["run(rm *)"]))
     assert opened(run(forbidding, tmp_path, "make x")) == WORKSPACE_WRITE
     assert not run(forbidding, tmp_path, "rm x").allowed
     assert not run(forbidding, tmp_path, "eval $x").allowed

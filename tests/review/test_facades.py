@@ -48,7 +48,7 @@ def test_a_second_prompt_at_once_is_refused_and_harms_nothing(tmp_path: Path) ->
                 with pytest.raises(JaatoError, match="at work"):
                     async for _event in made.stream("third"):
                         pass
-                assert made.live.settings.response_schema is None
+                assert made.live.model.settings.response_schema is None
 
             async with anyio.create_task_group() as group:
                 group.start_soon(intrude)
@@ -81,7 +81,7 @@ def test_three_answers_that_do_not_fit_are_a_typed_error(tmp_path: Path, wrong: 
         async with agent(tmp_path, [say(wrong)] * 3) as made:
             with pytest.raises(MalformedReply):
                 await made.run("numbers", output_type=list[int])
-            assert made.live.settings.response_schema is None
+            assert made.live.model.settings.response_schema is None
             assert made.live.state.turns == 3
 
     anyio.run(main)

@@ -72,7 +72,7 @@ def test_a_turn_can_be_ended_at_every_step(tmp_path: Path, way: str) -> None:
         path.mkdir()
         tools = [steps, moved, blocking]
         async with session(path, [], tools, policy=Policy.of({})) as live:
-            live.provider = Halting([*SCRIPT], keep_requests=True)
+            live.model._source = Halting([*SCRIPT], keep_requests=True)
             attend(live, lambda _event: "y")
             running = asyncio.ensure_future(live.post("go"))
             for _ in range(count):
@@ -89,7 +89,7 @@ def test_a_turn_can_be_ended_at_every_step(tmp_path: Path, way: str) -> None:
                     thread.join()
             with anyio.fail_after(20):
                 await asyncio.wait([running])
-            assert not live.busy
+            assert not live.is_busy
             assert_paired(live.state.messages)
             assert not live.state.open_calls
             assert not live.state.questions
@@ -99,7 +99,7 @@ def test_a_turn_can_be_ended_at_every_step(tmp_path: Path, way: str) -> None:
             assert len(set(begun)) == len(begun)
             assert len(set(ended)) == len(ended)
             ends = [event.reason for event in log if isinstance(event, TurnCompleted)]
-            live.provider = Halting([say("again")] * 30)
+            live.model._source = Halting([say("again")] * 30)
             turn = await live.post("more")
             assert turn is not None
             assert turn.reason == "stop"

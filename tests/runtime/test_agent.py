@@ -67,7 +67,7 @@ def test_a_function_becomes_a_tool(tmp_path: Path, asynchronous: bool) -> None:
         async with agent(tmp_path, [call("price", item="tea", count=2), say("6")], tools=tools) as live:
             await live.run("go")
             assert results(live.live)[0].structured == {"item": "tea", "total": 6}
-            declared = live.live.request().tools
+            declared = live.live.model.request().tools
             assert any(
                 spec.name == "price" and spec.description == "The price of an item." for spec in declared
             )
@@ -108,7 +108,7 @@ def test_leaving_a_stream_stops_the_turn(tmp_path: Path) -> None:
                     if type(event).__name__ == "ToolCallStart":
                         break
                 await stream.aclose()  # type: ignore[attr-defined]  # an async generator
-            assert not live.live.busy
+            assert not live.live.is_busy
             assert (await live.run("again")).text == "never"
 
     anyio.run(main)

@@ -30,7 +30,7 @@ def test_an_image_travels_as_a_blob(tmp_path: Path) -> None:
             part = live.live.state.messages[0].parts[1]
             assert isinstance(part, Media)
             assert part.mime_type == "image/png"
-            assert live.live.request().read_blob(part.blob) == PIXEL
+            assert live.live.model.request().read_blob(part.blob) == PIXEL
             with pytest.raises(ConfigError, match="no image"):
                 await live.run("And this?", images=[tmp_path / "x.exe"])
 

@@ -10,7 +10,6 @@ import pytest
 from tests import kit
 
 from jaato.errors import ConfigError, PluginError
-from jaato.protocol.commands import CommandExecute
 from jaato.runtime.commands import run_command
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.paths import Roots
@@ -102,14 +101,14 @@ def test_a_session_takes_the_command_command_execute(tmp_path: Path) -> None:
         async with kit.session(tmp_path, [kit.say("Understood.")]) as session:
             registry = session.services["registry"]
             registry.register_plugin(Told(), expose=True)
-            assert await session.dispatch(CommandExecute(name="shout", arguments="be quiet")) == "BE QUIET"
+            assert await session.run_command("shout", "be quiet") == "BE QUIET"
             await session.post("go on")
             heard = [message.text for message in kit.provider_of(session).requests[0].messages]
             assert any("The user ran /shout be quiet\nBE QUIET" in text for text in heard)
             with pytest.raises(PluginError, match="command /burst of told failed: RuntimeError: a pipe has"):
-                await session.dispatch(CommandExecute(name="burst"))
+                await session.run_command("burst")
             with pytest.raises(ConfigError, match="no command /nothing"):
-                await session.dispatch(CommandExecute(name="nothing"))
+                await session.run_command("nothing")
             assert await run_command(session, registry, "nothing") is None
 
     anyio.run(main)

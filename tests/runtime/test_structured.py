@@ -46,7 +46,7 @@ def test_structured_output_by_type(tmp_path: Path, kind: type) -> None:
             provider = live.provider
             assert isinstance(provider, ScriptedProvider)
             assert provider.requests[0].settings.response_schema is not None
-            assert live.live.settings.response_schema is None
+            assert live.live.model.settings.response_schema is None
 
     anyio.run(main)
 

@@ -112,7 +112,7 @@ def test_no_secret_is_stored_shown_or_sent(tmp_path: Path) -> None:
             assert all("[masked:" in encode(r).decode() for r in results)
             assert results[1].error is not None
             assert "ValueError" in (results[1].error.traceback or "")
-            whole = live.steps.results.read(results[2].handle or "", 0, 4_000_000)
+            whole = live.tools.results.read(results[2].handle or "", 0, 4_000_000)
             assert whole.count(b"[masked:DEPLOY_TOKEN:") >= 12_000
 
     anyio.run(main)

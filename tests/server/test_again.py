@@ -11,7 +11,6 @@ from tests.agent.crash_child import effect
 from tests.kit import call, reopened, say, session
 from tests.server.serving import served
 
-from jaato.agent.suspension import suspend
 from jaato.protocol.events import Event, MessageUser, ToolCallEnd
 from jaato.protocol.frames import Opened, Taken
 from jaato.providers.scripted import Step
@@ -87,7 +86,7 @@ def test_a_background_call_that_a_crash_cut_off_has_an_end(tmp_path: Path) -> No
             await live.post("go")
             await begun.wait()
             assert live.state.started
-            suspend(live)  # nothing is written from now on, as if it had died
+            live.suspend()  # nothing is written from now on, as if it had died
         async with reopened(tmp_path, session_id, [say("so")], tools, plugins, deferred=False) as live:
             assert not live.state.started
             ends = [

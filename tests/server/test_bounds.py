@@ -14,14 +14,18 @@ from tests.server.test_feed import Client, room_of
 from tests.server.test_shelf import finished
 
 from jaato.abc.provider import ModelRequest
-from jaato.agent.reply import ReplyStream
+from jaato.agent.active_tools import ActiveTools
+from jaato.agent.model import ModelClient
 from jaato.agent.retry import RetryPolicy
 from jaato.protocol.events import AgentOutput, MessageUser, PermissionRequested, SessionInfo, TurnCompleted
 from jaato.protocol.frames import FRAMES, Opened, Taken
+from jaato.protocol.specs import ModelSettings
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.server import room as rooms
 from jaato.server import said, upkeep
 from jaato.server.room import Room
+from jaato.tools.catalog import Catalog
+from jaato.tools.ledger import TokenLedger
 
 
 def test_sessions_at_hand_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +166,15 @@ def test_a_model_that_says_all_at_once_keeps_nobody_waiting(happenings: Happenin
         lambda event: shown.append(event.text) if isinstance(event, AgentOutput) else None
     )
     provider = ScriptedProvider([Step(text="a word " * 1_000, chunks=1_000)])
-    reply = ReplyStream(happenings.journal, RetryPolicy())
+    journal = happenings.journal
+    model = ModelClient(
+        journal,
+        provider,
+        ActiveTools(journal, Catalog(), deferred=True, core=None),
+        settings=ModelSettings(),
+        retry=RetryPolicy(),
+        ledger=TokenLedger(),
+    )
     turns = 0
 
     async def counting() -> None:
@@ -174,7 +186,7 @@ def test_a_model_that_says_all_at_once_keeps_nobody_waiting(happenings: Happenin
     async def main() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(counting)
-            await reply.read(provider, ModelRequest("m", [], "s", []))
+            await model.stream_reply(ModelRequest("m", [], "s", []), lambda: False)
             group.cancel_scope.cancel()
 
     anyio.run(main)

@@ -120,7 +120,7 @@ def test_the_owner_changes_the_mode_and_everybody_is_told(tmp_path: Path) -> Non
             assert [event.mode for event in stored if isinstance(event, SessionUpdated)] == ["accept-edits"]
             live = server.hub.lives.by_id[session.id].session
             assert live.gate.policy.mode == "accept-edits"
-            [notice] = [one for one in live.inbox if "accept-edits" in encode(one).decode()]
+            [notice] = [one for one in live.inbox.messages if "accept-edits" in encode(one).decode()]
             assert notice.source == "system"
 
     anyio.run(main)

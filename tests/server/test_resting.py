@@ -108,7 +108,7 @@ def test_work_goes_on_without_anybody(tmp_path: Path) -> None:
                 session_id = await begun(client, tmp_path)
                 await client.ask("message.send", text="go")
             await swept(server, tmp_path)
-            assert server.hub.lives.by_id[session_id].session.busy
+            assert server.hub.lives.by_id[session_id].session.is_busy
             await anyio.to_thread.run_sync(gate.write_text, "open")
             await until(lambda: session_id not in server.hub.lives.by_id)
             async with server.client() as client:
@@ -184,7 +184,7 @@ def test_a_background_task_keeps_its_session(tmp_path: Path) -> None:
                 await said(client, "go")
             await swept(server, tmp_path)
             live = server.hub.lives.by_id[session_id]
-            assert not live.session.busy
+            assert not live.session.is_busy
             assert list(live.session.tasks.running())
             await anyio.to_thread.run_sync(gate.write_text, "open")
             await until(lambda: session_id not in server.hub.lives.by_id)

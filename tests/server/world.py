@@ -13,7 +13,6 @@ from tests.subagent.cast import Cast
 
 from jaato.abc.provider import ModelRequest
 from jaato.agent.questions import Waiting
-from jaato.agent.suspension import suspend
 from jaato.client.state import apply
 from jaato.errors import JaatoError
 from jaato.protocol.commands import Command, MessageSend, SessionAttach, SessionCreate
@@ -149,7 +148,7 @@ class World:
         self.deaths += 1
         shutil.copytree(before, self._state_dir)
         for live in self.hub.lives.by_id.values():
-            suspend(live.session)
+            live.session.suspend()
         await self.end()
 
     # --- clients -------------------------------------------------------------------------------------------------
@@ -214,7 +213,11 @@ class World:
 
     def _story(self) -> str:
         live = self.live
-        busy = live and (live.uses, live.session.busy, [child.row() for child in live.session.crew.working()])
+        busy = live and (
+            live.uses,
+            live.session.is_busy,
+            [child.row() for child in live.session.supervisor.working()],
+        )
         newest = [(type(event).__name__, event.agent_id[-4:]) for event in self.log()[-12:]]
         return f"at work: {busy}; {len(self.hub._work)} commands; the log ends with {newest}"
 

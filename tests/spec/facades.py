@@ -15,7 +15,7 @@ Connect = Callable[..., JaatoClient]
 
 def provider_of(client: JaatoClient) -> ScriptedProvider:
     """The scripted model behind a client."""
-    provider = client.get_session().live.provider
+    provider = client.get_session().live.model.provider
     assert isinstance(provider, ScriptedProvider)
     return provider
 

@@ -10,7 +10,7 @@ import pytest
 from tests.kit import calls, results, say
 
 from jaato import errors, settings
-from jaato.agent.calls import MAX_CALLS_AT_ONCE
+from jaato.agent.tool_runner import MAX_CALLS_AT_ONCE
 from jaato.providers.scripted import ScriptedProvider
 from jaato.runtime.agent import Agent
 

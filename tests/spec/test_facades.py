@@ -13,6 +13,7 @@ from tests.spec.documented import Documented, Enriching, schema
 from tests.spec.facades import Connect, approved, provider_of
 
 from jaato.agent.retry import RetryPolicy
+from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, LimitReached
 from jaato.plugins.permission import PermissionPlugin
 from jaato.protocol.messages import Usage
@@ -146,8 +147,9 @@ def test_a_limit_is_raised(connect: Connect) -> None:
     """What ended the turn is raised with its own type; the session goes on."""
     client = connect([call("do", text="x")] * 3 + [say("more")], approved("mine", lambda _a: 1))
     session = client.get_session()
-    session.live.limits = type(session.live.limits)(model_calls=2)
-    session.live.reply._retry = RetryPolicy(attempts=1)
+    turns = session.live.turns
+    turns._context = msgspec.structs.replace(turns._context, limits=Limits(model_calls=2))
+    session.live.model.retry = RetryPolicy(attempts=1)
     with pytest.raises(LimitReached):
         client.send_message("go")
     assert client.is_processing is False

@@ -41,9 +41,9 @@ def test_sessions_of_one_runtime_share_everything_but_their_state(connect: Conne
         assert (main.live.state.model, other.live.state.model) == ("script", "another")
         assert main.live.state.turns == other.live.state.turns == 1
         assert main.live.catalog is other.live.catalog is runtime.registry.catalog
-        assert main.live.ledger is other.live.ledger is ledger is runtime.ledger
+        assert main.live.model.ledger is other.live.model.ledger is ledger is runtime.ledger
         assert ledger.totals()["model_calls"] == 2
-        assert main.live.inbox is not other.live.inbox
+        assert main.live.inbox.messages is not other.live.inbox.messages
         assert main.live.gate is not other.live.gate
         assert main.live.state.session_id != other.live.state.session_id
     finally:
@@ -63,7 +63,7 @@ def test_a_runtime_without_a_registry_makes_one_and_ends_it(tmp_path: Path) -> N
     )
     first, second = runtime.create_session(), runtime.create_session()
     assert first.live.catalog is second.live.catalog
-    assert first.live.ledger is second.live.ledger
+    assert first.live.model.ledger is second.live.model.ledger
     registry = runtime.registry
     first.close()
     assert registry.list_exposed()

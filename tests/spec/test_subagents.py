@@ -72,16 +72,16 @@ def test_a_subagent_comes_from_create_session(desk: Desk) -> None:
     assert [message.text for message in child.get_history()] == ["help", "helped"]
     live, below = main.live, child.live
     assert below.state.session_id == live.state.session_id
-    assert below.provider is live.provider
+    assert below.model.provider is live.model.provider
     assert below.catalog is live.catalog
-    assert below.ledger is live.ledger is runtime.ledger
+    assert below.model.ledger is live.model.ledger is runtime.ledger
     created = [e for e in live.journal.store.read(live.state.session_id) if isinstance(e, AgentCreated)]
     assert [(e.name, e.parent_agent_id) for e in created] == [("main", None), ("helper", live.state.agent_id)]
     assert created[1].system_prompt.endswith("Be kind.")
     assert desk.client.send_message("go") == "done"
-    assert {type(one.session) for one in live.crew.children.values()} == {type(below)}
+    assert {type(one.session) for one in live.supervisor.subagents.values()} == {type(below)}
     child.close()
-    assert [one.name for one in live.crew.children.values()] == ["one"]
+    assert [one.name for one in live.supervisor.subagents.values()] == ["one"]
 
 
 def test_the_facade_is_bounded_too(desk: Desk) -> None:
@@ -105,7 +105,7 @@ def test_hooks_reach_subagents(desk: Desk, where: str) -> None:
     if where in ("plugin", "both"):
         desk.plugin.set_ui_hooks(notes)
     assert desk.client.send_message("go") == "done"
-    (child,) = desk.live.crew.children.values()
+    (child,) = desk.live.supervisor.subagents.values()
     created = [heard for heard in notes.of("on_agent_created") if heard["agent_type"] == "subagent"]
     assert len(created) == 1
     assert (created[0]["agent_id"], created[0]["agent_name"], created[0]["parent_agent_id"]) == (
@@ -130,7 +130,7 @@ def test_the_plan_reporter_hears_of_the_plans_of_subagents(desk: Desk) -> None:
     heard: list[tuple[str, Plan]] = []
     desk.plugin.set_plan_reporter(lambda agent_id, plan: heard.append((agent_id, plan)))
     desk.client.send_message("go")
-    (child,) = desk.live.crew.children.values()
+    (child,) = desk.live.supervisor.subagents.values()
     assert [(agent_id, plan.title) for agent_id, plan in heard] == [(child.id, "mine")]
 
 
@@ -148,7 +148,7 @@ def test_retries_of_subagents_go_to_both_callbacks(tmp_path: Path) -> None:
     desk = Desk(tmp_path, {**SCRIPTS, "one": [busy]})
     heard: dict[str, list[tuple[str, int, int, float]]] = {"client": [], "plugin": []}
     try:
-        desk.live.retry = FAST
+        desk.live.model.retry = FAST
         desk.client.set_retry_callback(lambda *told: heard["client"].append(told))
         desk.plugin.set_retry_callback(lambda *told: heard["plugin"].append(told))
         assert desk.client.send_message("go") == "done"

@@ -41,7 +41,7 @@ async def change() -> str:
 
 def outcomes(live: Session, name: str) -> list[str]:
     """What the calls of a subagent gave, each as its text or error code."""
-    child = next(one for one in live.crew.children.values() if one.name == name)
+    child = next(one for one in live.supervisor.subagents.values() if one.name == name)
     parts: list[Any] = [part for m in child.session.state.messages if m.role == "tool" for part in m.parts]
     return [part.error.code if part.error else "ok" for part in parts]
 
@@ -73,4 +73,4 @@ class Trap:
 
 def statuses(live: Session) -> dict[str, str]:
     """Each subagent's status by its name."""
-    return {child.name: child.status for child in live.crew.children.values()}
+    return {child.name: child.status for child in live.supervisor.subagents.values()}

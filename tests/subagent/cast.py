@@ -12,6 +12,7 @@ from tests.kit import reopened, session
 
 from jaato.abc.provider import Chunk, ModelRequest, TextDelta
 from jaato.agent.session import Session
+from jaato.agent.subagents.subagent import Subagent
 from jaato.errors import ProviderError
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.scripted import Step, pieces, reply_of
@@ -97,3 +98,9 @@ async def stage(
     )
     async with opened as live:
         yield live, cast
+
+
+def session_of(child: Subagent) -> Session:
+    """The session of a subagent, as the runtime has made it."""
+    assert isinstance(child.session, Session)
+    return child.session

@@ -47,7 +47,7 @@ async def main(path: Path, die_at: int) -> None:
         live.journal.bus.listen(count)
         turn = await live.post("go")
         assert turn is not None
-        await live.crew.all_done()
+        await live.supervisor.all_done()
         print(live.state.seq)
 
 

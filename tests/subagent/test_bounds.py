@@ -12,15 +12,16 @@ from tests.subagent.acts import problem, value
 from tests.subagent.cast import stage
 
 from jaato.abc.provider import ModelRequest
-from jaato.agent.child import CrewLimits
 from jaato.agent.session import Session
+from jaato.agent.subagents.runner import Slots
+from jaato.agent.subagents.subagent import SubagentLimits
 from jaato.providers.scripted import Step
 
 
 def bound(live: Session, **limits: int) -> None:
     """Hold the session's subagents otherwise."""
-    assert live.recruiter is not None
-    live.recruiter.limits = CrewLimits(**limits)
+    live.supervisor.limits = SubagentLimits(**limits)
+    live.supervisor.runner.slots = Slots(live.supervisor.limits.at_once)
 
 
 def test_whoever_delegates_all_the_way_down_is_told_where_it_ends(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_deep_tree_cannot_lock_itself(tmp_path: Path, at_once: int) -> None:
             assert [result.ok for result in results(live)] == [True] * 3
             assert len(live.journal.family.members) == 3 + 9 + 27
             assert cast.most <= at_once + 1  # and the main agent
-            assert not any(child.at_work or child.placed for child in live.crew.children.values())
+            assert not any(child.at_work or child.has_slot for child in live.supervisor.subagents.values())
 
     anyio.run(main)
 
@@ -91,14 +92,14 @@ def test_of_forty_background_tasks_those_over_the_bound_are_refused(tmp_path: Pa
         async with stage(tmp_path, scripts) as (live, cast):
             with anyio.fail_after(60):
                 await live.post("go")
-                await live.crew.all_done()
+                await live.supervisor.all_done()
             answers = results(live)[:40]
             assert sum(answer.ok for answer in answers) == 32
             refused = {answer.error.message for answer in answers if answer.error}
             assert len(refused) == 1
             assert "32 is the most" in refused.pop()
             assert cast.most <= 8 + 1
-            assert len(live.inbox) + sum(m.source == "child" for m in live.state.messages) == 32
+            assert len(live.inbox.messages) + sum(m.source == "child" for m in live.state.messages) == 32
 
     anyio.run(main)
 
@@ -118,7 +119,7 @@ def test_those_whose_results_are_known_make_room(tmp_path: Path) -> None:
         async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
             assert all(result.ok for result in results(live)[:40])
-            assert len(live.crew.children) == 32
+            assert len(live.supervisor.subagents) == 32
             assert "No subagent 'agent-1'" in problem(live)
 
     anyio.run(main)
@@ -218,7 +219,7 @@ def test_a_closed_subagent_is_gone_with_those_below(tmp_path: Path) -> None:
             assert value(live, 1)["closed"] == ["boss", "worker"]
             assert "is closed" in problem(live, 2)
             assert value(live, 3) == {"subagents": [], "count": 0}
-            assert live.crew.children == {}
+            assert live.supervisor.subagents == {}
             assert all(not member.state.messages for member in live.journal.family.members.values())
 
     anyio.run(main)

@@ -15,7 +15,7 @@ import pytest
 from tests.agent.crash_child import effect
 from tests.agent.deaths import Die, dying
 from tests.kit import call, recorded, say
-from tests.subagent.cast import stage
+from tests.subagent.cast import session_of, stage
 
 from jaato.abc.provider import ModelRequest
 from jaato.agent.session import Session
@@ -59,8 +59,8 @@ def check_restored(live: Session) -> None:
     log = [event for event in recorded(live) if isinstance(event, Event)]
     assert [event.seq for event in log] == list(range(1, len(log) + 1))
     made = [event.agent_id for event in log if isinstance(event, AgentCreated) and event.parent_agent_id]
-    assert set(live.crew.children) == set(made)
-    for child in live.crew.children.values():
+    assert set(live.supervisor.subagents) == set(made)
+    for child in live.supervisor.subagents.values():
         state = child.session.state
         assert not (state.open_turn)
         assert not (state.open_calls)
@@ -103,16 +103,18 @@ def test_killed_at_any_event_the_tree_comes_back(tmp_path: Path, die_at: int, di
         scripts: dict[str, Any] = {"main": [again] * 20, "anyone": [again] * 20}
         async with stage(tmp_path, scripts, [effect], again=session_id) as (live, _cast):
             check_restored(live)
-            unfinished = [child for child in live.crew.children.values() if child.status == "interrupted"]
+            unfinished = [
+                child for child in live.supervisor.subagents.values() if child.status == "interrupted"
+            ]
             for child in unfinished:
-                told = [*child.parent.inbox, *child.parent.state.messages]
+                told = [*child.parent.inbox.messages, *child.parent.state.messages]
                 assert any(child.id in message.text for message in told if message.source == "child")
             turn = await live.post("go on")
             assert turn is not None
             assert turn.reason == "stop"
-            for child in list(live.crew.children.values()):
-                await live.crew.labour.start(child, "go on")
-                await live.crew.labour.see_through(live.state.agent_id, child)
+            for child in list(live.supervisor.subagents.values()):
+                await live.supervisor.runner.start(child, "go on")
+                await live.supervisor.runner.see_through(None, child)
                 assert child.status == "completed"
             assert all(paired(messages) for messages in heard)
             ends = [e for e in recorded(live) if isinstance(e, AgentCompleted) and e.reason == "interrupted"]
@@ -146,15 +148,15 @@ def test_what_was_shared_and_how_agents_are_held_survives(tmp_path: Path) -> Non
         async with stage(tmp_path, scripts, [effect]) as (live, _cast):
             await live.post("go")
             kept["shared"] = dict(live.journal.family.shared)
-            kept["created"] = next(iter(live.crew.children.values())).created
+            kept["created"] = next(iter(live.supervisor.subagents.values())).created
         async with stage(tmp_path, scripts, [effect], again=live.state.session_id) as (again, _cast):
-            child = next(iter(again.crew.children.values()))
+            child = next(iter(again.supervisor.subagents.values()))
             assert again.journal.family.shared == kept["shared"]
             assert child.created == kept["created"]
-            assert child.session.settings.temperature == 0.5
-            assert child.session.limits.model_calls == 5
-            await again.crew.labour.start(child, "try it")
-            report = await again.crew.labour.see_through(again.state.agent_id, child)
+            assert child.session.model.settings.temperature == 0.5
+            assert session_of(child).parts.limits.model_calls == 5
+            await again.supervisor.runner.start(child, "try it")
+            report = await again.supervisor.runner.see_through(None, child)
             assert report["result"] == "could not"
             result = next(m for m in child.session.state.messages if m.role == "tool").parts[0]
             assert isinstance(result, ToolResult)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from tests.kit import call, calls, recorded, results, say
 from tests.subagent.acts import problem, value
-from tests.subagent.cast import stage
+from tests.subagent.cast import session_of, stage
 
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.events import (
@@ -43,11 +43,11 @@ def test_a_subagent_does_its_task_in_a_conversation_of_its_own(tmp_path: Path) -
             )
             assert cast.of("astro")[0] == ["[parent] count the moons"]
             assert "Eighty moons." not in [message.text for message in live.state.messages]
-            child = live.crew.children[report["agent_id"]]
+            child = live.supervisor.subagents[report["agent_id"]]
             assert child.session.state.messages is not live.state.messages
-            assert child.session.provider is live.provider
-            assert child.session.ledger is live.ledger
-            assert child.session.catalog is live.catalog
+            assert child.session.model.provider is live.model.provider
+            assert child.session.model.ledger is live.model.ledger
+            assert session_of(child).catalog is live.catalog
 
     anyio.run(main)
 
@@ -155,7 +155,7 @@ def test_usage_is_counted_for_each_agent_and_for_all(tmp_path: Path) -> None:
             assert live.state.usage.input_tokens == 200
             assert value(live)["input_tokens"] == 100
             assert live.journal.family.usage.input_tokens == 100
-            assert live.ledger.totals()["prompt_tokens"] == 300
+            assert live.model.ledger.totals()["prompt_tokens"] == 300
 
     anyio.run(main)
 
@@ -172,7 +172,7 @@ def test_each_agent_has_its_own_plan(tmp_path: Path) -> None:
             await live.post("go")
             assert live.state.plan is None
             assert not results(live)[-1].ok
-            child = next(iter(live.crew.children.values()))
+            child = next(iter(live.supervisor.subagents.values()))
             assert child.session.state.plan is not None
             assert child.session.state.plan.title == "mine"
 
@@ -186,7 +186,7 @@ def test_what_a_subagent_was_given_is_labelled(tmp_path: Path) -> None:
         scripts = {"main": [call("delegate", task="x"), say("done")], "anyone": [say("yes")]}
         async with stage(tmp_path, scripts) as (live, cast):
             await live.post("go")
-            name = next(iter(live.crew.children.values())).name
+            name = next(iter(live.supervisor.subagents.values())).name
             assert cast.of(name)[0] == ["[parent] x"]
 
     anyio.run(main)

@@ -10,11 +10,11 @@ import anyio
 import msgspec
 import pytest
 from tests.kit import call, calls, recorded, say
-from tests.subagent.cast import stage
+from tests.subagent.cast import session_of, stage
 
 from jaato.abc.compactor import GCConfig
 from jaato.abc.provider import ModelRequest
-from jaato.agent.compaction.room import Compaction
+from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.truncate import TruncateGCPlugin
 from jaato.agent.family import Family
 from jaato.agent.journal import Journal
@@ -118,7 +118,7 @@ def test_a_subagent_whose_beginning_is_lost_is_nobodys(tmp_path: Path) -> None:
         async with stage(tmp_path, {}, again=session_id) as (again, _cast):
             assert again.journal.damaged
             assert again.state.messages == before
-            assert {child.name for child in again.crew.children.values()} == {"n1", "n2"}
+            assert {child.name for child in again.supervisor.subagents.values()} == {"n1", "n2"}
 
     anyio.run(main)
 
@@ -143,7 +143,7 @@ def test_a_failing_store_ends_everybody_and_loses_no_order(tmp_path: Path) -> No
             with pytest.raises(StoreError):
                 await live.post("go")
             with anyio.move_on_after(5) as scope:
-                await live.crew.all_done()
+                await live.supervisor.all_done()
             assert not scope.cancelled_caught
             store.append = write  # type: ignore[method-assign]  # there is room again
             turn = await live.post("again")
@@ -168,11 +168,10 @@ def test_each_agent_makes_room_in_its_own_context(tmp_path: Path) -> None:
         }
         small = ModelInfo(id="script", provider="scripted", context_limit=2_000)
         async with stage(tmp_path, scripts, info=small) as (live, _cast):
-            live.compaction = Compaction(TruncateGCPlugin(), GCConfig(preserve_recent_turns=1))
+            live.compaction.use(CompactionSetup(TruncateGCPlugin(), GCConfig(preserve_recent_turns=1)))
             await live.post("go")
-            child = next(iter(live.crew.children.values()))
-            assert child.session.compaction is not None
-            assert child.session.compaction is not live.compaction
+            child = next(iter(live.supervisor.subagents.values()))
+            assert session_of(child).compaction.setup is live.compaction.setup
             made = [event for event in recorded(live) if isinstance(event, GcCompleted)]
             assert made
             assert {event.agent_id for event in made} == {child.id}

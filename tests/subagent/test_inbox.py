@@ -79,7 +79,7 @@ def test_what_is_fetched_is_not_told_twice(tmp_path: Path) -> None:
             await live.post("go")
             assert value(live)["result"] == "yes"
             assert [m.source for m in live.state.messages if m.role == "user"] == ["user"]
-            assert not live.inbox
+            assert not live.inbox.messages
 
     anyio.run(main)
 
@@ -130,7 +130,7 @@ def test_a_message_steers_a_subagent_at_work(tmp_path: Path) -> None:
         async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
             assert value(live)["result"] == "oui"
-            heard = [m.text for m in live.crew.children[value(live)["agent_id"]].member.state.messages]
+            heard = [m.text for m in live.supervisor.subagents[value(live)["agent_id"]].member.state.messages]
             assert "[parent] in French" in heard
 
     anyio.run(main)

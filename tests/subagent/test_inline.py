@@ -78,9 +78,9 @@ def test_another_provider_is_made_once_and_let_go(tmp_path: Path) -> None:
             async with runtime.create(plan(tmp_path, [], provider=cast, deferred=False)) as live:
                 await live.post("go")
                 assert value(live)["result"] == "from the other model"
-                child = next(iter(live.crew.children.values()))
-                assert child.session.provider is not live.provider
-                assert live.provider is cast
+                child = next(iter(live.supervisor.subagents.values()))
+                assert child.session.model.provider is not live.model.provider
+                assert live.model.provider is cast
                 session_id = live.state.session_id
         finally:
             runtime.close()
@@ -89,9 +89,9 @@ def test_another_provider_is_made_once_and_let_go(tmp_path: Path) -> None:
             journal = Journal(runtime.store, State())
             journal.load(session_id)
             async with runtime.open(journal, plan(tmp_path, [], provider=cast, deferred=False)) as live:
-                child = next(iter(live.crew.children.values()))
-                await live.crew.labour.start(child, "more")
-                report = await live.crew.labour.see_through(live.state.agent_id, child)
+                child = next(iter(live.supervisor.subagents.values()))
+                await live.supervisor.runner.start(child, "more")
+                report = await live.supervisor.runner.see_through(None, child)
                 assert report["result"] == "again"
         finally:
             runtime.close()

@@ -28,20 +28,19 @@ def test_a_stop_at_any_moment_ends_everything(tmp_path: Path, rounds: int) -> No
             ],
         }
         async with stage(tmp_path, scripts) as (live, _cast):
-            assert live.recruiter is not None
             async with anyio.create_task_group() as group:
                 group.start_soon(live.post, "go")
                 for _round in range(rounds):
                     await anyio.sleep(0)
                 live.stop()
             with anyio.fail_after(20):
-                await live.crew.all_done()
+                await live.supervisor.all_done()
             assert not live.state.open_calls
-            for child in live.crew.children.values():
+            for child in live.supervisor.subagents.values():
                 state = child.session.state
                 assert not (state.open_calls)
                 assert not (state.open_turn)
-                assert not (child.placed)
+                assert not (child.has_slot)
                 assert not (child.waits)
                 assert not (child.awaited)
             ended = {e.agent_id for e in recorded(live) if isinstance(e, AgentCompleted)}
@@ -95,7 +94,7 @@ def test_a_partial_answer_of_a_stopped_subagent_is_kept(tmp_path: Path) -> None:
                 group.start_soon(live.post, "go")
                 await trap.full.wait()
                 live.stop()
-            child = next(iter(live.crew.children.values()))
+            child = next(iter(live.supervisor.subagents.values()))
             said = [e for e in recorded(live) if isinstance(e, MessageModel) and e.agent_id == child.id]
             assert said[0].message.text == "so far"
             assert child.report()["status"] == "cancelled"

@@ -108,9 +108,9 @@ def test_a_time_limit_ends_a_subagent_and_all_below(tmp_path: Path) -> None:
         async with stage(tmp_path, scripts) as (live, _cast):
             with anyio.fail_after(20):
                 await live.post("go")
-                await live.crew.all_done()
+                await live.supervisor.all_done()
             assert "did not finish within 0.2 s" in problem(live)
-            assert {child.name: child.status for child in live.crew.children.values()} == {
+            assert {child.name: child.status for child in live.supervisor.subagents.values()} == {
                 "one": "failed",
                 "two": "cancelled",
             }

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from tests.kit import call, plan, say
 from tests.subagent.acts import outcomes, problem, value
+from tests.subagent.cast import session_of
 from tests.subagent.written import brought, delegating, home, played, with_settings, write
 
 from jaato.agent.session import Session
@@ -39,13 +40,17 @@ def test_a_profile_of_the_user_says_all_of_a_subagent(tmp_path: Path, name: str)
     async def main() -> None:
         live = await played(tmp_path, delegating(profile="reader"))
         assert value(live)["profile"] == "reader"
-        child = next(iter(live.crew.children.values()))
+        child = next(iter(live.supervisor.subagents.values()))
         assert child.name == "reader"
         created = child.created
-        assert (created.model, created.profile, child.session.limits.model_calls) == ("small", "reader", 9)
+        assert (created.model, created.profile, session_of(child).parts.limits.model_calls) == (
+            "small",
+            "reader",
+            9,
+        )
         assert created.system_prompt.startswith(live.state.system_prompt)
         assert created.system_prompt.endswith("Be brief.")
-        assert child.session.settings.temperature == 0.1
+        assert child.session.model.settings.temperature == 0.1
         assert set(created.core_tools) == {"look", "change", "list_tools", "get_tool_schemas"}
         assert outcomes(live, "reader") == ["ok", "permission_denied"]
 
@@ -70,14 +75,14 @@ def test_a_profile_of_the_workspace_may_only_narrow_until_it_is_trusted(tmp_path
 
     async def main() -> None:
         live = await delegated()
-        child = next(iter(live.crew.children.values()))
+        child = next(iter(live.supervisor.subagents.values()))
         assert child.created.model == "script"
         assert "You are root." not in child.created.system_prompt
         assert "model, system_prompt, max_output_tokens left out" in value(live)["note"]
         assert outcomes(live, "sly") == ["ok", "permission_denied"]
         assert "trusted" in str(await trust())
         live = await delegated()
-        child = next(iter(live.crew.children.values()))
+        child = next(iter(live.supervisor.subagents.values()))
         assert child.created.model == "dear"
         assert child.created.system_prompt.startswith("You are root.")
         file.write_text(file.read_text() + "\n")
@@ -93,9 +98,9 @@ def test_an_inline_configuration_narrows_a_profile_and_never_widens_it(tmp_path:
     async def main() -> None:
         config = {"tools": ["look", "change"], "read_only": False, "max_turns": 50}
         live = await played(tmp_path, delegating(profile="looker", inline_config=config))
-        child = next(iter(live.crew.children.values()))
+        child = next(iter(live.supervisor.subagents.values()))
         assert outcomes(live, "looker") == ["ok", "tool_unknown"]
-        assert child.session.limits.model_calls == 4
+        assert session_of(child).parts.limits.model_calls == 4
 
     anyio.run(main)
 

@@ -46,7 +46,7 @@ def test_a_permission_question_from_the_bottom_reaches_the_root(tmp_path: Path) 
                 await live.post("go")
             stop()
             asked = next(event for event in heard if isinstance(event, PermissionRequested))
-            three = next(child for child in live.crew.children.values() if child.name == "three")
+            three = next(child for child in live.supervisor.subagents.values() if child.name == "three")
             assert asked.agent_id == three.id
             assert three.depth == 3
             resolved = next(event for event in heard if isinstance(event, PermissionResolved))
@@ -78,7 +78,7 @@ def test_a_clarification_from_the_bottom_reaches_the_root(tmp_path: Path) -> Non
             with anyio.fail_after(20):
                 await live.post("go")
             stop()
-            three = next(child for child in live.crew.children.values() if child.name == "three")
+            three = next(child for child in live.supervisor.subagents.values() if child.name == "three")
             asked = [
                 event for event in heard if isinstance(event, ClarificationQuestion | ClarificationResolved)
             ]
@@ -120,7 +120,7 @@ def test_an_asker_of_the_program_hears_who_asks(tmp_path: Path) -> None:
         scripts = {**CHAIN, "three": [call("change"), say("did")]}
         async with stage(tmp_path, scripts, [change], policy=ASK, asker=Channel()) as (live, _cast):
             await live.post("go")
-            three = next(child for child in live.crew.children.values() if child.name == "three")
+            three = next(child for child in live.supervisor.subagents.values() if child.name == "three")
             assert [question.agent_id for question in asked] == [three.id]
 
     anyio.run(main)
@@ -171,7 +171,7 @@ def test_a_grant_for_the_turn_holds_for_all_agents_until_the_root_has_ended_it(t
             asked: list[str] = []
 
             def answer(event: PermissionRequested) -> str:
-                asked.append(live.crew.children[event.agent_id].name)
+                asked.append(live.supervisor.subagents[event.agent_id].name)
                 return "t"
 
             stop = attend(live, answer)
@@ -211,7 +211,7 @@ def test_who_waits_for_an_answer_is_shown_as_blocked(tmp_path: Path) -> None:
                 report = value(live)
                 assert (report["status"], report["waiting_for"]) == ("blocked", "permission for change")
                 live.desk.answer(questions[0], Answer(answer="n"))
-                await live.crew.all_done()
+                await live.supervisor.all_done()
             leave()
             assert outcomes(live, "one") == ["permission_denied"]
 
@@ -235,7 +235,7 @@ def test_a_stop_withdraws_the_question(tmp_path: Path) -> None:
             leave = live.desk.attend()
             with anyio.fail_after(20):
                 await live.post("go")
-                await live.crew.all_done()
+                await live.supervisor.all_done()
             leave()
             assert [type(e) for e in heard if isinstance(e, PermissionRequested | PermissionResolved)] == [
                 PermissionRequested,

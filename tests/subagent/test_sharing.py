@@ -38,7 +38,7 @@ def test_what_one_agent_shares_all_can_read(tmp_path: Path) -> None:
         }
         async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
-            one = next(child for child in live.crew.children.values() if child.name == "one")
+            one = next(child for child in live.supervisor.subagents.values() if child.name == "one")
             assert value(live, 1)["result"] == "{'count': 42}"
             assert value(live, 2)["value"] == {"count": 42}
             (row,) = value(live, 3)["keys"]

@@ -23,7 +23,7 @@ DEEP: dict[str, Any] = {"boss": [call("delegate", task="y", name="worker"), say(
 
 def endings(live: Session) -> list[tuple[str, str]]:
     """How each subagent's task ended, by name, as the log has it."""
-    names = {child.id: child.name for child in live.crew.children.values()}
+    names = {child.id: child.name for child in live.supervisor.subagents.values()}
     return [(names[e.agent_id], e.reason) for e in recorded(live) if isinstance(e, AgentCompleted)]
 
 
@@ -62,7 +62,7 @@ def test_a_stop_of_the_main_agent_reaches_every_depth(tmp_path: Path) -> None:
                 with anyio.fail_after(20):
                     await trap.full.wait()
                     live.stop()
-                    await live.crew.all_done()
+                    await live.supervisor.all_done()
             assert turns[0].reason == "cancelled"
             assert trap.left == 2
             assert set(statuses(live).values()) == {"cancelled"}
@@ -70,7 +70,7 @@ def test_a_stop_of_the_main_agent_reaches_every_depth(tmp_path: Path) -> None:
             ends = [event for event in log if isinstance(event, TurnCompleted)]
             assert len(ends) == 5
             assert {event.reason for event in ends} == {"cancelled"}
-            open_calls = [child.session.state.open_calls for child in live.crew.children.values()]
+            open_calls = [child.session.state.open_calls for child in live.supervisor.subagents.values()]
             assert not any(open_calls)
             assert not live.state.open_calls
             turn = await live.post("again")
@@ -94,7 +94,7 @@ def test_background_tasks_end_with_a_stop_too(tmp_path: Path) -> None:
                 await trap.full.wait()
                 assert set(statuses(live).values()) == {"running"}
                 live.stop()
-                await live.crew.all_done()
+                await live.supervisor.all_done()
             assert set(statuses(live).values()) == {"cancelled"}
 
     anyio.run(main)

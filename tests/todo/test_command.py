@@ -7,8 +7,6 @@ from pathlib import Path
 import anyio
 from tests.kit import call, say, session
 
-from jaato.protocol.commands import CommandExecute
-
 
 def test_the_command_shows_the_plan_of_its_session(tmp_path: Path) -> None:
     """What the model has planned is what the user sees, also when the command comes from a client."""
@@ -17,7 +15,7 @@ def test_the_command_shows_the_plan_of_its_session(tmp_path: Path) -> None:
     async def main() -> None:
         async with session(tmp_path, script, plugins=("introspection", "todo")) as live:
             await live.post("plan it")
-            said = await live.dispatch(CommandExecute(name="plan", arguments=""))
+            said = await live.run_command("plan", "")
             assert "the work" in said
             assert "1. first" in said
 

@@ -105,6 +105,6 @@ def test_a_hundred_tools_are_activated_at_once(tmp_path: Path) -> None:
             assert first["activated"] == names
             assert first["not_found"] == ["nobody"]
             assert second["activated"] == []
-            assert [one.name for one in live.request().tools][-100:] == names
+            assert [one.name for one in live.model.request().tools][-100:] == names
 
     anyio.run(main)

@@ -10,7 +10,6 @@ from tests.kit import call, results
 
 from jaato.abc.asker import Answer, Question
 from jaato.agent.session import Session
-from jaato.protocol.commands import CommandExecute
 from jaato.protocol.messages import Text, ToolResult
 from jaato.tools.permissions import Policy
 
@@ -50,7 +49,7 @@ def data(result: ToolResult) -> Any:
 
 async def typed(live: Session, line: str) -> str:
     """What the user's command says."""
-    said = await live.dispatch(CommandExecute(name="waypoint", arguments=line))
+    said = await live.run_command("waypoint", line)
     assert isinstance(said, str)
     return said
 

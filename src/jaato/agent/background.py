@@ -1,36 +1,55 @@
-"""Calls that go on beside the turn: moved there when slow, or begun there."""
+"""Calls that go on beside the turn, moved there when slow or begun there; and what runs as long as the session."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
+import anyio.abc
+from msgspec import Struct
 
 from jaato.abc.background import TaskStatus
+from jaato.agent.inbox import Inbox
+from jaato.agent.journal import Journal
 from jaato.agent.output import OutputSink
+from jaato.agent.results import Results
 from jaato.agent.touched import files_changed
-from jaato.errors import StoreError, ToolTimeout
+from jaato.errors import JaatoError, StoreError, ToolTimeout
+from jaato.log import logger
 from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import ToolCall, ToolResult
-from jaato.tools.background import Task, promise
-from jaato.tools.call import Call, Outcome
-from jaato.tools.pipeline import Reraised, failed, interrupted, run, succeeded
+from jaato.tools.background import Task, Tasks, promise
+from jaato.tools.call import Call, Door, Outcome
+from jaato.tools.pipeline import Reraised, Steps, failed, interrupted, run, succeeded
 from jaato.tools.tool import Tool
 
-if TYPE_CHECKING:
-    from jaato.agent.calls import SessionSteps
-    from jaato.agent.session import Session
+LOG = logger("group")
 
 
-class Background:
+class BackgroundContext(Struct, frozen=True):
+    """What background tasks use of their session."""
+
+    journal: Journal
+    inbox: Inbox
+    group: BackgroundGroup
+    tasks: Tasks
+    results: Results
+    steps: Steps
+    new_call: Callable[[ToolCall, str, Door], Call]
+    execute: Callable[[Call, Tool], Awaitable[Any]]
+
+
+class BackgroundTasks:
     """The background tasks of a session: they outlive the turn, not the session."""
 
-    def __init__(self, session: Session, steps: SessionSteps, loop: asyncio.AbstractEventLoop) -> None:
-        self._session = session
-        self._steps = steps
+    def __init__(self, context: BackgroundContext, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._journal = context.journal
+        self._steps = context.steps
         self._loop = loop
         self._refused: list[tuple[Task, Call, Outcome]] = []
 
@@ -38,7 +57,9 @@ class Background:
         self, parent: Call, tool_name: str, arguments: dict[str, Any], timeout_s: float | None = None
     ) -> Task:
         """Run another tool in the background from the start, through the whole pipeline."""
-        call = self._steps.call(ToolCall(new_id("c"), tool_name, arguments), parent.turn_id, "background")
+        call = self._context.new_call(
+            ToolCall(new_id("c"), tool_name, arguments), parent.turn_id, "background"
+        )
         scope = anyio.CancelScope()
         task = Task(tool_name, "", lambda: self._loop.call_soon_threadsafe(scope.cancel), call_id=call.id)
         found = self._steps.find(tool_name)
@@ -62,9 +83,9 @@ class Background:
             finally:
                 self._finish(task, call, outcome)
 
-        self._session.tasks.add(task)
-        self._session.journal.record(self._event(task))
-        await self._session.background(body)
+        self._context.tasks.add(task)
+        self._journal.record(self._event(task))
+        await self._context.group.start(body)
         return task
 
     async def run_movable(self, call: Call, tool: Tool, threshold_s: float) -> Any:
@@ -90,7 +111,7 @@ class Background:
                 if moved:
                     self._finish(task, call, outcome)
 
-        await self._session.background(body)
+        await self._context.group.start(body)
         try:
             with anyio.move_on_after(threshold_s):
                 await over.wait()
@@ -103,8 +124,8 @@ class Background:
             moved = True
             if isinstance(call.output, OutputSink):
                 call.output.outlives = True
-            self._session.tasks.add(task)
-            self._session.journal.record(self._event(task))
+            self._context.tasks.add(task)
+            self._journal.record(self._event(task))
             return promise(task.id, tool.plugin, tool.name, threshold_s)
         outcome = outcomes[0]
         if not outcome.ok:
@@ -113,7 +134,7 @@ class Background:
 
     async def _outcome(self, call: Call, tool: Tool) -> Outcome:
         try:
-            return succeeded(await self._steps.run_tool(call, tool), None)
+            return succeeded(await self._context.execute(call, tool), None)
         except BaseException as error:
             if self._steps.interrupts(error):
                 raise
@@ -131,7 +152,7 @@ class Background:
             self._refused.append((task, call, outcome))
             raise
 
-    def make_good(self) -> None:
+    def record_refused(self) -> None:
         """Record the ends of tasks that the store has refused. Raises `StoreError` when it still does."""
         while self._refused:
             self._record(*self._refused[0])
@@ -139,16 +160,16 @@ class Background:
 
     def _record(self, task: Task, call: Call, outcome: Outcome) -> None:
         """The end of a task, in one commit with the message about it; and of its call, if nobody could record that."""
-        state, changed = self._session.state, call.changed[:]
+        state, changed = self._journal.state, call.changed[:]
         try:
             if call.id in state.started and call.id not in state.open_calls:
                 self._steps.ended(call, outcome)
-            self._session.notice(
+            self._context.inbox.notify(
                 f"Background task {task.id} ({task.tool}): {task.status.value}. "
                 f"get_background_output shows its result.",
                 "system",
-                *files_changed(self._session.journal, call),
-                self._event(task, self._steps.results.of(call, outcome)),
+                *files_changed(self._journal, call),
+                self._event(task, self._context.results.of(call, outcome)),
             )
         except StoreError:
             call.changed[:] = changed
@@ -157,7 +178,7 @@ class Background:
     def _event(self, task: Task, result: ToolResult | None = None) -> BackgroundUpdated:
         status: Any = task.status.value
         return BackgroundUpdated(
-            **self._session.journal.head(),
+            **self._journal.head(),
             task_id=task.id,
             tool=task.tool,
             plugin=task.plugin,
@@ -165,3 +186,50 @@ class Background:
             call_id=task.call_id,
             result=result,
         )
+
+
+class BackgroundGroup:
+    """Runs coroutines beside the caller until `close`, which cancels them and waits for their end."""
+
+    def __init__(self) -> None:
+        self._keeper: asyncio.Task[None] | None = None
+        self._group: anyio.abc.TaskGroup | None = None
+        self._opened: anyio.Event | None = None
+        self._closing: anyio.Event | None = None
+        self._closed = False
+
+    async def start(self, body: Callable[[], Awaitable[None]]) -> None:
+        """Begin a coroutine; what it raises is logged, and harms no other. Raises `JaatoError` once closed."""
+        if self._closed:
+            raise JaatoError("The session is closed; nothing new begins in it.")
+        if self._opened is None:
+            self._opened, self._closing = anyio.Event(), anyio.Event()
+            self._keeper = asyncio.create_task(
+                self._keep(self._opened, self._closing), name="jaato-background"
+            )
+        await self._opened.wait()
+        assert self._group is not None
+        if self._closing is not None and self._closing.is_set():
+            raise JaatoError("The session is closed; nothing new begins in it.")
+        self._group.start_soon(self._contained, body)
+
+    async def _keep(self, opened: anyio.Event, closing: anyio.Event) -> None:
+        async with anyio.create_task_group() as group:
+            self._group = group
+            opened.set()
+            await closing.wait()
+            group.cancel_scope.cancel()
+
+    async def _contained(self, body: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await body()
+        except Exception:
+            LOG.exception("A background task failed")
+
+    async def close(self) -> None:
+        """Cancel everything and wait until it has ended; a second time does nothing."""
+        self._closed = True
+        if self._keeper is None or self._closing is None:
+            return
+        self._closing.set()
+        await asyncio.wait([self._keeper])

@@ -1,14 +1,24 @@
-"""What a session does about a process that died: nothing is repeated, and nothing stays open that nobody works on."""
+"""What an agent does about a process that died, its own log in hand: nothing is repeated, nothing stays open that nobody
+works on.
+
+What had begun is not repeated, unless its tool says that it goes on where it was. What came of a begun call with side
+effects is asked, and nobody's guess. What had not begun is begun then, after its question, which keeps its id
+however many processes it waits through, has been answered.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
+from msgspec import Struct
 
+from jaato.abc.asker import Clarification
 from jaato.abc.background import TaskStatus
+from jaato.agent.background import BackgroundTasks
+from jaato.agent.earlier import Asked, answers_of
+from jaato.agent.inbox import Inbox
+from jaato.agent.journal import Journal
+from jaato.agent.questions import Desk
 from jaato.agent.touched import left_behind
-from jaato.agent.turn import close_calls, interrupted
 from jaato.protocol.events import (
     BackgroundUpdated,
     ClarificationQuestion,
@@ -18,66 +28,209 @@ from jaato.protocol.events import (
     PermissionRequested,
     PermissionResolved,
     PermissionRevoked,
+    ToolCallEnd,
+    ToolCallStart,
     TurnCompleted,
 )
-from jaato.protocol.messages import Problem, Text, Usage
-from jaato.tools.background import Task
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Problem, Text, ToolCall, ToolResult, Usage
+from jaato.tools.background import Task, Tasks
 from jaato.tools.call import Outcome, Output
+from jaato.tools.catalog import Catalog
 
-if TYPE_CHECKING:
-    from jaato.agent.session import Session
-    from jaato.agent.state import Question
-
+UNKNOWN_OUTCOME = "nobody knows"
+OUTCOMES = ["it was done", "it was not done", UNKNOWN_OUTCOME]
 LOST_TASK = "Interrupted: the program ended while this task ran. It was not begun again."
-PASSING = ("turn", "idle", "once", "call")
+NOT_BEGUN = "Not run: the program ended before it began."
+INTERRUPTED = (
+    "Interrupted: the program ended while this call ran. It may have done all, part or nothing of its work; "
+    "it was not repeated. Look at what is there before you do it again."
+)
+PASSING_SCOPES = ("turn", "idle", "once", "call")
 
 
-def recover(session: Session) -> None:
-    """Close what the process before left open: questions as unanswered, calls and tasks as interrupted, passing
-    grants as over, the turn. Raises `StoreError`."""
-    state, journal = session.state, session.journal
-    if journal.store.read_only:
-        return  # it can be looked at; nothing can go on in it
-    asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
-    told = {
-        one.call_id for one in asked if isinstance(one, ClarificationQuestion) and one.outcome
-    }  # by who has asked
-    left_behind(journal, [start for key, start in state.started.items() if key not in told])
-    if session.resumable and state.open_turn is not None:
-        from jaato.agent.suspension import keep_open
+class RecoveryContext(Struct, frozen=True):
+    """What recovery uses of its session. With `keep_interrupted_turns` a turn that was cut off stays open."""
 
-        keep_open(session)
-    else:
-        for question in list(state.questions.values()):
-            journal.record(unanswered(question, session))
-        close_turn(session)
-    for grant in [grant for grant in state.grants.values() if grant.scope in PASSING]:
-        journal.record(PermissionRevoked(**journal.head(), grant_id=grant.id))
-    for start in [start for key, start in state.started.items() if key not in state.open_calls]:
-        journal.record(interrupted(session, start.call_id, start.tool))  # not one the model asked for
-    for task in list(state.tasks.values()):
-        if task.status == "running":
-            session.notice(
-                f"Background task {task.task_id} ({task.tool}) was interrupted: the program ended.",
-                "system",
-                msgspec.structs.replace(task, **journal.head(), status="interrupted"),
+    journal: Journal
+    catalog: Catalog
+    desk: Desk
+    inbox: Inbox
+    tasks: Tasks
+    background: BackgroundTasks
+    keep_interrupted_turns: bool = False
+
+
+class Recovery:
+    """Brings one agent's log in order. Everything here raises `StoreError` when the log takes nothing."""
+
+    def __init__(self, context: RecoveryContext) -> None:
+        self._context = context
+        self._journal = context.journal
+        self._desk = context.desk
+
+    def run(self) -> None:
+        """Close what the process before left open: questions as unanswered, calls and tasks as interrupted, passing
+        grants as over, the turn."""
+        journal, state = self._journal, self._journal.state
+        if journal.store.read_only:
+            return  # it can be looked at; nothing can go on in it
+        asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
+        asked_about = {question.call_id for question in asked if is_outcome(question)}
+        left_behind(journal, [start for key, start in state.started.items() if key not in asked_about])
+        if self._context.keep_interrupted_turns and state.open_turn is not None:
+            self._keep_turn_open()
+        else:
+            for question in list(state.questions.values()):
+                journal.record(unanswered_event(question, journal))
+            self.close_turn()
+        for grant in [grant for grant in state.grants.values() if grant.scope in PASSING_SCOPES]:
+            journal.record(PermissionRevoked(**journal.head(), grant_id=grant.id))
+        for start in [start for key, start in state.started.items() if key not in state.open_calls]:
+            journal.record(interrupted_end(journal, start.call_id, start.tool))  # not one the model asked for
+        self._restore_tasks()
+
+    def _restore_tasks(self) -> None:
+        journal, tasks = self._journal, self._journal.state.tasks
+        for task in list(tasks.values()):
+            if task.status == "running":
+                self._context.inbox.notify(
+                    f"Background task {task.task_id} ({task.tool}) was interrupted: the program ended.",
+                    "system",
+                    msgspec.structs.replace(task, **journal.head(), status="interrupted"),
+                )
+        for task in tasks.values():
+            self._context.tasks.add(restored_task(task))
+
+    def record_refused(self) -> None:
+        """Record what a store that failed has refused: the ends of questions nobody waits for, and of background tasks."""
+        for question in list(self._journal.state.questions.values()):
+            if not self._desk.waits(question.question_id):
+                self._journal.record(unanswered_event(question, self._journal))
+        self._context.background.record_refused()
+
+    def close_turn(self) -> None:
+        """Give every call of an unfinished turn its result, its questions and the turn their end."""
+        state, journal = self._journal.state, self._journal
+        for question in self._desk.forget(state.agent_id):
+            journal.record(unanswered_event(question, journal))
+        close_calls(journal, NOT_BEGUN)
+        if state.open_turn is not None:
+            journal.record(
+                TurnCompleted(
+                    **journal.head(),
+                    turn_id=state.open_turn,
+                    reason="interrupted",
+                    usage=Usage(),
+                    model_calls=0,
+                    tool_calls=0,
+                    duration_s=0.0,
+                )
             )
-    for task in state.tasks.values():
-        session.tasks.add(remembered(task))
+
+    # --- a turn that stays open ----------------------------------------------------------------------------------
+
+    def _keep_turn_open(self) -> None:
+        """This agent's turn stays open, and its questions for which a call still waits. Of calls that had begun, those
+        that only read are interrupted, and about the others it is asked."""
+        kept: list[Asked] = []
+        for question in list(self._journal.state.questions.values()):
+            if self._is_waited_for(question):
+                kept.append(question)
+            else:
+                self._journal.record(unanswered_event(question, self._journal))
+        self._desk.restore(kept, answers_of(self._journal.state))
+        self.ask_outcomes()
+        self._desk.expire()
+
+    def ask_outcomes(self) -> None:
+        """Ask about every call that was cut off; those that only read are interrupted."""
+        state = self._journal.state
+        for call in self._interrupted_calls():
+            if state.started[call.call_id].digest is None:
+                self._end_begun(call)
+            else:
+                asked = self._question_about(call)
+                self._journal.record(asked)
+                self._desk.restore([state.questions[asked.question_id]], {})
+
+    def close_interrupted_calls(self) -> None:
+        """End them: nobody is asked what came of them, and nobody knows."""
+        for call in self._interrupted_calls():
+            self._end_begun(call)
+
+    def _interrupted_calls(self) -> list[ToolCall]:
+        """The calls that have begun, do not go on where they were, and that nobody was asked about."""
+        state = self._journal.state
+        asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
+        known = {question.call_id for question in asked if is_outcome(question)}
+        return [
+            call
+            for call in state.open_calls.values()
+            if call.call_id not in known
+            and (begun := state.started.get(call.call_id)) is not None
+            and not self._is_resumable(begun.tool)
+        ]
+
+    def _is_waited_for(self, question: Asked) -> bool:
+        """Whether a call of this agent goes on with the answer to a question of an earlier process."""
+        state = self._journal.state
+        if question.call_id not in state.open_calls:
+            return False
+        begun = state.started.get(question.call_id)
+        if begun is None:
+            return isinstance(question, PermissionRequested)
+        by_agent = isinstance(question, ClarificationQuestion)
+        return is_outcome(question) or (by_agent and self._is_resumable(begun.tool))
+
+    def _is_resumable(self, tool: str) -> bool:
+        """Whether a call of this tool can be made again, and goes on where it was."""
+        found = self._context.catalog.find(tool)
+        return found is not None and found.tool.resumes
+
+    def _question_about(self, call: ToolCall) -> ClarificationQuestion:
+        """What only somebody who looks can know: what came of a call that was cut off."""
+        tool = self._journal.state.started[call.call_id].tool
+        return ClarificationQuestion(
+            **self._journal.head(),
+            question_id=new_id("q"),
+            call_id=call.call_id,
+            context=(
+                f"The program ended while {tool} ran: it may have done all, part or nothing of its work. It is not repeated."
+            ),
+            questions=[
+                {"question": f"What came of {tool}?", "choices": OUTCOMES, "default": UNKNOWN_OUTCOME}
+            ],
+            deadline=self._desk.deadline(),
+            outcome=True,
+        )
+
+    async def resume_call(self, call: ToolCall, begun: ToolCallStart) -> bool:
+        """End a call that an earlier process has begun, with what somebody knows of it; who cannot be asked knows
+        nothing. False where it is to be made again instead: its tool goes on where it was."""
+        if self._is_resumable(begun.tool):
+            return False
+        if not self._desk.attended:
+            self._desk.leave_open()
+        asked = Clarification(id=new_id("q"), call_id=call.call_id, context="")
+        answers = await self._desk.clarify(asked, self._journal.state.agent_id)
+        words = (answers or [None])[0]
+        self._end_begun(call, words if words and words.strip() != UNKNOWN_OUTCOME else "")
+        return True
+
+    def _end_begun(self, call: ToolCall, answer: str = "") -> None:
+        """The result of a call that had begun when the program ended."""
+        self._journal.record(interrupted_end(self._journal, call.call_id, call.name, answer))
 
 
-def make_good(session: Session) -> None:
-    """Record what a store that failed has refused: the ends of questions nobody waits for, and of background tasks.
-    Raises `StoreError` when it still does."""
-    for question in list(session.state.questions.values()):
-        if not session.desk.waits(question.question_id):
-            session.journal.record(unanswered(question, session))
-    session.steps.background.make_good()
+def is_outcome(question: Asked) -> bool:
+    """Whether it is asked what came of a call."""
+    return isinstance(question, ClarificationQuestion) and question.outcome
 
 
-def unanswered(question: Question, session: Session) -> Event:
+def unanswered_event(question: Asked, journal: Journal) -> Event:
     """The end of a question that nobody can answer any more."""
-    head = session.journal.head()
+    head = journal.head()
     if isinstance(question, PermissionRequested):
         return PermissionResolved(
             **head,
@@ -92,27 +245,28 @@ def unanswered(question: Question, session: Session) -> Event:
     return ClarificationResolved(**head, question_id=question.question_id, qa_pairs=pairs)
 
 
-def close_turn(session: Session) -> None:
-    """Give every call of an unfinished turn its result, its questions and the turn their end. Raises `StoreError`."""
-    state, journal = session.state, session.journal
-    for question in session.desk.forget(state.agent_id):
-        journal.record(unanswered(question, session))
-    close_calls(session, "Not run: the program ended before it began.")
-    if state.open_turn is not None:
+def close_calls(journal: Journal, why: str) -> None:
+    """Give every call without a result one, so that the conversation stays valid. Raises `StoreError`."""
+    for call in list(journal.state.open_calls.values()):
+        if call.call_id in journal.state.started:
+            journal.record(interrupted_end(journal, call.call_id, call.name))
+            continue
+        result = ToolResult(call.call_id, call.name, False, error=Problem(code="cancelled", message=why))
+        head = journal.head()
         journal.record(
-            TurnCompleted(
-                **journal.head(),
-                turn_id=state.open_turn,
-                reason="interrupted",
-                usage=Usage(),
-                model_calls=0,
-                tool_calls=0,
-                duration_s=0.0,
-            )
+            ToolCallEnd(**head, call_id=call.call_id, tool=call.name, result=result, duration_s=0.0)
         )
 
 
-def remembered(event: BackgroundUpdated) -> Task:
+def interrupted_end(journal: Journal, call_id: str, tool: str, answer: str = "") -> ToolCallEnd:
+    """The end of a call that an earlier process has begun, with what somebody has said of it."""
+    words = f'{INTERRUPTED} The user says of it: "{answer}"' if answer else INTERRUPTED
+    result = ToolResult(call_id, tool, False, error=Problem(code="interrupted", message=words))
+    head = journal.head()
+    return ToolCallEnd(**head, call_id=call_id, tool=tool, result=result, duration_s=0.0)
+
+
+def restored_task(event: BackgroundUpdated) -> Task:
     """A task of an earlier process as the background tools show it: its end and its result, not what it printed."""
     task = Task(event.tool, event.plugin, lambda: None, id=event.task_id, call_id=event.call_id or "")
     task.started_at = event.timestamp

@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec import Struct, field
 
-from jaato.abc.provider import ModelRequest, Provider
-from jaato.agent.calls import SessionSteps
-from jaato.agent.compaction.room import Compaction
-from jaato.agent.compose import NOBODY, Author, Composer, Enrich, said, urgency
-from jaato.agent.crew import Crew, Recruiter
-from jaato.agent.crew_desk import CrewDesk
-from jaato.agent.declared import Declared
-from jaato.agent.dispatch import carry_out
-from jaato.agent.group import Group
+from jaato.abc.provider import Provider
+from jaato.agent.active_tools import ActiveTools
+from jaato.agent.background import BackgroundGroup
+from jaato.agent.compaction.engine import CompactionContext, CompactionEngine, CompactionSetup
+from jaato.agent.inbox import NO_AUTHOR, Author, Enrich, Inbox
 from jaato.agent.journal import Journal
+from jaato.agent.model import ModelClient, ProviderOpener
 from jaato.agent.plans import Plans
 from jaato.agent.questions import Desk
-from jaato.agent.recovery import make_good, recover
-from jaato.agent.reply import ReplyStream
+from jaato.agent.recovery import Recovery, RecoveryContext
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.state import State, own_call
-from jaato.agent.suspension import begin
-from jaato.agent.turn import Limits
-from jaato.agent.usage import Context, context_of, price_of
+from jaato.agent.subagents.service import SubagentService
+from jaato.agent.subagents.supervisor import SubagentFactory, Supervisor
+from jaato.agent.tool_runner import MAX_CALLS_AT_ONCE, ToolContext, ToolRunner
+from jaato.agent.turn import Limits, TurnBody, TurnContext, TurnRunner
 from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
-from jaato.protocol.commands import Command
-from jaato.protocol.events import Event, MidTurnQueued, ToolsStatus, TurnCompleted
-from jaato.protocol.messages import Media, Message, Source, Usage
-from jaato.protocol.specs import ModelInfo, ModelSettings
+from jaato.protocol.events import ToolsStatus, TurnCompleted
+from jaato.protocol.messages import Media, Message, Source
+from jaato.protocol.specs import ModelSettings
 from jaato.tools.background import Tasks
 from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate
-from jaato.tools.tool import Tool
 
 CLOSING_S = 10.0
 """How long a closing session waits for tools that do not heed their cancellation."""
@@ -49,16 +44,11 @@ CLOSED = "The session is closed; open it again to go on."
 LOG = logger("session")
 
 
-@dataclass(eq=False)
-class Session:
-    """One agent at work. Enter it (`async with`) before use; everything here happens on the loop.
-
-    `post` gives it a message: alone it opens a turn and returns how that ended; while a turn runs it waits in the
-    inbox for the next pause and returns None.
-    """
+class SessionParts(Struct, frozen=True, kw_only=True):
+    """What one agent's session is made of. A subagent's parts are its parent's, narrowed."""
 
     journal: Journal
-    provider: Provider
+    provider: Provider | ProviderOpener
     catalog: Catalog
     gate: Gate
     desk: Desk
@@ -66,179 +56,271 @@ class Session:
     limits: Limits = Limits()
     retry: RetryPolicy = RetryPolicy()
     ledger: TokenLedger = field(default_factory=TokenLedger)
-    parallel: int = 8
-    deferred: bool = True
-    core: tuple[str, ...] | None = None
+    compaction: CompactionSetup | None = None
+    """Makes room when the context is full; None: nobody does."""
+    max_parallel_calls: int = MAX_CALLS_AT_ONCE
+    deferred_tools: bool = True
+    core_tools: tuple[str, ...] | None = None
     """The tools declared from the start; None: those that say so themselves."""
     enrich: Enrich | None = None
     enrich_result: Callable[[Call, Any], Awaitable[Any]] | None = None
-    execute: Callable[[Session, str, str], Awaitable[str | None]] | None = None
-    """Runs a user command by its name on the rest of the line; gives its output, None when there is no such command."""
+    run_command: Callable[[Any, str, str], Awaitable[str | None]] | None = None
+    """Runs a user command in a session, by its name on the rest of the line; None: there is no such command."""
     services: dict[str, Any] = field(default_factory=dict)
-    recruiter: Recruiter | None = None
-    """Makes the sessions of subagents; None: it can have none."""
-    member_of: Crew | None = None
-    """Whose agent a subagent is; None: this is the root of its log."""
-    compaction: Compaction | None = None
-    """Makes room when the context is full; None: nobody does."""
-    resumable: bool = False
-    """Whether a turn that was cut off stays open, to be gone on with (see `suspension`); else it is closed."""
-    crew: Crew = field(init=False)
-    reply: ReplyStream = field(init=False)
-    steps: SessionSteps = field(init=False)
-    tasks: Tasks = field(init=False, default_factory=Tasks)
-    scope: anyio.CancelScope | None = field(init=False, default=None)
-    encoded: dict[Any, Any] = field(init=False, default_factory=dict)
+    """What calls find in the session beside what it has itself."""
+    keep_interrupted_turns: bool = False
+    """Whether a turn that was cut off stays open, to be gone on with; else it is closed."""
 
-    def __post_init__(self) -> None:
-        self.reply = ReplyStream(self.journal, self.retry)
-        self._declared = Declared(self.journal, self.catalog, deferred=self.deferred, core=self.core)
-        self._info: ModelInfo | None = None
-        self._inbox: list[Message] = sorted(self.state.queued.values(), key=urgency)
-        self._group = Group()
-        self._composer = Composer(self.enrich, self.services)
-        self._busy = self._closed = self._making_room = False
-        self._idle = anyio.Event()
-        self.crew = self.member_of or Crew(self)
+
+class Session:
+    """One agent at work, made on the loop. Enter it (`async with`) before use; everything here happens on the loop.
+
+    `post` gives it a message: alone it opens a turn and returns how that ended; while a turn runs it waits in the
+    inbox for the next pause and returns None.
+    """
+
+    def __init__(
+        self,
+        parts: SessionParts,
+        subagents: SubagentFactory | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        """`subagents` makes those of a root session; a subagent's own session is given the `supervisor` of its root."""
+        self.parts = parts
+        self.is_subagent = supervisor is not None
+        journal = self.journal = parts.journal
+        self.catalog, self.gate, self.desk = parts.catalog, parts.gate, parts.desk
+        self.workspace = Path(journal.state.workspace)
+        self._closed = False
+        self.services = {**parts.services}
+        self.group, self.tasks = BackgroundGroup(), Tasks()
+        self.inbox = Inbox(journal, parts.enrich, self.services)
+        self.active_tools = ActiveTools(
+            journal, parts.catalog, deferred=parts.deferred_tools, core=parts.core_tools
+        )
+        self.model = ModelClient(
+            journal,
+            parts.provider,
+            self.active_tools,
+            settings=parts.settings,
+            retry=parts.retry,
+            ledger=parts.ledger,
+            of_subagent=self.is_subagent,
+        )
+        self.tools = self._tool_runner()
+        self.compaction = CompactionEngine(
+            CompactionContext(journal=journal, model=self.model, threads=self.tools.threads),
+            parts.compaction,
+            supervisor.root.compaction if supervisor is not None else None,
+        )
+        self.recovery = Recovery(
+            RecoveryContext(
+                journal=journal,
+                catalog=parts.catalog,
+                desk=parts.desk,
+                inbox=self.inbox,
+                tasks=self.tasks,
+                background=self.tools.background,
+                keep_interrupted_turns=parts.keep_interrupted_turns,
+            )
+        )
+        self.supervisor = supervisor or Supervisor(
+            self, subagents, self.group, keep_interrupted_turns=parts.keep_interrupted_turns
+        )
+        self.turns = self._turn_runner()
         self.services |= {
             "session": self,
-            "plans": Plans(self.journal),
-            "waypoints": self.crew.root.services.get("waypoints") or Waypoints(self.journal),
+            "plans": Plans(journal),
             "clarify": functools.partial(self.desk.clarify, agent_id=self.state.agent_id),
             "background": self,
-            "crew": CrewDesk(self.crew),
+            "crew": SubagentService(self.supervisor),
         }
+        self.services.setdefault("waypoints", Waypoints(journal))
+
+    def _tool_runner(self) -> ToolRunner:
+        parts = self.parts
+        return ToolRunner(
+            ToolContext(
+                journal=self.journal,
+                catalog=parts.catalog,
+                active_tools=self.active_tools,
+                gate=parts.gate,
+                inbox=self.inbox,
+                group=self.group,
+                tasks=self.tasks,
+                workspace=self.workspace,
+                services=self.services,
+                enrich_result=parts.enrich_result,
+                max_parallel_calls=parts.max_parallel_calls,
+            )
+        )
+
+    def _turn_runner(self) -> TurnRunner:
+        return TurnRunner(
+            TurnContext(
+                journal=self.journal,
+                model=self.model,
+                tools=self.tools,
+                inbox=self.inbox,
+                gate=self.gate,
+                desk=self.desk,
+                compaction=self.compaction,
+                recovery=self.recovery,
+                limits=self.parts.limits,
+                resume_subagents=self.supervisor.take_up,
+            )
+        )
 
     @property
     def state(self) -> State:
         """The fold of the log."""
         return self.journal.state
 
-    @functools.cached_property
-    def workspace(self) -> Path:
-        """The directory the tools work in."""
-        return Path(self.state.workspace)
-
     @property
-    def inbox(self) -> list[Message]:
-        """Messages that wait for the next pause, the most important first."""
-        return self._inbox
-
-    @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a turn runs."""
-        return self._busy
+        return self.turns.is_busy
 
     async def __aenter__(self) -> Session:
-        self.steps = SessionSteps(self, self.parallel)
-        self._declared.restore()
-        recover(self)
-        if self.member_of is None:
-            await self.crew.restore()
+        self.active_tools.restore()
+        self.recovery.run()
+        if not self.is_subagent:
+            await self.supervisor.restore()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the turn and the background tasks, wait until they have ended, and take no message any more."""
         self._closed = True
-        self._composer.stop()
+        self.inbox.stop_enriching()
         self.stop()
-        if self.member_of is None:
-            await self.crew.close()
-        ours = own_call(self.state, of_a_subagent=self.member_of is not None)
+        if not self.is_subagent:
+            await self.supervisor.close()
+        ours = own_call(self.state, of_a_subagent=self.is_subagent)
         if not ours:  # else a call of ours would wait for itself
             with anyio.move_on_after(CLOSING_S, shield=True) as patience:
-                if self._busy:
-                    await self._idle.wait()
-                await self._group.close()
+                await self.turns.wait_idle()
+                await self.group.close()
             if patience.cancelled_caught:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
-        self.steps.close()
-        if self.member_of is None:
-            unfinished = self.resumable and self.journal.family.unfinished
+        self.tools.close()
+        if not self.is_subagent:
+            unfinished = self.parts.keep_interrupted_turns and self.journal.family.unfinished
             self.journal.store.release(self.state.session_id, unfinished=unfinished)
 
     # --- messages ----------------------------------------------------------------------------------------------
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the turn that runs was told to stop."""
-        return self._busy and self.reply.stopped
 
     async def post(
         self,
         text: str,
         attachments: Sequence[Media] = (),
         source: Source = "user",
-        by: Author = NOBODY,
-        later: bool = False,
+        author: Author = NO_AUTHOR,
+        *,
+        queue: bool = False,
     ) -> TurnCompleted | None:
-        """Say something to the agent; see the class. `by` is whose it is; `later`, it is for `heed`."""
-        if self._closed:
-            raise JaatoError(CLOSED)
-        message, stopped = await self._composer.message(text, attachments, source, by)
-        if self._closed:
-            raise JaatoError(CLOSED)
-        while self._busy or later:
-            if later or (not self.stopping and not self._making_room):
-                self._queue(message)
+        """Say something to the agent; see the class. With `queue` it waits for `run_queued`."""
+        self._check_open()
+        message, stopped = await self.inbox.compose(text, attachments, source, author)
+        self._check_open()
+        turns = self.turns
+        while turns.is_busy or queue:
+            if queue or not (turns.is_stopping or turns.is_compacting):
+                self.inbox.queue(message)
                 return None
-            await self._idle.wait()  # what is said after a stop is not for that turn, and `compact` is none
-        return await self.occupied(lambda: begin(self, message), stopped)
+            await turns.wait_idle()  # what is said after a stop is not for that turn, and `compact` is none
+        return await turns.occupy(lambda: self._begin_turn(message), stopped=stopped)
 
-    async def heed(self) -> TurnCompleted | None:
+    async def run_queued(self) -> TurnCompleted | None:
         """Open a turn with what waits in the inbox; None when nothing does, or a turn runs."""
-        may = self._inbox and not (self._busy or self._closed)
-        return await self.occupied(lambda: begin(self, self._inbox[0])) if may else None
+        if not self.inbox.messages or self.is_busy or self._closed:
+            return None
+        return await self.turns.occupy(lambda: self._begin_turn(self.inbox.messages[0]))
 
-    async def occupied(
-        self, work: Callable[[], Awaitable[TurnCompleted]], stopped: bool = False
-    ) -> TurnCompleted:
-        """Do the work of a turn while nothing else begins."""
-        make_good(self)
-        self._busy, self._idle, self.reply.stopped = True, anyio.Event(), stopped
-        try:
-            return await work()
-        finally:
-            self._busy = self.reply.stopped = False
-            self._idle.set()
-            self.gate.go_idle()
+    async def run_turn(self, message: Message, body: TurnBody) -> TurnCompleted:
+        """Open a turn in which something else is done than asking the model and calling tools."""
+        return await self.turns.occupy(lambda: self.turns.run(message, body))
 
-    def _queue(self, message: Message, *before: Event) -> None:
-        self.journal.record(*before, MidTurnQueued(**self.journal.head(), message=message))
-        self._inbox.append(message)
-        self._inbox.sort(key=urgency)
-
-    def notice(self, text: str, source: Source = "system", *before: Event, by: Author = NOBODY) -> None:
-        """Tell the model something at the next pause; nobody is woken for it. Events that are given share its commit."""
-        self._queue(said(text, "", (), source, by), *before)
-
-    def heard(self, message: Message) -> None:
-        """This message has joined the conversation and waits no longer."""
-        self._inbox = [waiting for waiting in self._inbox if waiting is not message]
+    def notify(self, text: str, source: Source = "system", author: Author = NO_AUTHOR) -> None:
+        """Tell the model something at the next pause; nobody is woken for it."""
+        self.inbox.notify(text, source, author=author)
 
     def stop(self) -> None:
         """Stop the turn that runs or is about to, and all subagents, at once; the model is not asked."""
-        self.crew.stop_below(self.state.agent_id)
-        if self._busy:
-            self.reply.stopped = True
+        self.supervisor.stop_below(self.state.agent_id)
+        if not self.is_busy:
+            self.inbox.stop_enriching()
+        self.turns.stop()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise JaatoError(CLOSED)
+
+    # --- a turn that was cut off -----------------------------------------------------------------------------------
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether its turn, or the task of a subagent, waits to be gone on with."""
+        return not self.is_busy and (self.state.open_turn is not None or bool(self.supervisor.suspended))
+
+    async def resume(self, *, ask_outcomes: bool = False) -> TurnCompleted | None:
+        """Go on with what was cut off; gives how the turn ended, None where only subagents were at work. Unless
+        `ask_outcomes` nobody is asked what came of calls: nobody knows. Raises `ConfigError` when there is nothing."""
+        if not self.is_interrupted:
+            raise ConfigError("No turn was cut off here; say something to begin one.")
+        if ask_outcomes:
+            self.recovery.ask_outcomes()  # where not the process has failed but the store
         else:
-            self._composer.stop()
-        if self.scope is not None:
-            self.scope.cancel()
+            self.recovery.close_interrupted_calls()
+            self.desk.leave_open()
+        if self.state.open_turn is None:
+            await self.supervisor.take_up()
+            return None
 
-    async def dispatch(self, command: Command) -> Any:
-        """Carry out what a client asks; raises `JaatoError` when it cannot be."""
-        return await carry_out(self, command)
+        async def work() -> TurnCompleted:
+            await self.supervisor.take_up()
+            return await self.turns.resume()
 
-    # --- tools -------------------------------------------------------------------------------------------------
+        return await self.turns.occupy(work)
 
-    def is_active(self, tool: Tool) -> bool:
-        """Whether the model may call it."""
-        return tool.name in self._declared
+    async def resume_task(self) -> TurnCompleted | None:
+        """Go on with the task of a subagent: its open turn, or what waits in its inbox."""
+        if self.state.open_turn is not None:
+            return await self.turns.occupy(self.turns.resume)
+        return await self.run_queued()
 
-    def activate(self, names: Sequence[str]) -> list[str]:
-        """Declare discoverable tools to the model from now on; gives those that were not active."""
-        return self._declared.activate(names)
+    async def _begin_turn(self, message: Message) -> TurnCompleted:
+        """Open a turn; one that was cut off ends, and what subagents did for it; others go on."""
+        supervisor = self.supervisor
+        if self.state.open_turn is not None or supervisor.subagents:
+            if not self.is_subagent:
+                for child in reversed(supervisor.awaited_by_root()):
+                    supervisor.forsake(child, "interrupted", "The turn it worked for was given up.")
+            if self.state.open_turn is not None:
+                self.close_turn()  # or the store failed in it
+            if not self.is_subagent:
+                await supervisor.take_up()
+        return await self.turns.run(message)
+
+    def close_turn(self) -> None:
+        """End a turn that was cut off. Raises `StoreError`."""
+        self.recovery.close_turn()
+
+    def abandon(self) -> None:
+        """End everything that was cut off. Raises `StoreError`."""
+        for child in reversed(self.supervisor.suspended):
+            self.supervisor.forsake(child, "cancelled", "It was stopped.")
+        if self.state.open_turn is not None:
+            self.close_turn()
+
+    def suspend(self) -> None:
+        """Write nothing from now on: the log stays as it is, as if the process had died now, and what runs is ended."""
+        try:
+            self.journal.flush()
+        except JaatoError:
+            pass  # it is as if the process had died before
+        self.journal.freeze()
+
+    # --- the rest ------------------------------------------------------------------------------------------------
 
     def disable(self, names: Sequence[str], disabled: bool = True) -> None:
         """Switch tools off, or on again."""
@@ -246,55 +328,25 @@ class Session:
         now_off = self.state.disabled | known if disabled else self.state.disabled - known
         self.journal.record(ToolsStatus(**self.journal.head(), disabled=sorted(now_off)))
 
+    def activate(self, names: Sequence[str]) -> list[str]:
+        """Declare discoverable tools to the model from now on; gives those that were not active."""
+        return self.active_tools.activate(names)
+
     async def background(self, body: Callable[[], Awaitable[None]]) -> None:
         """Run something that outlives the turn, not the session."""
-        await self._group.start(body)
+        await self.group.start(body)
 
-    # --- the model ---------------------------------------------------------------------------------------------
-
-    def request(self) -> ModelRequest:
-        """What the model is sent now; nothing here depends on the length of the history."""
-        state = self.state
-        return ModelRequest(
-            model=state.model,
-            messages=state.messages,
-            system=state.system_prompt,
-            tools=self._declared.specs,
-            settings=self.settings,
-            conversation_id=state.session_id if self.member_of is None else state.agent_id,
-            read_blob=functools.partial(self.journal.store.get_blob, state.session_id),
-            encoded=self.encoded,
-        )
-
-    def model_info(self) -> ModelInfo:
-        """What is known of the model in use."""
-        known = self._info
-        if known is None or known.id != self.state.model or known.context_limit is None:
-            known = self._info = self.provider.model_info(self.state.model)
-        return known
-
-    def price(self, usage: Usage | None) -> float | None:
-        """What this many tokens cost in US dollars; None when unknown."""
-        return price_of(usage, self.model_info())
+    async def run_command(self, name: str, arguments: str = "") -> str:
+        """The output of a user command. Raises `ConfigError` when there is no such command."""
+        run = self.parts.run_command
+        said = await run(self, name, arguments) if run else None
+        if said is None:
+            raise ConfigError(f"There is no command /{name}.")
+        return said
 
     async def compact(self, reason: str = "asked to") -> bool:
         """Make room now, between turns; whether anything was freed. Raises `ConfigError` without a strategy."""
-        if self.compaction is None:
-            raise ConfigError("No strategy makes room here; name one with set_gc_plugin() or the setting gc.")
-        if self._closed:
-            raise JaatoError(CLOSED)
-        if self._busy:
+        self._check_open()
+        if self.is_busy:
             raise JaatoError("The agent is at work; make room when its turn is over.")
-        self._busy, self._idle, self._making_room = True, anyio.Event(), True
-        try:
-            with anyio.CancelScope() as self.scope:
-                return await self.compaction.collect(self, reason)
-            return False
-        finally:
-            self.scope = None
-            self._busy = self._making_room = self.reply.stopped = False
-            self._idle.set()
-
-    def context(self) -> Context:
-        """How full the context is, by the provider's last count and the text since, else estimated from the text."""
-        return context_of(self.state, self.model_info().context_limit)
+        return await self.turns.compact(reason)

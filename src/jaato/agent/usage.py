@@ -12,7 +12,7 @@ CHARS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ContextUsage:
     """How full the model's context is."""
 
     total_tokens: int
@@ -34,13 +34,13 @@ def price_of(usage: Usage | None, info: ModelInfo) -> float | None:
     return micro / 1_000_000
 
 
-def context_of(state: State, limit: int | None) -> Context:
+def context_usage(state: State, limit: int | None) -> ContextUsage:
     """How full a context of `limit` tokens is: as the provider counted last, and what was written since estimated."""
     total = state.counted_tokens + (state.written_chars - state.counted_chars) // CHARS_PER_TOKEN
-    return Context(total, limit, 100 * total / limit if limit else None)
+    return ContextUsage(total, limit, 100 * total / limit if limit else None)
 
 
-def context_with(state: State, message: Message, usage: Usage | None) -> int:
+def context_tokens_with(state: State, message: Message, usage: Usage | None) -> int:
     """How many tokens the context has with a reply that is not in it yet: the provider's count, else an estimate."""
     if usage is not None:
         return usage.input_tokens + usage.output_tokens

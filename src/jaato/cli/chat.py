@@ -175,7 +175,7 @@ class Chat:
                 f"background task {task.id} ({task.tool}) still runs and is stopped now", "yellow"
             )
             task.cancel()
-        for child in self.session.crew.working():
+        for child in self.session.supervisor.working():
             self.screen.note(f"the subagent {child.name} still works and is stopped now", "yellow")
         await close()
 
@@ -189,7 +189,7 @@ class Chat:
         line: str | None = None
         try:
             with anyio.CancelScope() as self._idle:
-                beside = self.session.tasks.running() or self.session.crew.working()
+                beside = self.session.tasks.running() or self.session.supervisor.working()
                 line = await self.editor.read(alone=not beside)
         except KeyboardInterrupt:
             self._begun = []
@@ -265,7 +265,7 @@ class Chat:
             self._task.cancel()  # nothing is open yet: a download or a look for a provider
             return
         if not self.session_is_busy:
-            if self.session.crew.working():
+            if self.session.supervisor.working():
                 self.screen.note("Subagents are stopped; what was done is kept.", "yellow")
                 self.session.stop()
             self._hint()
@@ -279,7 +279,7 @@ class Chat:
     @property
     def session_is_busy(self) -> bool:
         """Whether a turn runs."""
-        return self._close is not None and self.session.busy
+        return self._close is not None and self.session.is_busy
 
     def _hint(self) -> None:
         self.screen.note("")

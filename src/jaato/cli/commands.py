@@ -11,7 +11,6 @@ from jaato.cli.confined import sandbox_lines
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
 from jaato.errors import ConfigError, JaatoError
-from jaato.protocol.commands import CommandExecute
 from jaato.protocol.ids import session_name
 from jaato.runtime.modes import sandbox_view
 from jaato.runtime.namesakes import namesakes
@@ -83,7 +82,7 @@ async def tools_command(chat: Chat, rest: str) -> None:
     for category in sorted(catalog.categories) if not rest else [rest]:
         chat.screen.note(category, "bold")
         for tool in catalog.in_category(category):
-            sign = "*" if chat.session.is_active(tool) else " "
+            sign = "*" if tool.name in chat.session.active_tools else " "
             chat.screen.note(one_line(f"{sign} {tool.name}: {tool.spec.description}", chat.screen.width - 2))
 
 
@@ -131,7 +130,7 @@ async def tasks_command(chat: Chat, rest: str) -> None:
 
 async def mode_command(chat: Chat, rest: str) -> None:
     """/mode"""
-    chat.screen.note(await chat.session.dispatch(CommandExecute(name="mode", arguments=rest)))
+    chat.screen.note(await chat.session.run_command("mode", rest))
 
 
 async def permissions_command(chat: Chat, rest: str) -> None:
@@ -156,7 +155,7 @@ async def permissions_command(chat: Chat, rest: str) -> None:
 
 async def usage_command(chat: Chat, _rest: str) -> None:
     """/usage"""
-    state, context = chat.session.state, chat.session.context()
+    state, context = chat.session.state, chat.session.model.context_usage
     cost = None if state.unpriced else state.cost_usd
     chat.screen.note(f"session: {usage_text(state.usage)}, {price_text(cost)}, {state.turns} turns")
     if chat.turns:
@@ -267,7 +266,7 @@ async def plugin_command(chat: Chat, name: str, rest: str) -> bool:
     known = chat.session.services["registry"].get_exposed_user_commands()
     if name not in [command.name for command in known]:
         return False
-    chat.screen.note(await chat.session.dispatch(CommandExecute(name=name, arguments=rest)))
+    chat.screen.note(await chat.session.run_command(name, rest))
     return True
 
 

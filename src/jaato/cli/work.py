@@ -118,7 +118,7 @@ class Work:
         while text is not None:
             await session.post(text, media)
             while self.telling.outcome.turns[-1].reason == "stop" and await self._all_done(session):
-                await session.heed()
+                await session.run_queued()
             data, text = self.telling.fitting()
             media = []
         return data
@@ -126,8 +126,8 @@ class Work:
     async def _all_done(self, session: Session) -> bool:
         """Wait for subagents that still work, which end with the session; whether the agent has something to hear of
         them."""
-        await session.crew.all_done()
-        heard = any(message.source == "child" for message in session.inbox)
+        await session.supervisor.all_done()
+        heard = any(message.source == "child" for message in session.inbox.messages)
         return heard and not (self.telling.gone or self.interrupts.count)
 
     async def _stop_tasks(self, session: Session) -> None:

@@ -168,15 +168,15 @@ class Agent:
     async def _at_rest(self) -> None:
         """Raise `JaatoError` while a turn runs; one whose stream was just left ends in the next rounds of the loop."""
         for _round in range(3):
-            if not self.live.busy:
+            if not self.live.is_busy:
                 return
             await anyio.lowlevel.checkpoint()
-        if self.live.busy and not self.live.stopping:
+        if self.live.is_busy and not self.live.turns.is_stopping:
             raise JaatoError("The agent is at work; use post() to steer it, or wait until it is done.")
 
     async def _run_typed(self, prompt: str, kind: type[T], images: Sequence[Path | str]) -> Result[T]:
-        session, before = self.live, self.live.settings
-        session.settings = msgspec.structs.replace(before, response_schema=schema_of(kind))
+        session, before = self.live, self.live.model.settings
+        session.model.settings = msgspec.structs.replace(before, response_schema=schema_of(kind))
         try:
             text, turn = await self._turn(prompt, images)
             for _ in range(2):
@@ -191,7 +191,7 @@ class Agent:
             except (ValueError, RecursionError) as error:
                 raise MalformedReply(f"The model's answer does not fit {kind!r}: {error}") from None
         finally:
-            session.settings = before
+            session.model.settings = before
 
     async def _turn(self, prompt: str, images: Sequence[Path | str]) -> tuple[str, TurnCompleted]:
         session = self.live

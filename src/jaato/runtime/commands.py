@@ -58,7 +58,7 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
             clean(value) if isinstance(value, str) else "" if value is None else encode(plain(value)).decode()
         )
         if command.share_with_model and text:
-            session.notice(f"The user ran /{name} {rest}".rstrip() + f"\n{text}")
+            session.notify(f"The user ran /{name} {rest}".rstrip() + f"\n{text}")
         return text
     keeper = session.services.get("keeper")
     if keeper is not None and name in (command.name for command in COMMANDS):

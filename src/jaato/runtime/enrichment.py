@@ -16,8 +16,7 @@ import anyio
 import anyio.to_thread
 
 from jaato.abc.plugin import PromptEnrichmentResult
-from jaato.agent.contained import own
-from jaato.agent.heed import heeding
+from jaato.agent.tool_execution import cancellable, copied
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset
@@ -99,7 +98,7 @@ async def awaited(turn: Round, toolset: Toolset, value: Any, given: Awaitable[An
     runner = asyncio.current_task()
     try:
         with anyio.move_on_after(turn.seconds):
-            return turn.take(value, await heeding(given, toolset.name, runner))
+            return turn.take(value, await cancellable(given, toolset.name, runner))
     except BaseException as error:
         if isinstance(error, (asyncio.CancelledError, GeneratorExit)) and (
             runner is None or runner.cancelling()
@@ -236,7 +235,7 @@ def results(call: Call) -> Round:
 
     def ask(toolset: Toolset, value: Any) -> Callable[[], Any] | None:
         enrich = toolset.enrich_result
-        shown = own(value) if toolset.foreign else value
+        shown = copied(value) if toolset.foreign else value
         return None if enrich is None else functools.partial(enrich, call, shown)
 
     return Round(

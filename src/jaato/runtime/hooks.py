@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from jaato.agent.session import Session
+from jaato.agent.subagents.subagent import AgentSession
 from jaato.log import logger
 from jaato.protocol.events import (
     AgentCompleted,
@@ -101,7 +102,7 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
 
 def pass_on(hooks: Any, session: Session, event: Event, names: dict[str, str]) -> None:
     """Call the hook that an event has; `names` are ids the hooks know by another name."""
-    agent = session.crew.session_of(event.agent_id)
+    agent = session.supervisor.session_of(event.agent_id)
 
     def call(name: str, *arguments: Any, **keywords: Any) -> None:
         tell(getattr(hooks, name, None), names.get(event.agent_id, event.agent_id), arguments, keywords)
@@ -164,9 +165,9 @@ def turn_data(event: TurnCompleted) -> dict[str, Any]:
     }
 
 
-def context_usage(session: Session) -> dict[str, Any]:
+def context_usage(session: AgentSession) -> dict[str, Any]:
     """How full the context is, in the documented keys."""
-    state, context = session.state, session.context()
+    state, context = session.state, session.model.context_usage
     last = state.last_usage
     limit = context.context_limit
     return {

@@ -85,12 +85,13 @@ class JaatoRuntime:
         return made
 
     async def _below(self, parent: Session, order: Order) -> JaatoSession:
-        crew = parent.crew
-        child = await crew.spawn(parent.state.agent_id, order)
-        if parent.recruiter is not None:
-            await parent.recruiter.outfit(child.session, child.created)
+        supervisor = parent.supervisor
+        child = await supervisor.spawn(parent.state.agent_id, order)
+        session = child.session
+        assert isinstance(session, Session)
+        session.model.streaming = parent.model.streaming
 
         async def end() -> None:
-            await crew.dismiss(child)
+            await supervisor.dismiss(child)
 
-        return JaatoSession(child.session, end)
+        return JaatoSession(session, end)

@@ -7,10 +7,9 @@ from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCPlugin
 from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin
-from jaato.agent.compaction.room import Compaction
+from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, from_code
-from jaato.protocol.commands import CommandExecute
 from jaato.protocol.events import AgentOutput, Event, MessageModel, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
 from jaato.runtime.hooks import completion, context_usage, feed
@@ -43,7 +42,7 @@ class JaatoSession:
     @property
     def is_processing(self) -> bool:
         """Whether a message is being worked on."""
-        return self._session.busy
+        return self._session.is_busy
 
     def send_message(self, text: str, on_output: OutputCallback | None = None) -> str:
         """Send a message and wait for the response's text. A message sent while another is worked on is queued for
@@ -109,7 +108,7 @@ class JaatoSession:
 
     def request_stop(self) -> bool:
         """Stop the turn that runs; whether one did. Safe from any thread."""
-        running = self._session.busy
+        running = self._session.is_busy
         PORTAL.loop().call_soon_threadsafe(self._session.stop)
         return running
 
@@ -127,8 +126,8 @@ class JaatoSession:
 
     def set_gc_plugin(self, plugin: GCPlugin | None, config: GCConfig | None = None) -> None:
         """Let this strategy make room when the context is full; None: nobody. It stays the giver's to shut down."""
-        made = None if plugin is None else Compaction(plugin, config or GCConfig())
-        self._session.compaction = made
+        made = None if plugin is None else CompactionSetup(plugin, config or GCConfig())
+        self._session.compaction.use(made)
 
     def set_session_plugin(self, plugin: SessionPlugin, config: SessionConfig | None = None) -> None:
         """Let this plugin keep the session: it hears what happens, and saves as `config` says. It stays the giver's to
@@ -163,7 +162,7 @@ class JaatoSession:
 
     def execute_user_command(self, name: str, arguments: str = "") -> str:
         """What the user command of a plugin says. Raises `ConfigError` when there is none of this name."""
-        return str(PORTAL.call(self._session.dispatch(CommandExecute(name=name, arguments=arguments))))
+        return PORTAL.call(self._session.run_command(name, arguments))
 
     def compact(self) -> bool:
         """Make room now; whether anything was freed. Raises `ConfigError` without a strategy."""
@@ -171,7 +170,7 @@ class JaatoSession:
 
     def set_streaming_enabled(self, enabled: bool) -> None:
         """Whether output is shown as it comes, or once it is whole."""
-        self._session.reply.streaming = enabled
+        self._session.model.streaming = enabled
 
     def close(self) -> None:
         """End the session; its log stays."""

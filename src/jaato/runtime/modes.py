@@ -38,11 +38,11 @@ def mode_command(session: Session, rest: str) -> str:
     if name not in get_args(Mode):
         raise ConfigError(f"There is no mode {one_line(name, 60)!r}; there are {', '.join(MODES)}.")
     mode = cast("Mode", name)
-    if session.member_of is not None:
+    if session.is_subagent:
         raise JaatoError("The mode is the session's; change it there.")
     if mode != policy.mode:
         session.gate.set_mode(mode)
-        session.notice(CHANGED.format(mode=mode, text=MODES[mode]))
+        session.notify(CHANGED.format(mode=mode, text=MODES[mode]))
     return f"The mode is {mode}: {MODES[mode]}."
 
 

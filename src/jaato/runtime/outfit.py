@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaato.abc.compactor import GCConfig
-from jaato.agent.compaction.room import Compaction
+from jaato.agent.compaction.engine import CompactionSetup
 from jaato.errors import ConfigError, PluginError
 from jaato.runtime.adapt import Toolset
 from jaato.runtime.blueprint import Blueprint
@@ -122,7 +122,7 @@ def given_tool(entry: Callable[..., Any] | Tool) -> Tool:
     return made
 
 
-def strategy_for(settings: Settings, registry: PluginRegistry) -> Compaction | None:
+def strategy_for(settings: Settings, registry: PluginRegistry) -> CompactionSetup | None:
     """What makes room in a full context, as the settings say. One that cannot be loaded is reported, and nobody does;
     raises `ConfigError` for one that is not there."""
     name = settings["gc"]
@@ -136,7 +136,7 @@ def strategy_for(settings: Settings, registry: PluginRegistry) -> Compaction | N
         )
     config = GCConfig(threshold_percent=settings["gc_threshold"])
     try:
-        return Compaction(load_gc_plugin(name, modules=modules), config)
+        return CompactionSetup(load_gc_plugin(name, modules=modules), config)
     except PluginError as error:
         registry.report(name, f"cannot make room: {error}")
         return None

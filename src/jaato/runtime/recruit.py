@@ -7,16 +7,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from jaato.abc.provider import Provider
 from jaato.abc.subagents import Order, ToolChoice
-from jaato.agent.child import CrewLimits, NoSubagent
-from jaato.agent.compaction.room import Compaction
 from jaato.agent.family import Member
-from jaato.agent.narrow import NarrowGate
-from jaato.agent.session import Session
+from jaato.agent.model import ProviderOpener
+from jaato.agent.session import Session, SessionParts
+from jaato.agent.subagents.gate import SubagentGate
+from jaato.agent.subagents.subagent import AgentSession, SubagentError, SubagentLimits
+from jaato.agent.subagents.supervisor import Supervisor
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
-from jaato.protocol.events import AgentCreated
 from jaato.protocol.specs import AgentBounds
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.telling import Telling
@@ -31,7 +33,6 @@ ALWAYS = ("list_tools", "get_tool_schemas")
 """Whoever may use some tools may look for them."""
 MOST_CORE = 24
 """So many chosen tools are declared from the start; of more only those that say so themselves."""
-OWN_SERVICES = ("session", "plans", "clarify", "background", "crew")
 ABOUT = """\
 You are the subagent {name}. Messages marked [parent] come from the agent that gave you your task; you do not talk to the \
 user. Do the task and nothing else. Your last message is all the other agent gets: say in it what you found or did, with \
@@ -39,26 +40,31 @@ the facts it needs, and what you could not do."""
 
 
 class Recruiter:
-    """Makes the sessions of one root session's subagents. Providers that a profile names are made once and shared."""
+    """Makes the sessions of one root session's subagents. Providers that a profile names are made once and shared.
 
-    def __init__(self, registry: PluginRegistry) -> None:
+    `parts` are those of the root session; those of each subagent are its parent's, narrowed.
+    """
+
+    def __init__(self, registry: PluginRegistry, parts: SessionParts) -> None:
         self._registry = registry
+        self._parts = {parts.journal.state.agent_id: parts}
         self._providers: dict[str, Provider] = {}
         settings: Settings | None = registry.services.get("settings")
         self._settings = settings
         self._telling: Telling | None = None
-        self.limits = CrewLimits()
+        self.limits = SubagentLimits()
         if settings is not None:
-            self.limits = CrewLimits(
+            self.limits = SubagentLimits(
                 max(0, settings["subagent_depth"]),
                 max(1, settings["subagents_at_once"]),
                 max(1, settings["subagents_open"]),
             )
 
-    async def enlist(self, parent: Session, order: Order, name: str) -> dict[str, Any]:
-        """The fields of the event with which the new agent begins. Raises `NoSubagent` and `ConfigError`s."""
-        self._attend(parent)
-        state = parent.state
+    async def prepare(self, root: AgentSession, parent_id: str, order: Order, name: str) -> dict[str, Any]:
+        """The fields of the event with which the new agent begins. Raises `SubagentError` and `ConfigError`s."""
+        self._attend(root)
+        parent = self._parts[parent_id]
+        state = parent.journal.state
         provider, model = order.provider or state.provider, order.model or state.model
         if provider != state.provider:
             model = self._provider(provider, order.model)[1]
@@ -80,15 +86,13 @@ class Recruiter:
             "settings": order.settings,
         }
 
-    def _attend(self, session: Session) -> None:
+    def _attend(self, root: AgentSession) -> None:
         """Let who asked for it hear of subagents, from the first on."""
-        if self._telling is None:
-            self._telling = Telling(self._registry, session.crew.root)
+        if self._telling is None and isinstance(root, Session):
+            self._telling = Telling(self._registry, root)
 
-    def _bounds(self, parent: Session, order: Order) -> AgentBounds:
-        """The bounds with every tool by its own name. Raises `NoSubagent` for one that the parent does not have."""
-        import msgspec
-
+    def _bounds(self, parent: SessionParts, order: Order) -> AgentBounds:
+        """The bounds with every tool by its own name. Raises `SubagentError` for one that the parent does not have."""
         chosen: set[str] | None = None
         for choice in order.choices:
             names = self._chosen(parent.catalog, choice)
@@ -102,7 +106,7 @@ class Recruiter:
             toolset = self._registry.toolset(plugin)
             if toolset is None:
                 known = ", ".join(self._registry.list_exposed())
-                raise NoSubagent(f"There is no plugin {plugin[:80]!r}; there are {known}.")
+                raise SubagentError(f"There is no plugin {plugin[:80]!r}; there are {known}.")
             names |= {tool.name for tool in toolset.tools if tool.name in catalog}
         return names
 
@@ -121,45 +125,36 @@ class Recruiter:
         key = name if name != "scripted" else f"{name} {chosen}"
         return self._providers.setdefault(key, made), chosen
 
-    async def outfit(self, session: Session, created: AgentCreated) -> None:
-        """Give a session the provider it was made for, and what makes room in its context. Raises `ConfigError`."""
-        if session.provider.name != created.provider:
-            session.provider = self._provider(created.provider, created.model)[0]
-        root: Session = session.crew.root
-        if session.compaction is None and root.compaction is not None:
-            room = root.compaction
-            session.compaction = Compaction(
-                room.strategy, room.config, room.asking_s, room.collecting_s, room.model_s
-            )
-        session.reply.streaming = root.reply.streaming
-
-    def session(self, parent: Session, member: Member) -> Session:
-        """A session for an agent of the log, not entered yet, which speaks with its parent's provider."""
-        self._attend(parent)
-        created = member.created
+    def create(self, supervisor: Supervisor, parent_id: str, member: Member) -> Session:
+        """A session for an agent of the log, not entered yet. Its provider, if it is not its parent's, is opened when
+        it is first asked."""
+        self._attend(supervisor.root)
+        parent, created = self._parts[parent_id], member.created
         assert created is not None
         bounds = created.bounds or AgentBounds()
-        catalog = narrowed(parent.catalog, bounds.tools)
         few = bounds.tools is not None and len(bounds.tools) <= MOST_CORE
-        return Session(
+        name, model = created.provider, created.model
+        provider = parent.provider
+        if provider.name != name:
+            provider = ProviderOpener(name, lambda: self._provider(name, model)[0])
+        parts = msgspec.structs.replace(
+            parent,
             journal=parent.journal.branch(created.agent_id),
-            desk=parent.desk,
-            provider=parent.provider,
-            catalog=catalog,
-            gate=NarrowGate(parent.gate, bounds),
+            provider=provider,
+            catalog=narrowed(parent.catalog, bounds.tools),
+            gate=SubagentGate(parent.gate, bounds),
             settings=created.settings or parent.settings,
             limits=fewer(parent.limits, bounds.max_turns),
-            retry=parent.retry,
-            ledger=parent.ledger,
-            parallel=parent.parallel,
-            deferred=parent.deferred,
-            core=tuple(created.core_tools) if few or parent.core is not None else None,
-            enrich=parent.enrich,
-            enrich_result=parent.enrich_result,
-            execute=parent.execute,
-            services={key: value for key, value in parent.services.items() if key not in OWN_SERVICES},
-            member_of=parent.crew,
+            services=parent.services | self._shared_services(supervisor.root),
+            core_tools=tuple(created.core_tools) if few or parent.core_tools is not None else None,
         )
+        self._parts[created.agent_id] = parts
+        return Session(parts, supervisor=supervisor)
+
+    def _shared_services(self, root: AgentSession) -> dict[str, Any]:
+        """What was made for the root session once it was there, and its subagents find as well."""
+        services = root.services if isinstance(root, Session) else {}
+        return {name: services[name] for name in ("keeper",) if name in services}
 
     async def aclose(self) -> None:
         """Let go of the providers that were made for subagents."""
@@ -171,11 +166,11 @@ class Recruiter:
 def fewer(limits: Limits, max_turns: int | None) -> Limits:
     """The limits of a turn with the smaller number of model calls."""
     calls = [count for count in (limits.model_calls, max_turns) if count is not None]
-    return replace(limits, model_calls=min(calls) if calls else None)
+    return msgspec.structs.replace(limits, model_calls=min(calls) if calls else None)
 
 
 def meant(catalog: Catalog, entry: str) -> list[Tool]:
-    """The tools a name, an alias or a pattern means. Raises `NoSubagent` when there is none."""
+    """The tools a name, an alias or a pattern means. Raises `SubagentError` when there is none."""
     found = catalog.find(entry)
     if found is not None:
         return [found.tool]
@@ -183,7 +178,7 @@ def meant(catalog: Catalog, entry: str) -> list[Tool]:
     if matching:
         return matching
     close = catalog.similar(entry[:200])
-    raise NoSubagent(
+    raise SubagentError(
         f"You have no tool {entry[:80]!r} that you could give."
         + (f" Did you mean {', '.join(close)}?" if close else "")
     )
@@ -199,11 +194,11 @@ def narrowed(catalog: Catalog, names: Iterable[str] | None) -> Catalog:
     return chosen
 
 
-def first_tools(parent: Session, catalog: Catalog, bounds: AgentBounds) -> list[Tool]:
+def first_tools(parent: SessionParts, catalog: Catalog, bounds: AgentBounds) -> list[Tool]:
     """The tools a subagent is shown from the start."""
     if bounds.tools is not None and len(bounds.tools) <= MOST_CORE:
         return list(catalog)
-    if parent.core is not None:
-        found = [catalog.find(name) for name in parent.core]
+    if parent.core_tools is not None:
+        found = [catalog.find(name) for name in parent.core_tools]
         return [entry.tool for entry in found if entry is not None]
     return catalog.core

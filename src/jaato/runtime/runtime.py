@@ -14,13 +14,15 @@ import jaato
 from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
+from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
 from jaato.agent.prompt import system_prompt
 from jaato.agent.questions import Desk
 from jaato.agent.retry import RetryPolicy
-from jaato.agent.session import Session
+from jaato.agent.session import Session, SessionParts
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
+from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError
 from jaato.protocol.events import (
     AgentCreated,
@@ -64,6 +66,9 @@ class Plan:
     parallel: int = 8
     deferred: bool = True
     core: tuple[str, ...] | None = None
+    compaction: CompactionSetup | None = None
+    keep_interrupted_turns: bool = False
+    """Whether a turn that was cut off stays open, to be gone on with."""
     services: dict[str, Any] = field(default_factory=dict)
     protected: tuple[Path, ...] = ()
     question_timeout_s: float | None = None
@@ -171,7 +176,7 @@ class Runtime:
             timeout_s=plan.question_timeout_s,
             profiles=profiles_of(self.registry.services, self.registry.workspace),
         )
-        return Session(
+        parts = SessionParts(
             journal=journal,
             desk=desk,
             provider=plan.provider,
@@ -181,20 +186,23 @@ class Runtime:
             limits=plan.limits,
             retry=plan.retry,
             ledger=self.ledger,
-            parallel=plan.parallel,
-            deferred=plan.deferred,
-            core=plan.core,
+            compaction=plan.compaction,
+            keep_interrupted_turns=plan.keep_interrupted_turns,
+            max_parallel_calls=plan.parallel,
+            deferred_tools=plan.deferred,
+            core_tools=plan.core,
             enrich=self._enrich,
             enrich_result=self._enrich_result,
-            execute=lambda session, name, rest: run_command(session, self.registry, name, rest),
-            recruiter=Recruiter(self.registry),
+            run_command=lambda session, name, rest: run_command(session, self.registry, name, rest),
             services={
                 "registry": self.registry,
                 "secrets": journal.secrets,
+                "waypoints": Waypoints(journal),
                 "sandbox": self.registry.services.get("sandbox"),
                 **plan.services,
             },
         )
+        return Session(parts, Recruiter(self.registry, parts))
 
     async def _enrich(self, prompt: str) -> str:
         registry = self.registry

@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
-from jaato.agent.compaction.room import Compaction
+from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.errors import ConfigError
@@ -83,10 +83,10 @@ class Workshop:
         if journal is None and provider.name == "local":
             plan = for_small_model(plan, self.settings)
         strategy = strategy_for(settings, registry)
+        plan = replace(plan, compaction=strategy, keep_interrupted_turns=resumable)
         session: Session | None = None
         try:
             session = runtime.open(journal, plan) if journal else runtime.create(plan)
-            session.compaction, session.resumable = strategy, resumable
             untraced = self._tracer.follow(session.journal) if self._tracer else lambda: None
             await session.__aenter__()
             keeper = session.services["keeper"] = keeper_for(session)
@@ -174,7 +174,7 @@ class Workshop:
                     await self._tracer.close()
 
 
-def let_go(strategy: Compaction | None, settings: Settings) -> None:
+def let_go(strategy: CompactionSetup | None, settings: Settings) -> None:
     """Shut down what makes room."""
     if strategy is not None:
         release(strategy.strategy, settings["gc"] or "", foreign=True)

@@ -8,8 +8,7 @@ from functools import partial
 import msgspec
 
 from jaato.abc.asker import Answer
-from jaato.agent.compose import Author
-from jaato.agent.suspension import give_up, go_on, suspended
+from jaato.agent.inbox import Author
 from jaato.client.state import unfinished
 from jaato.errors import ConfigError, NotAllowed, Overloaded, SessionNotFound
 from jaato.protocol.commands import (
@@ -264,17 +263,17 @@ class Carrier:
         room = await self._room(command)
         if room.session_id in self._hub.lives.by_id or unfinished(room.state):
             session = (await self._hub.live(room.session_id)).session
-            if suspended(session):
-                give_up(session)
+            if session.is_interrupted:
+                session.abandon()
             session.stop()
         return Done()
 
     async def _continue(self, command: TurnContinue) -> Done:
         room = await self._room(command)
         session = (await self._hub.live(room.session_id)).session
-        if not suspended(session):
+        if not session.is_interrupted:
             raise ConfigError("No turn was cut off here; say something to begin one.")
-        self._hub.work(room, lambda: go_on(session))
+        self._hub.work(room, session.resume)
         return Done()
 
     async def _delete(self, command: SessionDelete) -> Done:
@@ -293,8 +292,8 @@ class Carrier:
     async def _execute(self, command: CommandExecute) -> Said:
         live = await self._live(command)
         with live.in_use():
-            said = await live.session.dispatch(command)
-        return Said(str(said))
+            said = await live.session.run_command(command.name, command.arguments)
+        return Said(said)
 
     async def _reload(self) -> Done:
         await self._hub.reload(at_hand=True)
@@ -302,5 +301,5 @@ class Carrier:
 
     async def _disable(self, command: ToolsDisable) -> Done:
         live = await self._live(command)
-        await live.session.dispatch(command)
+        live.session.disable(command.tools, command.disabled)
         return Done()

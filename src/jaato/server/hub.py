@@ -10,7 +10,6 @@ from pathlib import Path
 import anyio
 
 from jaato.abc.store import Store
-from jaato.agent.suspension import suspended
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionUpdate
@@ -90,7 +89,7 @@ class Hub:
                 await turn()
             except JaatoError as error:
                 live = self.lives.by_id.get(room.session_id)
-                if live is not None and suspended(live.session):
+                if live is not None and live.session.is_interrupted:
                     room.broke_off(error)
                 raise
 
@@ -207,7 +206,7 @@ class Hub:
         session.journal.bus.listen(room.hear)
         session.desk.early = lambda: went_on(self, room, session)
         self._answerable(room)
-        if suspended(session):
+        if session.is_interrupted:
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
         self._surroundings.join(room, live)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaato.abc.store import SessionRow, Store
-from jaato.agent.suspension import suspended
 from jaato.errors import SessionNotFound
 from jaato.protocol.specs import SessionEntry
 from jaato.server.left import Left, Standing
@@ -54,7 +53,7 @@ def page_entries(
                 last_seq=row.last_seq,
                 is_loaded=session is not None,
                 busy=session is not None and works(session),
-                interrupted=standing.unfinished if session is None else suspended(session),
+                interrupted=standing.unfinished if session is None else session.is_interrupted,
                 questions=standing.questions,
                 found=(found or {}).get(row.id),
             )
@@ -72,7 +71,7 @@ def tools_of(live: Live) -> list[dict[str, object]]:
             "enabled": tool.name not in session.state.disabled,
             "plugin": tool.plugin,
             "category": tool.spec.category,
-            "declared": session.is_active(tool),
+            "declared": tool.name in session.active_tools,
         }
         for tool in session.catalog
     ]

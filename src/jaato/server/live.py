@@ -15,7 +15,6 @@ from jaato.abc.store import Store
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
-from jaato.agent.suspension import suspend
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.assemble import settings_for, storing
@@ -240,7 +239,7 @@ class Lives:
         for live in self.by_id.values():
             session = live.session
             if works(session) or session.journal.family.unfinished:
-                suspend(session)
+                session.suspend()
         async with anyio.create_task_group() as group:
             for live in list(self.by_id.values()):
                 group.start_soon(self.put_down, live)
@@ -249,7 +248,7 @@ class Lives:
 
 def works(session: Session) -> bool:
     """Whether the agent or one below it is at work."""
-    return session.busy or bool(session.crew.working())
+    return session.is_busy or bool(session.supervisor.working())
 
 
 def digest_of(environment: Mapping[str, str]) -> str:

@@ -25,7 +25,7 @@ class Metrics:
             ("jaato_cpu_seconds_total", "counter", "processor time used", time.process_time()),
             ("jaato_clients", "gauge", "connected clients", self.clients),
             ("jaato_sessions_live", "gauge", "sessions at hand", len(hub.lives.by_id)),
-            ("jaato_sessions_busy", "gauge", "sessions in a turn", sum(one.session.busy for one in live)),
+            ("jaato_sessions_busy", "gauge", "sessions in a turn", sum(one.session.is_busy for one in live)),
             (
                 "jaato_sessions_watched",
                 "gauge",

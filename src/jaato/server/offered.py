@@ -16,7 +16,7 @@ MOST = 500
 
 async def learn(room: Room, live: Live) -> None:
     """Tell who watches which models there are; the provider is asked once for all sessions of a workshop."""
-    provider, known = live.session.provider, live.shop.models
+    provider, known = live.session.model.provider, live.shop.models
     where = (provider.name, live.how.blueprint.base_url if live.how.blueprint is not None else None)
     if where not in known:
         known[where] = []

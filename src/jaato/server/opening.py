@@ -187,9 +187,9 @@ async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> N
     if live is None or not live.visit or live.visitor != client_id:
         return
     live.visitor, live.left_since = "", anyio.current_time() - (COMES_BACK_S if stop else 0)
-    while stop and (live.session.busy or live.uses) and live.session.state.open_turn is None:  # noqa: ASYNC110
+    while stop and (live.session.is_busy or live.uses) and live.session.state.open_turn is None:  # noqa: ASYNC110
         await anyio.sleep(0.002)  # its turn is over, and about to be left
-    if stop and not live.session.busy:
+    if stop and not live.session.is_busy:
         await hub.put_down(session_id)
 
 

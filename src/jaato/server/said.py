@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from jaato.agent.compose import Author
+from jaato.agent.inbox import Author
 from jaato.errors import ConfigError, JaatoError, Overloaded
 from jaato.log import logger
 from jaato.protocol.commands import File, MessageSend
@@ -36,8 +36,8 @@ def kept(live: Live, files: list[File]) -> list[Media]:
 
 def check_room(live: Live, room: Room) -> None:
     """Raises `Overloaded` when as much is said to an agent as can wait for its next pause."""
-    waiting = [message for message in live.session.inbox if message.source == "user"]
-    if live.session.busy and (
+    waiting = [message for message in live.session.inbox.messages if message.source == "user"]
+    if live.session.is_busy and (
         len(waiting) + len(room.taking) > MOST_WAITING
         or sum(len(message.words) for message in waiting) > MOST_WAITING_CHARS
     ):
@@ -60,7 +60,7 @@ def said_to(
     async def turn() -> None:
         try:
             with live.in_use():
-                await live.session.post(command.text, [*command.attachments, *media], by=by)
+                await live.session.post(command.text, [*command.attachments, *media], author=by)
         except JaatoError as error:
             if not taken.failed(error):
                 raise
@@ -88,10 +88,10 @@ async def settled_down(live: Live | None) -> Done:
         return Done()
     session = live.session
     while True:
-        await session.crew.all_done()
-        if session.busy or not any(message.source == "child" for message in session.inbox):
+        await session.supervisor.all_done()
+        if session.is_busy or not any(message.source == "child" for message in session.inbox.messages):
             return Done()
-        turn = await session.heed()
+        turn = await session.run_queued()
         if turn is None or turn.reason != "stop":
             return Done()
 

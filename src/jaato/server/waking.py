@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jaato.agent.suspension import go_on, suspended
-
 if TYPE_CHECKING:
     from jaato.agent.session import Session
     from jaato.server.hub import Hub
@@ -21,5 +19,5 @@ async def wake(hub: Hub, session_id: str) -> None:
 
 def went_on(hub: Hub, room: Room, session: Session) -> None:
     """Somebody has answered a question of a turn that was cut off: it goes on."""
-    if suspended(session):
-        hub.work(room, lambda: go_on(session, patient=True))
+    if session.is_interrupted:
+        hub.work(room, lambda: session.resume(ask_outcomes=True))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jaato.agent.compaction.answers import cut
+from jaato.agent.state import State
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Text
-
-if TYPE_CHECKING:
-    from jaato.agent.session import Session
 
 MAX_TASKS, MAX_STEPS_CHARS, LEAST_STEP_CHARS, TITLE_CHARS = 50, 4_000, 12, 200
 SIGNS = {"completed": "x", "in_progress": ">", "failed": "!", "skipped": "-", "pending": " "}
 
 
-def note_of(session: Session, gone: int) -> Message:
+def note_of(state: State, gone: int) -> Message:
     """That something is missing, which tasks run, and the open plan with every step, long ones cut."""
-    state = session.state
     lines = [f"[system] {gone} earlier messages were left out to make room."]
     running = [task for task in state.tasks.values() if task.status == "running"]
     lines += [

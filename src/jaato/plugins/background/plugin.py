@@ -55,7 +55,7 @@ class BackgroundPlugin(Plugin):
             raise ToolError(
                 f"{tool} is of the plugin {found.tool.plugin}, not of {plugin}; leave `plugin` out."
             )
-        task: Task = await session.steps.background.start(call, tool, args or {}, timeout_s)
+        task: Task = await session.tools.background.start(call, tool, args or {}, timeout_s)
         return {"task_id": task.id, "tool": task.tool, "status": task.status.value}
 
     def _start_in_plugin(

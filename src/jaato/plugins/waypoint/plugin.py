@@ -149,12 +149,12 @@ class WaypointPlugin(Plugin):
         if "--dry-run" in flags:
             return told(await course.look(waypoint_id, "user", force=force), dry_run=True)
         session = call.services.get("session") if call is not None else None
-        if session is not None and session.busy:
+        if session is not None and session.is_busy:
             raise WaypointRefused("The agent is at work; stop it, or wait until its turn is over.")
         done = await course.restore(waypoint_id, "user", call or Call("", "waypoint", {}), force=force)
         said = told(done, dry_run=False)
         if session is not None and done.plan:
-            session.notice(f"The user took the files back to waypoint {said}")
+            session.notify(f"The user took the files back to waypoint {said}")
         return said
 
 

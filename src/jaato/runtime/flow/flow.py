@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 import jaato
-from jaato.agent.compose import NOBODY, said
+from jaato.agent.inbox import NO_AUTHOR, message_of
 from jaato.agent.session import Session
-from jaato.agent.turn import Turn, run_turn
+from jaato.agent.turn import Turn
 from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.events import TurnCompleted
 from jaato.protocol.ids import new_id, trace_id
@@ -275,7 +275,7 @@ class FlowExecution:
     async def _turn(self, session: Session, runner: FlowRunner) -> Ending:
         failed: list[Problem] = []
 
-        async def body(session: Session, turn: Turn) -> dict[str, object] | None:
+        async def body(turn: Turn) -> dict[str, object] | None:
             invoker = SessionInvoker(session, turn)
             state = session.state
             answering = Answering(
@@ -283,15 +283,15 @@ class FlowExecution:
                 model=state.model,
                 turn_id=turn.id,
                 trace_id=trace_id(state.session_id, turn.id),
-                room_chars=context_chars(session.model_info().context_limit),
+                room_chars=context_chars(session.model.info.context_limit),
             )
             problem = await runner.run(answering, invoker)
             if problem is not None:
                 failed.append(problem)
             return invoker.unrecorded
 
-        message = said(runner.begun.instruction, "", (), "user", NOBODY)
-        done = await session.occupied(lambda: run_turn(session, message, body))
+        message = message_of(runner.begun.instruction, "", (), "user", NO_AUTHOR)
+        done = await session.run_turn(message, body)
         return ending_of(done, failed[0] if failed else None)
 
 

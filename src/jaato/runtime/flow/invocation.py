@@ -9,8 +9,7 @@ import msgspec
 
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.agent.session import Session
-from jaato.agent.turn import Turn, take_reply
-from jaato.errors import CancelledException
+from jaato.agent.turn import Turn
 from jaato.plugins.arp.sent import TRACE
 from jaato.protocol.events import MessageModel
 from jaato.protocol.ids import new_id
@@ -37,10 +36,10 @@ class SessionInvoker:
 
         Raises `ProviderError`, `CancelledException`."""
         session = self._session
-        if session.reply.stopped:
-            raise CancelledException("Stopped before the model was asked.")
-        answer = await session.reply.read(session.provider, self._request(prompt))
-        fields = take_reply(session, self._turn, with_one_call(answer, prompt.tool))
+        turns = session.turns
+        turns.check_stopped("Stopped before the model was asked.")
+        answer = await session.model.stream_reply(self._request(prompt), lambda: turns.is_stopping)
+        fields = turns.take_reply(self._turn, with_one_call(answer, prompt.tool))
         self._last = message = fields["message"]
         if prompt.tool is None and prompt.schema is None:
             self.unrecorded = fields
@@ -67,7 +66,7 @@ class SessionInvoker:
             messages=messages,
             system=prompt.system,
             tools=[prompt.tool] if prompt.tool is not None else [],
-            settings=msgspec.structs.replace(session.settings, response_schema=prompt.schema),
+            settings=msgspec.structs.replace(session.model.settings, response_schema=prompt.schema),
             conversation_id=state.session_id,
             read_blob=functools.partial(session.journal.store.get_blob, state.session_id),
         )
@@ -78,14 +77,14 @@ class SessionInvoker:
         session.activate([tool.name])
         self._turn.tool_calls += 1
         (unmasked,) = self._last.function_calls
-        call = session.steps.call(unmasked, self._turn.id)
+        call = session.tools.new_call(unmasked, self._turn.id)
         trace = {"flow_id": session.state.session_id, "step_id": prompt.step_id}
         call.services = {**call.services, TRACE: trace}
         if asked.name == tool.name:
-            await run(call, session.steps)
+            await run(call, session.tools)
         else:
             text = f"This step calls {tool.name}, and nothing else."
-            session.steps.ended(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
+            session.tools.ended(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
         return CallResult(session.journal.secrets.masked(call.arguments), self._result(call.id))
 
     def _result(self, call_id: str) -> ToolResult:

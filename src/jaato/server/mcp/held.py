@@ -53,10 +53,10 @@ class Held:
     async def run(self) -> None:
         """The whole call; what ends it early is kept in `fault`."""
         HELD.set(self)
-        steps = self.visit.session.steps
+        steps = self.visit.session.tools
         try:
             with self._scope:
-                await run(steps.call(self.asked, "", "mcp"), steps)
+                await run(steps.new_call(self.asked, "", "mcp"), steps)
         except JaatoError as error:
             self.fault = error
         finally:

@@ -41,7 +41,7 @@ class Visit:
 
     def declared(self) -> list[ToolSpec]:
         """The tools the client is shown now."""
-        return list(self.session.request().tools)
+        return list(self.session.model.request().tools)
 
     async def begin(self, name: str, arguments: dict[str, Any], *, answerable: bool) -> Held:
         """Start a call. Raises `ConfigError` when too many are under way."""
@@ -87,7 +87,7 @@ class Visit:
         """Bytes of a result or media of this visit. Raises `StoreError` for one that is not its own."""
         if f"result:{digest}" not in self.handles:
             raise StoreError(f"There is no result {digest[:80]!r} of this session.")
-        return self.session.steps.results.read(f"result:{digest}", offset, limit)
+        return self.session.tools.results.read(f"result:{digest}", offset, limit)
 
     def told(self, words: str) -> str:
         """A text of a result as this client can follow it: where it has no `readFile`, what was left out is a resource."""

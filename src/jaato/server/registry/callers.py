@@ -75,8 +75,8 @@ class Caller(Visit):
         """
         if len(self._running) >= MAX_AT_ONCE:
             raise Overloaded(f"{MAX_AT_ONCE} calls of this caller are under way; try again later.")
-        steps, id_ = self.session.steps, new_id("c")
-        call = steps.call(ToolCall(id_, tool.name, invocation.args), "", "registry")
+        steps, id_ = self.session.tools, new_id("c")
+        call = steps.new_call(ToolCall(id_, tool.name, invocation.args), "", "registry")
         call.origin = dict(origin)
         call.within_s = within_s
         call.waits_for_end = True
@@ -116,7 +116,7 @@ class Caller(Visit):
         try:
             if how.claim is not None:
                 how.claim(call.session_id, call.id, self.session.state.seq)
-            return await run(call, self.session.steps, tool)
+            return await run(call, self.session.tools, tool)
         finally:
             if places is not None:
                 places.give_back(tool.name)

@@ -1,61 +1,102 @@
-"""The pipeline as a session runs it: on the loop, tools in tasks and worker threads, every step in the log."""
+"""The pipeline as an agent runs it: on the loop, tools in tasks and worker threads, every step in the log."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
 
 import anyio
+from msgspec import Struct
 
-from jaato.agent.background import Background
-from jaato.agent.contained import Ending, contained, first_of, own, shown_as, took_too_long
-from jaato.agent.heed import heeding
+from jaato.agent.active_tools import ActiveTools
+from jaato.agent.background import BackgroundContext, BackgroundGroup, BackgroundTasks
+from jaato.agent.inbox import Inbox
+from jaato.agent.journal import Journal
 from jaato.agent.output import OutputSink
 from jaato.agent.results import Results
+from jaato.agent.tool_execution import (
+    EscapedError,
+    cancellable,
+    copied,
+    display_fields,
+    first_failure,
+    run_contained,
+    timeout_message,
+)
+from jaato.agent.tool_threads import ToolThreads
 from jaato.agent.touched import files_changed
-from jaato.agent.workers import Workers
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
 from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import ToolCall
+from jaato.tools.background import Tasks
 from jaato.tools.call import CURRENT, Call, Door, Outcome
-from jaato.tools.catalog import Found
-from jaato.tools.permissions import Decision, digest_of
+from jaato.tools.catalog import Catalog, Found
+from jaato.tools.permissions import Decision, Gate, digest_of
 from jaato.tools.pipeline import run
 from jaato.tools.tool import Tool
 
-if TYPE_CHECKING:
-    from jaato.agent.session import Session
-
 MAX_CALLS_AT_ONCE = 8
+ResumeCall = Callable[[ToolCall, ToolCallStart], Awaitable[bool]]
+"""Ends a call that an earlier process has begun; False where it is to be made again, as its tool goes on where it was."""
 
 
-class SessionSteps:
-    """What the pipeline does in a session."""
+class ToolContext(Struct, frozen=True):
+    """What running tools uses of its session; `services` are what calls find there."""
 
-    def __init__(self, session: Session, parallel: int = MAX_CALLS_AT_ONCE) -> None:
-        self._session = session
-        self.results = Results(session.journal)
-        self.workers = Workers(MAX_CALLS_AT_ONCE)
-        self._slots = anyio.Semaphore(max(1, parallel))
+    journal: Journal
+    catalog: Catalog
+    active_tools: ActiveTools
+    gate: Gate
+    inbox: Inbox
+    group: BackgroundGroup
+    tasks: Tasks
+    workspace: Path
+    services: dict[str, Any]
+    enrich_result: Callable[[Call, Any], Awaitable[Any]] | None = None
+    max_parallel_calls: int = MAX_CALLS_AT_ONCE
+
+
+class ToolRunner:
+    """Runs the calls of one agent: the `Steps` of its pipeline, and the doors to it. Made on the loop."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._journal = context.journal
+        self.results = Results(context.journal)
+        self.threads = ToolThreads(MAX_CALLS_AT_ONCE)
+        self._slots = anyio.Semaphore(max(1, context.max_parallel_calls))
         self._loop = asyncio.get_running_loop()
-        self.background = Background(session, self, self._loop)
+        self.background = BackgroundTasks(
+            BackgroundContext(
+                journal=context.journal,
+                inbox=context.inbox,
+                group=context.group,
+                tasks=context.tasks,
+                results=self.results,
+                steps=self,
+                new_call=self.new_call,
+                execute=self.execute,
+            ),
+            self._loop,
+        )
 
     # --- the steps ---------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Found | None:
         """The runtime's catalogue."""
-        return self._session.catalog.find(name)
+        return self._context.catalog.find(name)
 
     def refuse(self, tool: Tool, call: Call) -> ToolError | None:
         """A disabled tool, or one the model (ours or a client's) has not activated."""
         if call.again:
             return None
-        if tool.name in self._session.state.disabled:
+        if tool.name in self._journal.state.disabled:
             return ToolDisabled(f"{tool.name} is switched off in this session; do without it.")
         asks = call.door in ("model", "mcp") and not call.stands_for
-        if asks and not self._session.is_active(tool):
+        if asks and tool.name not in self._context.active_tools:
             return ToolInactive(
                 f'{tool.name} is not active. Call get_tool_schemas with names ["{tool.name}"] first, then call it.'
             )
@@ -63,15 +104,15 @@ class SessionSteps:
 
     def permit(self, call: Call, tool: Tool) -> Coroutine[Any, Any, Decision | None]:
         """The session's gate; a call that had begun has passed it."""
-        return self._permitted(call) if call.again else self._session.gate.check(call, tool)
+        return self._permitted(call) if call.again else self._context.gate.check(call, tool)
 
     async def _permitted(self, call: Call) -> Decision | None:
-        begun = self._session.state.started[call.id].permission
+        begun = self._journal.state.started[call.id].permission
         return None if begun is None else Decision(allowed=True, permission=begun)
 
     def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Durable before the tool does anything."""
-        journal = self._session.journal
+        journal = self._journal
         if journal.frozen:
             raise CancelledException("The program ends; what has not begun begins in the next one.")
         if call.again:
@@ -94,20 +135,20 @@ class SessionSteps:
         asked_for = call.arguments.get("background") is True
         if threshold_s is None or call.door == "background" or (call.waits_for_end and not asked_for):
             bounded = tool.timeout_s is not None or call.within_s is not None
-            return (self.run_tool if bounded else self._run_plain)(call, tool)
+            return (self.execute if bounded else self._run_plain)(call, tool)
         if asked_for:
             threshold_s = 0.0
         return self.background.run_movable(call, tool, threshold_s)
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
         """What plugins add to the result of a call that succeeded."""
-        if outcome.ok and self._session.enrich_result is not None:
-            outcome.value = await self._session.enrich_result(call, outcome.value)
+        if outcome.ok and self._context.enrich_result is not None:
+            outcome.value = await self._context.enrich_result(call, outcome.value)
         return outcome
 
     def ended(self, call: Call, outcome: Outcome) -> None:
         """Durable before the model sees it."""
-        journal = self._session.journal
+        journal = self._journal
         result = self.results.of(call, outcome)
         metadata = outcome.metadata
         if isinstance(call.output, OutputSink):
@@ -120,8 +161,8 @@ class SessionSteps:
             result=result,
             duration_s=int(outcome.duration_s * 1e6 + 0.5) / 1e6,
             permission=outcome.permission,
-            **(shown_as(metadata) if metadata else {}),
-            origin=None if call.id in self._session.state.started else call.origin,
+            **(display_fields(metadata) if metadata else {}),
+            origin=None if call.id in journal.state.started else call.origin,
         )
         journal.record(*told, end)
 
@@ -131,12 +172,12 @@ class SessionSteps:
 
     def close(self) -> None:
         """There are no more calls: what is held of the last ones is written, and the threads end."""
-        self._session.journal.let_go()
-        self.workers.close()
+        self._journal.let_go()
+        self.threads.close()
 
     # --- running -----------------------------------------------------------------------------------------------
 
-    async def run_tool(self, call: Call, tool: Tool) -> Any:
+    async def execute(self, call: Call, tool: Tool) -> Any:
         """The value of a tool, within its time; raises what it raised."""
         limit_s = tool.timeout_s
         if call.within_s is not None:
@@ -146,23 +187,23 @@ class SessionSteps:
         with anyio.move_on_after(limit_s) as scope:
             return await self._run_plain(call, tool)
         if scope.cancelled_caught:
-            raise ToolTimeout(took_too_long(tool, limit_s))
+            raise ToolTimeout(timeout_message(tool, limit_s))
         return None
 
     async def _run_plain(self, call: Call, tool: Tool) -> Any:
-        call.arguments = own(call.arguments)
+        call.arguments = copied(call.arguments)
         runner = asyncio.current_task(self._loop)
         before = CURRENT.set(call)
         try:
             if tool.is_async:
-                return await heeding(tool.run(call.arguments, call), tool.name, runner)
-            value = await self.workers.run(lambda: contained(tool, call))
-            return await heeding(value, tool.name, runner) if inspect.isawaitable(value) else value
+                return await cancellable(tool.run(call.arguments, call), tool.name, runner)
+            value = await self.threads.run(lambda: run_contained(tool, call))
+            return await cancellable(value, tool.name, runner) if inspect.isawaitable(value) else value
         except asyncio.CancelledError as error:
             if (
                 runner is not None and not runner.cancelling()
             ):  # nobody cancelled this call: the tool's own fault
-                raise Ending(error) from error
+                raise EscapedError(error) from error
             call.token.cancel()
             raise
         except GeneratorExit as error:
@@ -176,41 +217,37 @@ class SessionSteps:
 
     # --- doors -------------------------------------------------------------------------------------------------
 
-    async def run_all(self, calls: list[ToolCall], turn_id: str, *, again: bool = False) -> None:
-        """Run the calls of one reply, up to eight at once; their results join the conversation in call order. With
-        `again` an earlier process may have begun some of them."""
-        if self._session.reply.stopped:
-            raise CancelledException("Stopped before the calls began.")
+    async def run_calls(
+        self, calls: Sequence[ToolCall], turn_id: str, resume: ResumeCall | None = None
+    ) -> None:
+        """Run the calls of one reply, up to eight at once; their results join the conversation in call order. `resume`
+        ends those that an earlier process has begun."""
         if len(calls) == 1:
-            await self._run(calls[0], turn_id, again=again)
+            await self._run(calls[0], turn_id, resume)
             return
         try:
             async with anyio.create_task_group() as group:
                 for asked in calls:
-                    group.start_soon(self._run_slotted, asked, turn_id, again)
+                    group.start_soon(self._run_slotted, asked, turn_id, resume)
         except BaseExceptionGroup as failures:
-            raise first_of(failures) from failures
+            raise first_failure(failures) from failures
 
-    async def _run_slotted(self, asked: ToolCall, turn_id: str, again: bool) -> None:
+    async def _run_slotted(self, asked: ToolCall, turn_id: str, resume: ResumeCall | None) -> None:
         async with self._slots:
-            await self._run(asked, turn_id, again=again)
+            await self._run(asked, turn_id, resume)
 
-    async def _run(self, asked: ToolCall, turn_id: str, *, again: bool) -> None:
-        begun = self._session.state.started.get(asked.call_id) if again else None
-        call = self.call(asked, turn_id)
-        if begun is not None:
-            from jaato.agent.suspension import learn, resumes
-
-            if not resumes(self._session, begun.tool):
-                return await learn(self._session, asked)
+    async def _run(self, asked: ToolCall, turn_id: str, resume: ResumeCall | None) -> None:
+        call = self.new_call(asked, turn_id)
+        begun = self._journal.state.started.get(asked.call_id) if resume is not None else None
+        if begun is not None and resume is not None:
+            if await resume(asked, begun):
+                return
             call.again, call.name, call.arguments = True, begun.tool, begun.arguments
         await run(call, self)
-        return None
 
-    def call(self, asked: ToolCall, turn_id: str, door: Door = "model") -> Call:
+    def new_call(self, asked: ToolCall, turn_id: str, door: Door = "model") -> Call:
         """What the tools are told about a call."""
-        session = self._session
-        state = session.state
+        state = self._journal.state
         return Call(
             id=asked.call_id,
             name=asked.name,
@@ -219,10 +256,10 @@ class SessionSteps:
             session_id=state.session_id,
             agent_id=state.agent_id,
             turn_id=turn_id,
-            output=OutputSink(session.journal, asked.call_id, self._loop),
+            output=OutputSink(self._journal, asked.call_id, self._loop),
             keep=self.results.keep,
             read_handle=self.results.read,
-            services=session.services,
+            services=self._context.services,
             malformed=asked.malformed,
-            workspace=session.workspace,
+            workspace=self._context.workspace,
         )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
 
 import anyio
+from msgspec import Struct
 
+from jaato.agent.compaction.engine import CompactionEngine
 from jaato.agent.family import Member
+from jaato.agent.inbox import NO_AUTHOR, Author, Inbox
+from jaato.agent.journal import Journal
+from jaato.agent.model import ModelClient
+from jaato.agent.state import State
 from jaato.errors import ToolError
 from jaato.protocol.events import AgentCreated, TurnCompleted
+from jaato.protocol.messages import Media, Source
 from jaato.protocol.specs import AgentBounds
-
-if TYPE_CHECKING:
-    from jaato.agent.session import Session
 
 Status = Literal["waiting", "running", "blocked", "completed", "failed", "cancelled", "interrupted", "closed"]
 Ending = Literal["completed", "failed", "cancelled", "interrupted", "closed"]
@@ -28,8 +32,7 @@ STOPPING_S = 10.0
 """How long one that is stopped may take to end."""
 
 
-@dataclass(frozen=True, slots=True)
-class CrewLimits:
+class SubagentLimits(Struct, frozen=True):
     """How deep subagents may nest, how many may work at once, and how many one session may have open."""
 
     depth: int = 3
@@ -37,32 +40,80 @@ class CrewLimits:
     open: int = 32
 
 
-class NoSubagent(ToolError):
+class SubagentError(ToolError):
     """There is no such subagent, or it cannot do this now."""
 
     code = "no_subagent"
 
 
-@dataclass(eq=False)
-class Child:
-    """A subagent that is not closed. `ended` is set while it has no task; `told` says that its parent knows the result."""
+class AgentSession(Protocol):
+    """What is needed of the session of an agent to run it as a subagent, or to be the one above."""
 
-    member: Member
-    created: AgentCreated
-    session: Session
-    parent: Session
-    depth: int
-    ended: anyio.Event = field(default_factory=anyio.Event)
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    placed: bool = False
-    """Whether it holds one of the places for agents at work."""
-    waits: int = 0
-    """How many of its calls wait for other agents."""
-    awaited: int = 0
-    """How many wait for it."""
-    told: bool = True
-    suspended: bool = False
-    """Whether the end of a process has cut its task off, and nobody has gone on with it yet."""
+    @property
+    def journal(self) -> Journal: ...
+    @property
+    def inbox(self) -> Inbox: ...
+    @property
+    def model(self) -> ModelClient: ...
+    @property
+    def compaction(self) -> CompactionEngine: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def is_busy(self) -> bool: ...
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def post(
+        self,
+        text: str,
+        attachments: Sequence[Media] = (),
+        source: Source = "user",
+        author: Author = NO_AUTHOR,
+        *,
+        queue: bool = False,
+    ) -> TurnCompleted | None: ...
+
+    async def run_queued(self) -> TurnCompleted | None: ...
+
+    async def resume_task(self) -> TurnCompleted | None: ...
+
+    def stop(self) -> None: ...
+
+    def close_turn(self) -> None: ...
+
+
+class Subagent:
+    """A subagent that is not closed.
+
+    `ended` is set while it has no task; `told` says that its parent knows the result; `has_slot`, that it holds one of
+    the slots for agents at work; `waits` counts its calls that wait for other agents, `awaited` those that wait for it;
+    `suspended`, that the end of a process has cut its task off, and nobody has gone on with it yet.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        created: AgentCreated,
+        session: AgentSession,
+        parent: AgentSession,
+        parent_name: str,
+        depth: int,
+    ) -> None:
+        self.member = member
+        self.created = created
+        self.session = session
+        self.parent = parent
+        self.parent_name = parent_name
+        self.depth = depth
+        self.ended = anyio.Event()
+        self.ended.set()
+        self.scope = anyio.CancelScope()
+        self.has_slot = self.suspended = False
+        self.waits = self.awaited = 0
+        self.told = True
 
     @property
     def id(self) -> str:
@@ -92,7 +143,7 @@ class Child:
         if self.at_work:
             if self.member.state.questions:
                 return "blocked"
-            return "running" if self.placed or self.waits else "waiting"
+            return "running" if self.has_slot or self.waits else "waiting"
         completed = self.member.completed
         return completed.reason if completed is not None else "failed"
 
@@ -103,7 +154,7 @@ class Child:
 
     def stop(self) -> None:
         """End its task, whatever it is at."""
-        if self.session.busy:
+        if self.session.is_busy:
             self.session.stop()
         elif self.at_work:
             self.session.stop()
@@ -122,7 +173,7 @@ class Child:
         """It in a few words."""
         state, created = self.member.state, self.created
         row: dict[str, Any] = {"agent_id": self.id, "name": self.name, "status": self.status}
-        row["parent"] = "main" if created.parent_agent_id == self.session.crew.root_id else self.parent_name
+        row["parent"] = self.parent_name
         if created.profile is not None:
             row["profile"] = created.profile
         if state.questions:
@@ -131,12 +182,6 @@ class Child:
             row["calling"] = [start.tool for start in state.started.values()][:8]
         row |= {"turns": state.turns, "input_tokens": state.usage.input_tokens}
         return row | {"output_tokens": state.usage.output_tokens}
-
-    @property
-    def parent_name(self) -> str:
-        """The name of the agent above it."""
-        above = self.session.crew.children.get(self.created.parent_agent_id or "")
-        return above.name if above is not None else "main"
 
     def report(self) -> dict[str, Any]:
         """It, and what came of its task."""

@@ -1,150 +1,151 @@
-"""What the subagent tools ask for, done with the crew of the session."""
+"""What the subagent tools ask for, done with the supervisor of the session."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaato.abc.subagents import Order
-from jaato.agent.child import Child, NoSubagent
-from jaato.agent.compose import Author
 from jaato.agent.family import Shared
+from jaato.agent.inbox import Author
+from jaato.agent.subagents.subagent import Subagent, SubagentError
+from jaato.agent.subagents.supervisor import Supervisor
 from jaato.protocol.events import MessageUser, MidTurnQueued, SharedUpdated
 from jaato.protocol.messages import Source
 
-if TYPE_CHECKING:
-    from jaato.agent.crew import Crew
 
-
-class CrewDesk:
+class SubagentService:
     """`jaato.abc.subagents.Crew` for the agents of one session."""
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
 
     async def delegate(self, by: str, order: Order) -> dict[str, Any]:
         """Give a task to a new subagent, and unless in the background wait for what comes of it."""
-        crew = self._crew
-        child = crew.made_by(by, order.call_id) if order.again else None
+        supervisor = self._supervisor
+        child = supervisor.made_by(by, order.call_id) if order.again else None
         if child is None:
-            child = await crew.spawn(by, order)
-            await crew.labour.start(child, order.task, once=order.call_id)
+            child = await supervisor.spawn(by, order)
+            await supervisor.runner.start(child, order.task, once=order.call_id)
         elif child.suspended:
-            await crew.labour.resume(child)
+            await supervisor.runner.resume(child)
         if order.background:
             return child.report() | {"hint": HINT}
-        return await crew.labour.see_through(by, child)
+        return await supervisor.runner.see_through(self._subagent(by), child)
 
     async def go_on(
         self, by: str, who: str, message: str, *, background: bool, call_id: str = "", again: bool = False
     ) -> dict[str, Any]:
         """Say more to a subagent, which goes on where it was."""
-        child = self._crew.find(by, who)
+        child = self._supervisor.find(by, who)
         if again and self._said(by, child, call_id):
             if child.suspended:
-                await self._crew.labour.resume(child)
+                await self._supervisor.runner.resume(child)
         elif background or child.at_work or child.suspended:
             await self._give(child, message, "parent", call_id)
         else:
-            self._crew.refuse_if_closed()
-            await self._crew.labour.start(child, message, once=call_id)
+            self._supervisor.runner.check_open()
+            await self._supervisor.runner.start(child, message, once=call_id)
         if background:
             return child.report() | {"hint": HINT}
-        return await self._crew.labour.see_through(by, child)
+        return await self._supervisor.runner.see_through(self._subagent(by), child)
 
-    def _said(self, by: str, child: Child, call_id: str) -> bool:
+    def _said(self, by: str, child: Subagent, call_id: str) -> bool:
         """Whether a call that had begun has given its message."""
-        state = self._crew.session_of(by).state
-        events = self._crew.root.journal.store.read(state.session_id, state.started[call_id].seq)
+        state = self._supervisor.session_of(by).state
+        events = self._supervisor.root.journal.store.read(state.session_id, state.started[call_id].seq)
         return any(
             isinstance(event, MessageUser | MidTurnQueued)
             and (event.agent_id, event.message.once) == (child.id, call_id)
             for event in events
         )
 
-    async def _give(self, child: Child, message: str, source: Source, once: str = "") -> None:
+    async def _give(self, child: Subagent, message: str, source: Source, once: str = "") -> None:
         """Let an agent read a message: at its next pause, or as its next task."""
-        self._crew.refuse_if_closed()
-        by = Author(once=once)
+        self._supervisor.runner.check_open()
+        author = Author(once=once)
         if child.at_work:
-            child.session.notice(message, source, by=by)
+            child.session.inbox.notify(message, source, author=author)
             return
         if child.suspended:
-            child.session.notice(message, source, by=by)
-            await self._crew.labour.resume(child)
+            child.session.inbox.notify(message, source, author=author)
+            await self._supervisor.runner.resume(child)
             return
         await child.session.post(
-            message, source=source, by=by, later=True
+            message, source=source, author=author, queue=True
         )  # in the log before anybody says that it was given
         if not child.at_work:
-            await self._crew.labour.start(child, None)
+            await self._supervisor.runner.start(child, None)
 
     async def result(self, by: str, who: str, wait_s: float) -> dict[str, Any]:
         """What came of a subagent's task; waits for it so long."""
-        child = self._crew.find(by, who)
+        child = self._supervisor.find(by, who)
         if child.at_work and wait_s > 0:
-            await self._crew.labour.wait(by, child, wait_s)
+            await self._supervisor.runner.wait(self._subagent(by), child, wait_s)
         child.told = child.told or not child.at_work
         return child.report()
 
     async def cancel(self, by: str, who: str) -> dict[str, Any]:
         """Stop a subagent's task and those below it; it can be continued."""
-        child = self._crew.find(by, who)
+        child = self._supervisor.find(by, who)
         running = child.at_work
         child.awaited += 1  # whoever stops it need not be told
         try:
-            await self._crew.cancel(child)
+            await self._supervisor.cancel(child)
         finally:
             child.awaited -= 1
         return child.report() | {"stopped": running}
 
     async def dismiss(self, by: str, who: str) -> dict[str, Any]:
         """Close a subagent for good, with those below it."""
-        child = self._crew.find(by, who)
-        closed = [one.name for one in (child, *self._crew.below(child.id))]
+        child = self._supervisor.find(by, who)
+        closed = [one.name for one in (child, *self._supervisor.below(child.id))]
         child.awaited += 1
-        await self._crew.dismiss(child)
+        await self._supervisor.dismiss(child)
         return {"agent_id": child.id, "name": child.name, "status": "closed", "closed": closed}
 
     async def send(self, by: str, who: str, message: str) -> dict[str, Any]:
         """Let any agent of the session read a message: `parent`, `main`, or a subagent by id or name."""
-        crew = self._crew
-        above = list(crew.family.above(by))
-        target = {"parent": above[:1], "main": [crew.root_id]}.get(who.strip(), [])
+        supervisor = self._supervisor
+        above = list(supervisor.family.above(by))
+        target = {"parent": above[:1], "main": [supervisor.root_id]}.get(who.strip(), [])
         agent_id = target[0] if target else None
-        if who.strip() == crew.root_id:
-            agent_id = crew.root_id
+        if who.strip() == supervisor.root_id:
+            agent_id = supervisor.root_id
         if (who.strip() == "parent" and agent_id is None) or agent_id == by:
-            raise NoSubagent("You are the main agent and have no parent; name one of your subagents.")
+            raise SubagentError("You are the main agent and have no parent; name one of your subagents.")
         sender = self._name(by)
-        if agent_id == crew.root_id:
-            crew.session_of(agent_id).notice(f"{sender} says: {message}", "child")
+        if agent_id == supervisor.root_id:
+            supervisor.session_of(agent_id).inbox.notify(f"{sender} says: {message}", "child")
             return {"sent_to": "main", "agent_id": agent_id}
-        everyone = list(crew.children.values())
-        child = crew.children.get(agent_id or "") or crew.find(by, who, everyone)
+        everyone = list(supervisor.subagents.values())
+        child = supervisor.subagents.get(agent_id or "") or supervisor.find(by, who, everyone)
         if child.id == by:
-            raise NoSubagent("That is you; name another agent.")
-        from_above = by in crew.family.above(child.id)
+            raise SubagentError("That is you; name another agent.")
+        from_above = by in supervisor.family.above(child.id)
         if from_above:
             await self._give(child, message, "parent")
         elif child.at_work:
-            child.session.notice(f"{sender} says: {message}", "child")
+            child.session.inbox.notify(f"{sender} says: {message}", "child")
         else:
-            raise NoSubagent(
+            raise SubagentError(
                 f"{child.name} has ended its task, and only agents above it can give it another."
             )
         return {"sent_to": child.name, "agent_id": child.id, "status": child.status}
 
+    def _subagent(self, agent_id: str) -> Subagent | None:
+        return self._supervisor.subagents.get(agent_id)
+
     def _name(self, agent_id: str) -> str:
-        child = self._crew.children.get(agent_id)
+        child = self._supervisor.subagents.get(agent_id)
         return f"{child.name} ({child.id})" if child is not None else "main"
 
     def roll(self, by: str) -> list[dict[str, Any]]:
         """The open subagents below an agent."""
-        return [child.row() for child in self._crew.below(by)]
+        return [child.row() for child in self._supervisor.below(by)]
 
     def said(self, by: str, count: int) -> list[tuple[str, str]]:
         """The last words of an agent's conversation: who said it, and what."""
-        messages = self._crew.session_of(by).state.messages
+        messages = self._supervisor.session_of(by).state.messages
         spoken: list[tuple[str, str]] = [
             (message.role, message.text) for message in messages if message.role != "tool"
         ]
@@ -152,11 +153,11 @@ class CrewDesk:
 
     def shared(self) -> dict[str, Shared]:
         """What the agents of the session share, by key."""
-        return self._crew.family.shared
+        return self._supervisor.family.shared
 
     def share(self, by: str, key: str, value: Any, *, gone: bool = False) -> int:
         """Let every agent see a value, or take it away; gives its version."""
-        journal = self._crew.session_of(by).journal
+        journal = self._supervisor.session_of(by).journal
         event = SharedUpdated(**journal.head(), key=key, value=None if gone else value, gone=gone)
         journal.record(event)
         return event.seq

@@ -1,4 +1,4 @@
-"""The tools a session's model is shown: the first ones, then what was activated, in that order, for good."""
+"""The active tools of an agent, as its model is shown them: the first ones, then what was activated, in that order."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from jaato.protocol.specs import ToolSpec
 from jaato.tools.catalog import Catalog
 
 
-class Declared:
-    """What is declared to the model; it only ever grows, so that what was sent before stays as it was.
+class ActiveTools:
+    """What the model may call; it only ever grows, so that what was sent before stays as it was.
 
     `core` names the tools shown from the start; None means those that say so themselves. Without `deferred` all are.
     """

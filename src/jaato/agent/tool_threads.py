@@ -9,10 +9,10 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any
 
-Job = tuple[Callable[[], Callable[[], None]], "Workers"]
+Job = tuple[Callable[[], Callable[[], None]], "ToolThreads"]
 
 
-class Workers:
+class ToolThreads:
     """At most `limit` calls at once, each in a daemon thread. One whose waiter was cancelled is left to itself and
     gives its place free: a tool that never returns costs a thread, not the session and not the exit."""
 

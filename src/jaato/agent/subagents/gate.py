@@ -14,7 +14,7 @@ from jaato.tools.tool import Tool
 from jaato.tools.verdict import settled
 
 
-class NarrowGate(Gate):
+class SubagentGate(Gate):
     """Denies what the bounds exclude and asks the gate above about the rest. It widens nothing, whatever it is told.
 
     Grants are kept above: what was allowed for a turn lasts for the turn of the root agent.
@@ -35,7 +35,7 @@ class NarrowGate(Gate):
         if own is not None and own.effect == "deny":
             return settled(own)
         decision = await self._above.check(call, tool)
-        access = narrower(decision.permission.access, own)
+        access = narrower_access(decision.permission.access, own)
         if access is decision.permission.access:
             return decision
         return replace(decision, permission=structs.replace(decision.permission, access=access))
@@ -46,7 +46,7 @@ class NarrowGate(Gate):
         if own is not None and own.effect == "deny":
             return own
         verdict = self._above.explain(call, tool)
-        return replace(verdict, access=narrower(verdict.access, own))
+        return replace(verdict, access=narrower_access(verdict.access, own))
 
     def _own(self, call: Call, tool: Tool) -> Verdict | None:
         """What the bounds say. A line whose commands they cannot see is denied: nobody is asked about bounds."""
@@ -70,7 +70,7 @@ class NarrowGate(Gate):
         self._above.revoke(grant_id)
 
 
-def narrower(access: SandboxAccess | None, own: Verdict | None) -> SandboxAccess | None:
+def narrower_access(access: SandboxAccess | None, own: Verdict | None) -> SandboxAccess | None:
     """What a process may reach where the bounds let it only read."""
     reading = access is not None and own is not None and own.access is not None
     return own.access if reading and own is not None and own.access == READ_ONLY else access

@@ -1,0 +1,293 @@
+"""The model as one agent asks it: the request, the streamed reply, retries, prices, and how full the context is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta, ThinkingDelta
+from jaato.agent.active_tools import ActiveTools
+from jaato.agent.journal import Journal
+from jaato.agent.retry import RetryPolicy
+from jaato.agent.usage import ContextUsage, context_usage, price_of
+from jaato.errors import CancelledException, ConnectionFault, ProviderError
+from jaato.protocol.events import AgentOutput, Retry
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Message, Text, Usage
+from jaato.protocol.specs import ModelInfo, ModelSettings
+from jaato.tools.call import problem_of
+from jaato.tools.ledger import TokenLedger
+
+CHUNKS_AT_ONCE = 32
+"""Pieces of a reply that are shown before others have their turn."""
+SUMMARY_SYSTEM = "You summarise conversations exactly and briefly."
+
+
+class ProviderOpener(NamedTuple):
+    """Opens the provider of this name when it is first needed; may raise `ConfigError` then."""
+
+    name: str
+    open: Callable[[], Provider]
+
+
+class ModelCost(NamedTuple):
+    """What a question apart from the conversation took; the price is None when unknown."""
+
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+
+
+class ModelAnswer(NamedTuple):
+    """What the model said to such a question, else why it said nothing."""
+
+    text: str | None
+    problem: str = ""
+    cost: ModelCost | None = None
+
+
+class ModelClient:
+    """Asks the model of one agent. `settings` and `streaming` may be changed between turns.
+
+    What has arrived of an unfinished reply is in `partial_text`.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        provider: Provider | ProviderOpener,
+        active_tools: ActiveTools,
+        *,
+        settings: ModelSettings,
+        retry: RetryPolicy,
+        ledger: TokenLedger,
+        of_subagent: bool = False,
+    ) -> None:
+        self._journal = journal
+        self._source = provider
+        self._active_tools = active_tools
+        self._of_subagent = of_subagent
+        self._info: ModelInfo | None = None
+        self._parts: list[str] = []
+        self._encoded: dict[Any, Any] = {}
+        self.settings = settings
+        self.retry = retry
+        self.ledger = ledger
+        self.streaming = True
+
+    @property
+    def provider(self) -> Provider:
+        """The provider, opened by now. Raises `ConfigError` when it cannot be."""
+        if isinstance(self._source, ProviderOpener):
+            self._source = self._source.open()
+        return self._source
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known of the model in use."""
+        known, model = self._info, self._journal.state.model
+        if known is None or known.id != model or known.context_limit is None:
+            known = self._info = self.provider.model_info(model)
+        return known
+
+    @property
+    def context_usage(self) -> ContextUsage:
+        """How full the context is, by the provider's last count and the text since, else estimated from the text."""
+        return context_usage(self._journal.state, self.info.context_limit)
+
+    def price(self, usage: Usage | None) -> float | None:
+        """What this many tokens cost in US dollars; None when unknown."""
+        return price_of(usage, self.info)
+
+    def request(self) -> ModelRequest:
+        """What the model is sent now; nothing here depends on the length of the history."""
+        state = self._journal.state
+        return ModelRequest(
+            model=state.model,
+            messages=state.messages,
+            system=state.system_prompt,
+            tools=self._active_tools.specs,
+            settings=self.settings,
+            conversation_id=state.agent_id if self._of_subagent else state.session_id,
+            read_blob=functools.partial(self._journal.store.get_blob, state.session_id),
+            encoded=self._encoded,
+        )
+
+    # --- the conversation ----------------------------------------------------------------------------------------
+
+    @property
+    def partial_text(self) -> str:
+        """The text of the reply that is being written."""
+        return "".join(self._parts)
+
+    def clear_partial(self) -> None:
+        """Forget the partial text: it is recorded, or void."""
+        self._parts.clear()
+
+    async def stream_reply(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
+        """The model's whole reply, shown as it comes. Failed tries are repeated while that can help; raises the last
+        `ProviderError`, and `CancelledException` when it is told to stop."""
+
+        def show_retry(attempt: int, wait_s: float, error: ProviderError) -> None:
+            journal = self._journal
+            attempts = self.retry.attempts
+            journal.show(
+                Retry(
+                    **journal.shown(),
+                    attempt=attempt,
+                    max_attempts=attempts,
+                    wait_s=wait_s,
+                    error=problem_of(error),
+                )
+            )
+            self.clear_partial()
+
+        return await self._retried(lambda: self._stream_once(request, should_stop), show_retry)
+
+    async def _retried(
+        self,
+        attempt_once: Callable[[], Any],
+        on_retry: Callable[[int, float, ProviderError], None] = lambda *_: None,
+    ) -> Reply:
+        attempt = 1
+        while True:
+            try:
+                reply: Reply = await attempt_once()
+                return reply
+            except ProviderError as error:
+                wait_s = self.retry.wait_s(attempt, error)
+                if wait_s is None:
+                    raise
+                attempt += 1
+                on_retry(attempt, wait_s, error)
+                await anyio.sleep(wait_s)
+
+    async def _stream_once(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
+        self.clear_partial()
+        head = self._journal.shown()
+        parts = self._parts
+        deltas = ReplyDeltas(self._journal, head) if self.streaming else None
+
+        def take(chunk: Chunk) -> None:
+            if should_stop():
+                raise CancelledException("Stopped while the model was speaking.")
+            match chunk:
+                case TextDelta(text=text):
+                    parts.append(text)
+                    if deltas:
+                        deltas.thinking.end()
+                        deltas.model.feed(text)
+                case ThinkingDelta(text=text):
+                    if deltas:
+                        deltas.thinking.feed(text)
+                case CallDelta():
+                    pass
+                case Reply() if not deltas and chunk.message.text:
+                    self._journal.show(output(head, "model", chunk.message.text, 0))
+
+        try:
+            return await read_reply(self.provider, request, take)
+        finally:
+            if deltas:
+                deltas.thinking.end()
+                deltas.model.end()
+
+    # --- apart from it -------------------------------------------------------------------------------------------
+
+    async def ask(self, question: str, *, timeout_s: float, purpose: str) -> ModelAnswer:
+        """The model's answer to a question without tools, shown to nobody; a failing, silent or refusing one is a value.
+        `timeout_s` is for all retries together; the tokens are counted under `purpose`."""
+        request = ModelRequest(
+            model=self._journal.state.model,
+            messages=[Message("user", [Text(question)], id=new_id("m"))],
+            system=SUMMARY_SYSTEM,
+            settings=msgspec.structs.replace(self.settings, response_schema=None, stop=None),
+        )
+        with anyio.move_on_after(timeout_s):
+            try:
+                reply = await self._retried(lambda: read_reply(self.provider, request))
+            except ProviderError as error:
+                return ModelAnswer(None, str(error))
+            return self._answer_in(reply, purpose)
+        return ModelAnswer(None, f"it has not answered for {timeout_s:g} seconds")
+
+    def _answer_in(self, reply: Reply, purpose: str) -> ModelAnswer:
+        """A reply as an answer, counted where it belongs. One without words, or cut off, is none."""
+        cost = None
+        if reply.usage is not None:
+            cost = ModelCost(reply.usage, self.price(reply.usage))
+            state = self._journal.state
+            self.ledger.record_usage(
+                state.model, reply.usage, cost.cost_usd, session_id=state.session_id, purpose=purpose
+            )
+        text = reply.message.text.strip()
+        if reply.finish_reason in ("refusal", "error", "cancelled") or reply.message.function_calls:
+            return ModelAnswer(None, f"it gave no summary ({reply.finish_reason})", cost)
+        return ModelAnswer(text, "", cost) if text else ModelAnswer(None, "it said nothing", cost)
+
+
+async def read_reply(
+    provider: Provider, request: ModelRequest, on_chunk: Callable[[Chunk], None] | None = None
+) -> Reply:
+    """The whole reply of a stream, once it is there; each chunk is given to `on_chunk` first. Raises `ProviderError`."""
+    stream = provider.stream(request)
+    chunks = 0
+    try:
+        async for chunk in stream:
+            chunks += 1
+            if chunks % CHUNKS_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()  # a model may say more at once than others can wait for
+            if on_chunk is not None:
+                on_chunk(chunk)
+            if isinstance(chunk, Reply):
+                return chunk
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+    raise ConnectionFault(
+        f"{provider.name} ended its stream before the reply was complete.", provider=provider.name
+    )
+
+
+class ReplyDeltas:
+    """The deltas of one reply on their way to the watchers, without the secrets that lie across them."""
+
+    def __init__(self, journal: Journal, head: dict[str, Any]) -> None:
+        self.model = Deltas(journal, head, "model")
+        self.thinking = Deltas(journal, head, "thinking")
+
+
+class Deltas:
+    """What one source says; `offset` counts what was shown."""
+
+    def __init__(self, journal: Journal, head: dict[str, Any], source: Literal["model", "thinking"]) -> None:
+        self._publish = journal.bus.publish
+        self._head = head
+        self._source: Literal["model", "thinking"] = source
+        self._stream = journal.secrets.stream()
+        self._offset = 0
+
+    def feed(self, text: str) -> None:
+        """Show what can be shown by now."""
+        if text := self._stream.feed(text):
+            self._show(text)
+
+    def end(self) -> None:
+        """Show what was held back."""
+        if text := self._stream.end():
+            self._show(text)
+
+    def _show(self, text: str) -> None:
+        self._publish(output(self._head, self._source, text, self._offset))
+        self._offset += len(text)
+
+
+def output(head: dict[str, Any], source: Literal["model", "thinking"], text: str, offset: int) -> AgentOutput:
+    """A piece of text as the event that shows it."""
+    mode: Literal["write", "append"] = "append" if offset else "write"
+    return AgentOutput(**head, source=source, text=text, mode=mode, offset=offset)

@@ -1,0 +1,214 @@
+"""The tasks of subagents: each in its own coroutine, bounded in number, told to the parent when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from jaato.agent.background import BackgroundGroup
+from jaato.agent.inbox import Author
+from jaato.agent.subagents.subagent import (
+    STOPPING_S,
+    AgentSession,
+    Ending,
+    Subagent,
+    SubagentError,
+    ending_of,
+)
+from jaato.errors import JaatoError
+from jaato.protocol.events import AgentCompleted, AgentStatusChanged
+from jaato.protocol.messages import Source
+from jaato.tools.call import CURRENT
+
+TOLD_CHARS = 4_000
+"""How much of a result a parent is told unasked; get_subagent_result has all of it."""
+SUMMARY_CHARS = 500
+STOPPED: tuple[Ending, str] = ("cancelled", "It was stopped.")
+BROKEN: tuple[Ending, str] = ("failed", "It broke off; the program's log says why.")
+
+
+class Slots:
+    """Room for so many subagents at work at once. Whoever waits for another gives its slot away, so that those at the
+    bottom of the tree can always go on."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = anyio.Semaphore(limit)
+
+    async def enter(self, child: Subagent) -> None:
+        """Wait until the agent may work."""
+        await self._free.acquire()
+        child.has_slot = True
+
+    def leave(self, child: Subagent) -> None:
+        """The agent works no longer, or waits."""
+        if child.has_slot:
+            child.has_slot = False
+            self._free.release()
+
+    @asynccontextmanager
+    async def aside(self, child: Subagent | None) -> AsyncIterator[None]:
+        """While the agent waits for others, somebody else may have its place; None is the root, which needs none."""
+        if child is None:
+            yield
+            return
+        child.waits += 1
+        self.leave(child)
+        try:
+            yield
+        finally:
+            child.waits -= 1
+        if not child.waits and child.at_work and not child.has_slot:
+            await self.enter(child)
+
+
+class SubagentRunner:
+    """Runs the tasks of a session's subagents beside the turns of those who gave them. `below` gives the open subagents
+    of an agent, at any depth."""
+
+    def __init__(
+        self,
+        root: AgentSession,
+        group: BackgroundGroup,
+        at_once: int,
+        below: Callable[[str], list[Subagent]],
+    ) -> None:
+        self._root = root
+        self._group = group
+        self._below = below
+        self.slots = Slots(at_once)
+        self.is_closed = False
+
+    def check_open(self) -> None:
+        """Raise `SubagentError` when the session is about to end."""
+        if self.is_closed:
+            raise SubagentError("The session is closing; nothing new begins in it.")
+
+    async def resume(self, child: Subagent) -> None:
+        """Go on with a task that was cut off. Raises as `start`."""
+        begun = child.session.state.open_turn is not None or child.member.last_turn is not None
+        task = None if begun or child.member.tasked else child.created.task
+        await self.start(child, task, once=child.created.call_id)
+
+    async def start(
+        self, child: Subagent, text: str | None, source: Source = "parent", once: str = ""
+    ) -> None:
+        """Give an idle subagent a task; without one it goes on with its turn, or with what it was told. Raises
+        `SubagentError` when the session is closed."""
+        self.check_open()
+        child.begin()
+
+        async def body() -> None:
+            CURRENT.set(None)  # the call that began it is not the one it works in
+            ending, problem = BROKEN[0], BROKEN[1]
+            try:
+                with child.scope:
+                    try:
+                        ending, problem = await self._work(child, text, source, once)
+                    except anyio.get_cancelled_exc_class():
+                        ending, problem = STOPPED
+                        raise
+            finally:
+                self._ended(child, ending, problem)
+
+        try:
+            await self._group.start(body)
+        except BaseException:
+            self._ended(child, *STOPPED)
+            raise
+
+    async def _work(self, child: Subagent, text: str | None, source: Source, once: str) -> tuple[Ending, str]:
+        timeout_s = child.bounds.timeout_s
+        turn = None
+        try:
+            with anyio.move_on_after(timeout_s) as scope:
+                await self.slots.enter(child)
+                session = child.session
+                session.model.streaming = self._root.model.streaming
+                _ = session.model.provider  # one that cannot be opened fails the task, before its first turn
+                if text is not None:
+                    turn = await child.session.post(text, source=source, author=Author(once=once))
+                else:
+                    turn = await child.session.resume_task() or child.member.last_turn
+                while turn is not None and turn.reason == "stop":
+                    await self._await_below(child)
+                    if not child.session.inbox.messages:
+                        break
+                    turn = await child.session.run_queued()
+        except JaatoError as error:
+            return "failed", str(error)
+        if scope.cancelled_caught:
+            return "failed", f"It did not finish within {timeout_s:g} s and was stopped."
+        return ending_of(turn)
+
+    async def _await_below(self, child: Subagent) -> None:
+        """A task is not done while those it was shared with work on it."""
+        for one in self._below(child.id):
+            if one.at_work:
+                async with self.slots.aside(child):
+                    await one.ended.wait()
+
+    def _ended(self, child: Subagent, ending: Ending, problem: str) -> None:
+        """Its task is over, whatever happened."""
+        self.slots.leave(child)
+        for one in self._below(child.id):
+            one.stop()
+        well = ending == "completed"
+        text = child.last_text() if well else problem
+        child.told = child.awaited > 0
+        try:
+            self.record_end(child, ending, text)
+        finally:
+            child.ended.set()
+        journal = child.session.journal
+        status = AgentStatusChanged(
+            **journal.shown(), status="done" if well else "error", reason=None if well else problem
+        )
+        journal.show(status)
+
+    def record_end(self, child: Subagent, ending: Ending, text: str) -> None:
+        """Record how a task ended, in one commit with the message to its parent, if that is not waiting for it."""
+        journal = child.session.journal
+        done = AgentCompleted(
+            **journal.head(),
+            success=ending == "completed",
+            summary=text[:SUMMARY_CHARS] or None,
+            reason=ending,
+        )
+        if child.told:
+            journal.record(done)
+            return
+        cut = len(text) > TOLD_CHARS
+        more = f" … (get_subagent_result has all {len(text)} characters)" if cut else ""
+        said = f"The subagent {child.name} ({child.id}): {ending}.\n{text[:TOLD_CHARS]}{more}"
+        child.parent.inbox.notify(said, "child", done)
+        child.told = not cut
+
+    async def wait(self, by: Subagent | None, child: Subagent, wait_s: float | None = None) -> None:
+        """Until it has no task, at most so long; `by`, None for the root, gives its slot away meanwhile."""
+        child.awaited += 1
+        try:
+            async with self.slots.aside(by):
+                with anyio.move_on_after(wait_s):
+                    await child.ended.wait()
+        finally:
+            child.awaited -= 1
+
+    async def see_through(self, by: Subagent | None, child: Subagent) -> dict[str, Any]:
+        """Wait for a task to its end; when the waiting is cancelled, so is the task. Raises `SubagentError` with what went
+        wrong in it."""
+        try:
+            await self.wait(by, child)
+        except BaseException:
+            child.stop()
+            with anyio.move_on_after(STOPPING_S, shield=True):
+                await child.ended.wait()
+            raise
+        child.told = True
+        report = child.report()
+        if child.status == "failed":
+            said = f" It said before: {report['result'][:1_000]}" if report.get("result") else ""
+            raise SubagentError(f"The subagent {child.name} ({child.id}) failed: {report['error']}{said}")
+        return report
