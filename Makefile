@@ -6,10 +6,11 @@ BIN    := $(VENV)/bin
 # What one process has compiled, thousands of others need not.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-system check bench kill fuzz docs clean
+.PHONY: help demo test test-all test-system check bench kill fuzz docs clean
 help:
 	@echo "make demo   set everything up, fetch the model, watch an agent work on examples/"
 	@echo "make test   set everything up, run every check and test"
+	@echo "make test-all  the same on each of Python 3.11, 3.12 and 3.13 that is installed"
 	@echo "make test-system  what needs toolchains or Debian packages (gdb, cargo, go, cmake, java, tmux, strace), and more rounds of what takes long"
 	@echo "make check  formatting, lint, types, layers"
 	@echo "make bench  measure the figures and print them with their bounds"
@@ -21,40 +22,50 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
-.stamp-test: pyproject.toml compat/pyproject.toml | $(BIN)/python
+$(VENV)/.stamp-test: pyproject.toml compat/pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,code,data,keyring,local,machine,mcp,notebook,otel,semantic,templates,vertex,web]' -e ./compat --group test
 	@touch $@
 
-.stamp-demo: pyproject.toml | $(BIN)/python
+$(VENV)-core/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-core
+	$(VENV)-core/bin/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.stamp-demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local]'
 	@touch $@
 
-demo: .stamp-demo
+demo: $(VENV)/.stamp-demo
 	@$(BIN)/python examples/demo.py
 
-check: .stamp-test
+check: $(VENV)/.stamp-test
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: check
+test: check $(VENV)-core/.stamp
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-test-system: .stamp-test
+test-all:
+	@for version in 3.11 3.12 3.13; do \
+	  if command -v python$$version; then $(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+	  else echo "python$$version is not installed"; fi; done
+
+test-system: $(VENV)/.stamp-test
 	$(BIN)/pytest -m system -rs
 
-bench: .stamp-test
+bench: $(VENV)/.stamp-test
 	$(BIN)/python -m bench
 
-kill: .stamp-test
+kill: $(VENV)/.stamp-test
 	$(BIN)/python -m tests.kill
 
-fuzz: .stamp-test
+fuzz: $(VENV)/.stamp-test
 	$(BIN)/python -m tests.registry.fuzz
 
-docs: .stamp-test
+docs: $(VENV)/.stamp-test
 	$(BIN)/python -m docs.generate
 
 clean:
-	rm -rf $(VENV) .stamp-* build dist
+	rm -rf .venv* build dist
