@@ -12,12 +12,12 @@ import pytest
 from tests.contract import showing
 
 from jaato.errors import ConfigError
+from jaato.plugins.calculation.arithmetic import evaluate
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.domains import load_domains
 from jaato.runtime.domains.checked import check
 from jaato.runtime.domains.core import plain_number
 from jaato.settings import load
-from jaato.tools.arithmetic.expression import evaluate
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool, tool_from
 

@@ -32,14 +32,14 @@ class CalculationPlugin(Plugin):
         """Work out arithmetic instead of doing it in your head: sums, percentages, powers, statistics, big
         integers. Integers and decimals are exact (0.1+0.2 is 0.3). Returns the value, and the fraction when its
         decimals do not end."""
-        from jaato.tools.arithmetic.expression import evaluate
+        from jaato.plugins.calculation.arithmetic import evaluate
 
         return {"expression": expression, **answer(evaluate(expression))}
 
 
 def answer(value: Any) -> dict[str, Any]:
     """A value as the tool gives it: numbers as text, so that no digit is lost on the way."""
-    from jaato.tools.arithmetic.numbers import shown
+    from jaato.plugins.calculation.arithmetic import shown
 
     if isinstance(value, bool):
         return {"value": value}

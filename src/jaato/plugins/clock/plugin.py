@@ -34,14 +34,14 @@ class ClockPlugin(Plugin):
     ) -> dict[str, Any]:
         """Tell the current time, read a date, convert time zones, add durations, count days between two dates. Returns
         ISO time, zone, weekday, week, day of year, Unix time."""
-        from jaato.tools import moments
+        from jaato.plugins.clock import datetimes
 
-        moment = moments.read(when, zone)
+        moment = datetimes.read(when, zone)
         if add is not None:
-            moment = moments.added(moment, add)
+            moment = datetimes.added(moment, add)
         if to_zone is not None:
-            moment = moments.converted(moment, to_zone)
-        said = moments.facts(moment)
+            moment = datetimes.converted(moment, to_zone)
+        said = datetimes.facts(moment)
         if until is not None:
-            said["until"] = moments.difference(moment, moments.read(until, zone))
+            said["until"] = datetimes.difference(moment, datetimes.read(until, zone))
         return said

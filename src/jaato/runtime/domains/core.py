@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jaato.tools.arithmetic.expression import MAX_CHARS, evaluate
-from jaato.tools.arithmetic.numbers import digits
-from jaato.tools.moments import converted
+from jaato.plugins.calculation.arithmetic import MAX_CHARS, digits, evaluate
+from jaato.plugins.clock.datetimes import converted
 from jaato.tools.tool import Tool, tool, tool_from
 
 LARGEST = 2**53 - 1

@@ -1,40 +1,27 @@
-"""Moments: read from text, moved by durations, told in a zone."""
+"""Dates and times: read from text, moved by durations, shown in a zone."""
 
 from __future__ import annotations
 
-import calendar
 import re
+import warnings
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from jaato.errors import ToolError
 
 OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
 UNIX = re.compile(r"@?(-?\d{9,19}(?:\.\d{1,9})?)|@(-?\d{1,19}(?:\.\d{1,9})?)")
-ISO_DURATION = re.compile(
-    r"([+-])?P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?"
-    r"(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?",
-    re.IGNORECASE,
-)
-COMPACT = re.compile(
+DIGITS = re.compile(
     r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?"
 )
-WORDS = re.compile(r"\s*([+-]?)\s*(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)[\s,]*", re.IGNORECASE)
+ISO = re.compile(r"\d{4}-")
+ISO_DURATION = re.compile(r"([+-]?)P(?=.)([^T]*)(?:T(.+))?")
+AMOUNT = re.compile(r"\s*([+-]?)\s*(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)[\s,]*", re.IGNORECASE)
 UNITS = {
-    "year": "years", "yr": "years", "y": "years",
-    "month": "months", "mo": "months", "mon": "months",
-    "week": "weeks", "wk": "weeks", "w": "weeks",
-    "day": "days", "d": "days",
-    "hour": "hours", "hr": "hours", "h": "hours",
-    "minute": "minutes", "min": "minutes", "m": "minutes",
-    "second": "seconds", "sec": "seconds", "s": "seconds",
+    "years": "year yr y", "months": "month mo mon", "weeks": "week wk w", "days": "day d", "hours": "hour hr h",
+    "minutes": "minute min m", "seconds": "second sec s",
 }  # fmt: skip
-LOOSE = (
-    "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d", "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y",
-    "%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y", "%d/%b/%Y:%H:%M:%S %z",
-    "%a %b %d %H:%M:%S %Y", "%Y-%m-%d %H:%M:%S %z", "%Y-%m-%d %H:%M %z",
-)  # fmt: skip
+UNIT_OF = {word: unit for unit, words in UNITS.items() for word in words.split()}
 MAX_CHARS = 100
 
 
@@ -53,7 +40,7 @@ def read(text: str, zone: str | None) -> datetime:
         moment = datetime.now(UTC).astimezone()
         return converted(moment, zone) if zone else moment
     try:
-        found = compact(text) or unix(text) or iso(text) or loose(text) or mail(text)
+        found = fourteen_digits(text) or unix(text) or iso(text) or loose(text)
         if found is None:
             raise TimeRefused(
                 f"{text!r} is no time that is understood. Write it such as 2026-11-05T14:30:00+01:00, or 2026-11-05."
@@ -65,9 +52,9 @@ def read(text: str, zone: str | None) -> datetime:
         raise TimeRefused(f"{text!r} lies outside the years 1 to 9999.") from None
 
 
-def compact(text: str) -> datetime | None:
+def fourteen_digits(text: str) -> datetime | None:
     """A time of 14 digits, as logs and file names have it. Raises `TimeRefused` for one of 12, which could be either."""
-    if COMPACT.fullmatch(text) is None:
+    if DIGITS.fullmatch(text) is None:
         return None
     if len(text) == 12:
         raise TimeRefused(
@@ -101,7 +88,11 @@ def iso(text: str) -> datetime | None:
     if len(parts) == 2 and "/" in parts[1]:  # 2026-11-05 14:30 Europe/Berlin
         inner = iso(parts[0])
         return None if inner is None or inner.tzinfo is not None else inner.replace(tzinfo=zone_of(parts[1]))
+    text = re.sub(
+        r"^(\d{4})[/-](\d{1,2})[/-](\d{1,2})\b", lambda day: f"{day[1]}-{day[2]:0>2}-{day[3]:0>2}", text
+    )
     text = re.sub(r"\s*(?:Z|UTC|GMT)$", "+00:00", text, flags=re.IGNORECASE)
+    text = re.sub(r"\s+(?=[+-]\d\d:?\d\d$)", "", text)
     leap = re.fullmatch(r"(.*[T ]\d\d:?\d\d:?)60(.*)", text)
     try:
         if leap:
@@ -112,23 +103,24 @@ def iso(text: str) -> datetime | None:
 
 
 def loose(text: str) -> datetime | None:
-    """A time in one of the ways people and logs write it, where the order of day and month is certain."""
-    for form in LOOSE:
-        try:
-            return datetime.strptime(text, form)  # noqa: DTZ007 one without a zone gets it later
-        except ValueError:
-            continue
-    return None
+    """A time as people, mail and logs write it, where the order of day and month is certain and no part is missing."""
+    from dateutil import parser
 
-
-def mail(text: str) -> datetime | None:
-    """A time in RFC 2822, as mail and HTTP have it."""
-    if not re.search(r"[a-z]{3}", text, re.IGNORECASE):
-        return None
+    if ISO.match(text) or not re.search(r"\d{4}", text):
+        return None  # wrong, or its year would be a guess
+    text = re.sub(r"^(\d\d/[a-z]{3}/\d{4}):", r"\1 ", text, flags=re.IGNORECASE)  # as Apache's log has it
+    dotted = re.match(r"\d{1,2}\.\d{1,2}\.", text) is not None
     try:
-        return parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a zone that is not known
+            found = {
+                parser.parse(text, default=default, dayfirst=first)
+                for default in (datetime(2000, 1, 1), datetime(2003, 3, 3))  # noqa: DTZ001 what is missing differs
+                for first in {True, dotted}
+            }
+    except (ValueError, Warning):
         return None
+    return found.pop() if len(found) == 1 else None
 
 
 def zone_of(name: str) -> tzinfo:
@@ -176,71 +168,68 @@ def converted(moment: datetime, zone: str) -> datetime:
 def duration(text: str) -> dict[str, float]:
     """A duration as so many of each unit, all with its sign. Raises `TimeRefused`."""
     text = text.strip()
-    amounts = dict.fromkeys(("years", "months", "weeks", "days", "hours", "minutes", "seconds"), 0.0)
     refusal = TimeRefused(
         f"{text[:60]!r} is no duration. Write it such as P1M2DT3H, -P1W, or 3 days 2 hours."
     )
-    if len(text) > MAX_CHARS:
+    if not text or len(text) > MAX_CHARS:
         raise refusal
-    match = ISO_DURATION.fullmatch(text)
-    if match is not None and any(match.groups()[1:]):
-        sign = -1 if match[1] == "-" else 1
-        return {unit: sign * float(match[place] or 0) for place, unit in enumerate(amounts, 2)}
+    match = ISO_DURATION.fullmatch(text.upper())
+    if match is not None:
+        text = f"{match[1]}{match[2].replace('M', ' months ')}{match[3] or ''}"
+    amounts = dict.fromkeys(UNITS, 0.0)
     place = 0
     sign = 1
     while place < len(text):
-        match = WORDS.match(text, place)
+        match = AMOUNT.match(text, place)
         word = match[3].lower() if match else ""
-        unit = UNITS.get(word) or UNITS.get(word.removesuffix("s"))
+        unit = UNIT_OF.get(word) or UNIT_OF.get(word.removesuffix("s"))
         if match is None or unit is None:
             raise refusal
         sign = {"-": -1, "+": 1}.get(match[1], sign)
         amounts[unit] += sign * float(match[2])
         place = match.end()
-    if not text:
-        raise refusal
     return amounts
 
 
 def added(moment: datetime, text: str) -> datetime:
-    """A moment later or earlier: months and days by the calendar, hours and less by the clock that never jumps.
+    """A time later or earlier: months and days by the calendar, hours and less by the clock that never jumps.
 
     Raises `TimeRefused`.
     """
+    from dateutil.relativedelta import relativedelta
+
     amounts = duration(text)
-    if amounts["years"] % 1 or amounts["months"] % 1:
+    years, months, weeks, days, *exact = amounts.values()
+    if years % 1 or months % 1:
         raise TimeRefused("Years and months are whole numbers here. Use days for parts of them.")
     try:
-        months = moment.year * 12 + moment.month - 1 + int(amounts["years"] * 12 + amounts["months"])
-        year, month = divmod(months, 12)
-        if not 1 <= year <= 9999:
-            raise OverflowError
-        day = min(moment.day, calendar.monthrange(year, month + 1)[1])
-        dated = moment.replace(year=year, month=month + 1, day=day) + timedelta(
-            weeks=amounts["weeks"], days=amounts["days"]
-        )
-        exact = timedelta(hours=amounts["hours"], minutes=amounts["minutes"], seconds=amounts["seconds"])
-        return (dated.astimezone(UTC) + exact).astimezone(dated.tzinfo) if exact else dated
+        dated: datetime = moment + relativedelta(years=int(years), months=int(months))
+        dated += timedelta(weeks=weeks, days=days)
+        if not any(exact):
+            return dated
+        hours, minutes, seconds = exact
+        later = dated.astimezone(UTC) + timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return later.astimezone(dated.tzinfo)
     except (OverflowError, ValueError):
         raise TimeRefused("The result lies outside the years 1 to 9999.") from None
 
 
 def shown(moment: datetime) -> tuple[datetime, str]:
-    """The moment as the clocks of its zone show it, and what is to be known where they are set forward or back."""
+    """The time as the clocks of its zone show it, and what is to be known where they are set forward or back."""
+    from dateutil import tz
+
     try:
-        there = moment.astimezone(UTC).astimezone(moment.tzinfo)
+        if not tz.datetime_exists(moment):
+            skipped = moment.replace(tzinfo=None).isoformat(" ", "minutes")
+            note = f"The clocks are set forward past {skipped}; it is counted on from before."
+            there: datetime = tz.resolve_imaginary(moment)
+            return there, note
+        if not tz.datetime_ambiguous(moment):
+            return moment, ""
     except OverflowError:
         return moment, ""
-    if there.replace(tzinfo=None) != moment.replace(tzinfo=None):
-        skipped = moment.replace(tzinfo=None).isoformat(" ", "minutes")
-        return there, f"The clocks are set forward past {skipped}; it is counted on from before."
-    other = moment.replace(fold=1 - moment.fold)
-    if other.utcoffset() == moment.utcoffset():
-        return moment, ""
-    return (
-        moment,
-        f"The clocks are set back and show this twice; the other is {other.isoformat(timespec='seconds')}.",
-    )
+    other = moment.replace(fold=1 - moment.fold).isoformat(timespec="seconds")
+    return moment, f"The clocks are set back and show this twice; the other is {other}."
 
 
 def facts(moment: datetime) -> dict[str, Any]:

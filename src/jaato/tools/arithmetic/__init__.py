@@ -1,1 +1,0 @@
-"""Arithmetic in expressions: exact while it can be, bounded always."""
