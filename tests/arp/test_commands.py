@@ -163,7 +163,9 @@ def test_a_workspaces_registry_needs_trust(run: Run, tmp_path: Path) -> None:
         shown = run("trust", "near", "--yes")
         assert it.url in shown.out
         assert "from your environment: HOME" in shown.out
-        assert "plain http" in shown.out
+        configure(tmp_path, "workspace", plain={"url": "http://tools.example.com"})
+        assert "plain http" in run("trust", "plain").out
+        configure(tmp_path, "workspace", near={"url": it.url, "token": "${HOME}"})
         assert not it.seen
         private = run("list", "near")
         assert (private.code, "allow_hosts" in private.err) == (2, True)

@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 
 from jaato import settings
-from jaato.plugins.mcp import config
 from jaato.plugins.mcp.config import FILE, ServerConfig
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.host import Host
@@ -46,7 +45,7 @@ def places(path: Path, **environ: str) -> SourceContext:
 
 def load(work: Path, home: Path) -> LoadedSources[ServerConfig]:
     """Both files, as they are read."""
-    return load_sources(config.SERVERS, home / FILE, work, work / FILE)
+    return load_sources(ServerConfig, home / FILE, work, work / FILE)
 
 
 def hosted(

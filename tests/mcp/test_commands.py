@@ -226,10 +226,10 @@ def test_problems_are_named(desk: Machine) -> None:
     (desk.home / ".mcp.json").write_text(json.dumps(broken))
     made = desk.run("mcp", "list")
     assert made.code == 0
-    assert "'bad': needs" in made.err
+    assert "'bad': has a wrong field" in made.err
     assert "\x1b" not in made.out + made.err
     assert len(listed(desk)["problems"]) == 2
     made = desk.run("mcp", "tools", "bad")
-    assert (made.code, "needs a" in made.err) == (2, True)
+    assert (made.code, "wrong field" in made.err) == (2, True)
     assert desk.run("mcp", "remove", "bad").code == 0
     assert len(listed(desk)["problems"]) == 1

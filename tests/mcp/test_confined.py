@@ -14,7 +14,7 @@ from tests.mcp.hosting import load
 from jaato.errors import ToolError
 from jaato.plugins.mcp.config import access_of, warn_unconfined
 from jaato.plugins.mcp.manager import MCPClientManager
-from jaato.plugins.mcp.trust import ServerTrust, describe
+from jaato.plugins.mcp.trust import ServerTrust
 from jaato.protocol.specs import SandboxAccess
 
 WORKSPACE = {"profile": "workspace-write"}
@@ -72,7 +72,7 @@ def test_a_workspace_s_sandbox_is_shown_and_a_change_of_it_asks_again(tmp_path: 
     write(work, entry)
     config = load(work, home).sources["one"]
     trusted = ServerTrust(tmp_path / "state")
-    shown = dict(describe(config))["sandbox"]
+    shown = dict(ServerTrust(Path()).describe(config))["sandbox"]
     assert shown == "workspace-write: it may change the workspace; it reaches registry.npmjs.org"
     assert not trusted.holds(config)
     trusted.add(config)
@@ -89,13 +89,13 @@ def test_a_workspace_s_sandbox_is_shown_and_a_change_of_it_asks_again(tmp_path: 
 @pytest.mark.parametrize(
     ("sandbox", "said"),
     [
-        ("full", "must be an object"),
-        ({"profil": "full"}, "has no 'profil'"),
+        ("full", 'wrong field "sandbox"'),
+        ({"profil": "full"}, "unknown field `profil`"),
         ({"profile": "none"}, "is one of read-only, workspace-write, full"),
         ({"profile": ["full"]}, "is one of read-only"),
-        ({"domains": "pypi.org"}, "must be a list"),
+        ({"domains": "pypi.org"}, "sandbox.domains"),
         ({"domains": ["https://pypi.org/"]}, "write a host"),
-        ({"domains": [1]}, "list of texts"),
+        ({"domains": [1]}, "sandbox.domains[0]"),
         ({"paths": ["out"]}, "absolute path"),
         ({"paths": ["/a/../etc"]}, "absolute path"),
         ({"profile": "read-only", "paths": ["/opt"]}, "with the profile workspace-write only"),

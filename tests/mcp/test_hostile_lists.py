@@ -65,7 +65,7 @@ def test_of_two_tools_of_one_name_there_is_neither(tmp_path: Path) -> None:
         call("call_mcp_tool", server="raw", tool="other", args={"text": "x"}),
     )
     assert refused.error is not None
-    assert "two tools 'echo', so neither can be called" in refused.error.message
+    assert "2 tools 'echo', so none of them can be called" in refused.error.message
     assert fine.ok
 
 

@@ -12,7 +12,7 @@ from tests.mcp.hosting import load
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.trust import ServerTrust, describe, referenced_programs
+from jaato.plugins.mcp.trust import ServerTrust, referenced_programs
 
 
 def server(tmp_path: Path, entry: dict[str, Any], *, scope: str = "work", name: str = "it") -> ServerConfig:
@@ -165,7 +165,7 @@ def test_what_is_shown(tmp_path: Path) -> None:
         {"command": "./run", "args": ["a b", "\u0440ython"], "env": {"NODE_OPTIONS": "x", "T": "${TOKEN}"}},
     )
     (tmp_path / "work" / "run").write_text("1")
-    text = "\n".join(" ".join(row) for row in describe(config))
+    text = "\n".join(" ".join(row) for row in ServerTrust(Path()).describe(config))
     for part in (
         "runs ./run 'a b'",
         "T=${TOKEN}",
@@ -175,7 +175,9 @@ def test_what_is_shown(tmp_path: Path) -> None:
         "sha256:",
     ):
         assert part in text
-    remote = describe(server(tmp_path, {"url": "http://h.example/", "headers": {"A": "${B}"}}))
+    remote = ServerTrust(Path()).describe(
+        server(tmp_path, {"url": "http://h.example/", "headers": {"A": "${B}"}})
+    )
     assert ("sends", "A: ${B}") in remote
     assert any("plain http" in text for _, text in remote)
 

@@ -19,7 +19,7 @@ from tests.mcp.hosting import load
 from tests.permissions.ground import C4
 
 from jaato import Agent
-from jaato.plugins.arp.config import REGISTRIES, RegistryConfig
+from jaato.plugins.arp.config import RegistryConfig, RegistryTrust
 from jaato.plugins.arp.pins import Pins as RegistryPins
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
@@ -31,7 +31,7 @@ from jaato.providers.scripted import ScriptedProvider
 from jaato.runtime.plugin_tree import trees_of
 from jaato.settings import environment
 from jaato.tools.remote.config_file import load_sources
-from jaato.tools.remote.trust import SourceTrust, trust_path
+from jaato.tools.remote.trust import trust_path
 from jaato.tools.trust import HeldTrust, Trust, content_hash
 
 ATTACK = """
@@ -57,7 +57,7 @@ pytestmark = C4
 def registry(work: Path, config_dir: Path, name: str) -> RegistryConfig:
     """A registry as it is configured now."""
     own, theirs = config_dir / "registries.json", work / ".jaato" / "registries.json"
-    return load_sources(REGISTRIES, own, work, theirs).sources[name]
+    return load_sources(RegistryConfig, own, work, theirs).sources[name]
 
 
 class Ground:
@@ -148,7 +148,7 @@ def test_a_registry_that_a_call_has_trusted_is_not_asked(ground: Ground, scope: 
         else:
             (ground.work / ".jaato" / "registries.json").write_text(text)
             config = registry(ground.work, ground.config, "evil")
-            trust: SourceTrust[RegistryConfig] = SourceTrust(ground.state)
+            trust = RegistryTrust(ground.state)
             written = ground.trusting(trust_path(config), trust.content(config))
         listed, asked = ground.play(written, call("registries"), call("refresh_registry", registry="evil"))
         assert not asked.ok

@@ -47,7 +47,7 @@ USER = {
         "headers": {"X-Thing": canary(2), "Authorization": f"Basic {BASIC}"},
     },
 }
-THEIRS = {"theirs": {"command": "true", "env": {"ALSO": canary(3), "CACHE": "/var/cache/things"}}}
+THEIRS = {"theirs": {"command": "true", "environment": {"ALSO": canary(3), "CACHE": "/var/cache/things"}}}
 REGISTRIES = {"tools": {"url": "https://tools.example", "token": canary(4), "headers": {"X-Team": canary(5)}}}
 NEUTRAL = canary(6)
 CONFIGURED = [canary(1), canary(2), canary(3), canary(4), canary(5), NEUTRAL, canary(20), BASIC]

@@ -10,18 +10,17 @@ from pathlib import Path
 import pytest
 
 from jaato.errors import ConfigError
-from jaato.plugins.arp.config import RegistryConfig, parse_registry
+from jaato.plugins.arp.config import RegistryConfig, RegistryTrust
 from jaato.plugins.arp.directory import Directory as RegistryDirectory
 from jaato.plugins.arp.pins import Pins as RegistryPins
 from jaato.plugins.mcp import manifest
-from jaato.plugins.mcp.config import SERVERS, ServerConfig, expand_variables, parse_server
+from jaato.plugins.mcp.config import ServerConfig, expand_variables
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.pins import Pins
 from jaato.plugins.mcp.trust import ServerTrust
 from jaato.protocol.arp import ToolDefinition
-from jaato.tools.remote.config_file import add_source, parse_document, remove_source
+from jaato.tools.remote.config_file import edit_source, parse_document
 from jaato.tools.remote.directory import SourceContext
-from jaato.tools.remote.trust import SourceTrust
 
 FILES = Path(__file__).parent.parent / "data" / "remote_sources"
 PROJECT = Path("/srv/project")
@@ -62,13 +61,13 @@ def registries(home: Path) -> dict[str, RegistryConfig]:
 def server(name: str) -> ServerConfig:
     """An MCP server of the workspace, where the workspace was."""
     entries = parse_document((FILES / "project/.mcp.json").read_bytes())["mcpServers"]
-    return parse_server(name, entries[name], "workspace", PROJECT / ".mcp.json")
+    return ServerConfig.parse(name, entries[name], "workspace", PROJECT / ".mcp.json")
 
 
 def registry(name: str) -> RegistryConfig:
     """A registry of the workspace, where the workspace was."""
     entries = parse_document((FILES / "project/.jaato/registries.json").read_bytes())["registries"]
-    return parse_registry(name, entries[name], "workspace", PROJECT / ".jaato/registries.json")
+    return RegistryConfig.parse(name, entries[name], "workspace", PROJECT / ".jaato/registries.json")
 
 
 def test_digests_stay(home: Path) -> None:
@@ -112,7 +111,7 @@ def test_trust_holds(home: Path) -> None:
         assert ServerTrust(state_dir).holds(one)
         ServerTrust(state_dir).remove(one)
         assert not ServerTrust(state_dir).holds(one)
-    trust: SourceTrust[RegistryConfig] = SourceTrust(state_dir)
+    trust = RegistryTrust(state_dir)
     assert trust.holds(registry("local"))
     trust.remove(registry("local"))
     assert not trust.holds(registry("local"))
@@ -143,8 +142,8 @@ def test_a_file_is_edited_as_it_was(home: Path) -> None:
     path = home / ".mcp.json"
     before = path.read_text()
     with pytest.raises(ConfigError, match="--replace"):
-        add_source(SERVERS, path, None, "files", {"command": "x"}, home)
-    add_source(SERVERS, path, None, "new", {"command": "x"}, home)
+        edit_source(ServerConfig, path, None, "files", {"command": "x"}, home)
+    edit_source(ServerConfig, path, None, "new", {"command": "x"}, home)
     assert path.read_text() != before
-    remove_source(SERVERS, path, None, "new", home)
+    edit_source(ServerConfig, path, None, "new", None, home)
     assert path.read_text() == before

@@ -7,7 +7,8 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from jaato.cli.sources.sources import SourceCommands, list_sources, pairs
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError, PermissionDenied
 from jaato.plugins.mcp import manifest
-from jaato.plugins.mcp.config import ServerConfig, describe_sandbox, parse_server, warn_unconfined
+from jaato.plugins.mcp.config import ServerConfig, describe_sandbox, warn_unconfined
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.logs import LogFile
@@ -30,12 +31,10 @@ from jaato.plugins.mcp.manifest import ToolEntry
 from jaato.plugins.mcp.pins import Judgement, Pins
 from jaato.plugins.mcp.pool import POOL
 from jaato.plugins.mcp.tools import full_name, make_tool
-from jaato.plugins.mcp.trust import describe
 from jaato.runtime.outfit import sandbox_for
 from jaato.tools.catalog import wire_name
-from jaato.tools.remote.config_file import parse_document
 from jaato.tools.remote.directory import SourceContext
-from jaato.tools.remote.fields import Malformed
+from jaato.tools.remote.fields import JsonObject, Malformed
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth.callback import Ask
@@ -85,10 +84,10 @@ class McpCommands(SourceCommands[ServerConfig]):
                     "--header and --sse are for a URL; a server's own stand in its configuration."
                 )
             return self.directory.configured(text)
-        entry = {"type": "sse" if sse else "http", "url": text, "headers": headers}
+        entry = JsonObject([("type", "sse" if sse else "http"), ("url", text), ("headers", headers)])
         name = (urlsplit(text).netloc.rpartition("@")[2] or "url")[:100] if text.isprintable() else "url"
         try:
-            config = parse_server(name, parse_document(json.dumps(entry).encode()), "argument", Path(text))
+            config = ServerConfig.parse(name, entry, "argument", Path(text))
         except Malformed as error:
             raise ConfigError(f"The address {error}.") from None
         self.directory.sources[config.name] = config
@@ -125,22 +124,17 @@ class McpCommands(SourceCommands[ServerConfig]):
             if text := warn_unconfined(config, self.settings.state_dir):
                 say(text)
 
-    def describe(self, config: ServerConfig) -> list[tuple[str, str]]:
-        """What a person must see before trusting a server."""
-        return describe(config)
-
-    def changes(self, config: ServerConfig) -> list[tuple[str, str]]:
+    def changes(self, config: ServerConfig) -> tuple[list[tuple[str, str]], Callable[[], object]]:
         """The definitions that are held back."""
-        self._known = manifest.load(self.settings.cache_dir, config.digest)
-        self._changes = self._pins.judge(config, self._known).changes if self._known is not None else ()
-        return [
+        known = manifest.load(self.settings.cache_dir, config.digest)
+        if known is None:
+            return [], int
+        changes = self._pins.judge(config, known).changes
+        shown = [
             (f"the {f'{one.kind} {visible(one.name)}'.strip()} is held back: {one.detail}", one.diff)
-            for one in self._changes
+            for one in changes
         ]
-
-    def accept(self, config: ServerConfig) -> int:
-        """Accept what `changes` has shown."""
-        return 0 if self._known is None else self._pins.accept(config, self._known, self._changes)
+        return shown, partial(self._pins.accept, config, known, changes)
 
     def forget(self, config: ServerConfig) -> None:
         """Keep neither pins nor manifest nor log of a server."""
@@ -396,32 +390,11 @@ async def call(commands: McpCommands, config: ServerConfig, arguments: dict[str,
     back."""
     name = commands.args.tool
     found = await commands.known(config, refresh=config.scope == "argument")
-    entry = entry_of(found, name)
-    if entry is None and config.scope != "argument" and name not in found.disabled:
+    if found.tool(name) is None and config.scope != "argument" and name not in found.disabled:
         found = await commands.known(config, refresh=True)
-        entry = entry_of(found, name)
+    entry = found.tool(name)
     if entry is None:
-        change = found.disabled.get(name)
-        if change is not None:
-            raise PermissionDenied(change.why(commands.args.server))
-        raise ConfigError(missing(config, found, name))
+        why = found.missing(commands.name, name)
+        raise PermissionDenied(why) if name in found.disabled else ConfigError(why)
     tool = make_tool(config, entry, commands.host.call)
     return await call_tool(commands, tool, arguments, stream=True, ask=True)
-
-
-def entry_of(found: Judgement, name: str) -> ToolEntry | None:
-    """The only tool of this name."""
-    named = [entry for entry in found.manifest.tools if entry.name == name]
-    return named[0] if len(named) == 1 else None
-
-
-def missing(config: ServerConfig, found: Judgement, name: str) -> str:
-    """That a server has no such tool, with those it has."""
-    from jaato.tools.names import alike
-
-    names = [entry.name for entry in found.manifest.tools]
-    if names.count(name) > 1:
-        return f"The MCP server {config.name!r} has {names.count(name)} tools {name!r}; which is meant cannot be told."
-    near = alike(name, names)
-    hint = f"Is it {' or '.join(map(repr, near))}? " if near else ""
-    return f"The MCP server {config.name!r} has no tool {name!r}. {hint}It has {', '.join(names[:20]) or 'none'}."

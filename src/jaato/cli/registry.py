@@ -20,12 +20,12 @@ from jaato.cli.table import print_json, print_rows
 from jaato.errors import ConfigError, JaatoError
 from jaato.plugins.arp import kept
 from jaato.plugins.arp.checked import name_problem
-from jaato.plugins.arp.config import RegistryConfig, describe, registry_from_url, target_of
+from jaato.plugins.arp.config import RegistryConfig, registry_from_url, target_of
 from jaato.plugins.arp.directory import Directory, Shelf
 from jaato.plugins.arp.faults import RegistryUnusable
 from jaato.plugins.arp.pins import diff
 from jaato.plugins.arp.tools import Far, full_name, make_tool
-from jaato.protocol.arp import ToolDefinition, ToolView
+from jaato.protocol.arp import ToolView
 from jaato.tools.names import shown_name
 from jaato.tools.remote.directory import SourceContext
 from jaato.tools.secrets import Secrets
@@ -43,7 +43,6 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
 
     def __init__(self, args: Namespace) -> None:
         super().__init__(args, args.registry)
-        self._changed: list[ToolDefinition] = []
 
     def open_directory(self, context: SourceContext) -> Directory:
         """The registries in these places."""
@@ -76,11 +75,7 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
         entry |= {"prefix": args.prefix} if args.prefix else {}
         return entry | ({"timeout_s": args.timeout} if args.timeout is not None else {})
 
-    def describe(self, config: RegistryConfig) -> list[tuple[str, str]]:
-        """What a person must see before trusting a registry."""
-        return describe(config)
-
-    def changes(self, config: RegistryConfig) -> list[tuple[str, str]]:
+    def changes(self, config: RegistryConfig) -> tuple[list[tuple[str, str]], Callable[[], object]]:
         """The tools that have changed since they were last allowed."""
         shelf, mask = self.directory.shelf(config), self.secrets.mask
         found = [(pinned, shelf.definitions.at_hand(name)) for name, pinned in shelf.pins.tools.items()]
@@ -92,16 +87,11 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
         if changed:
             with suppress(RegistryUnusable):  # a key that cannot be had is not known to what is masked
                 self.directory.open_way(config)
-        self._changed = [definition for _, definition in changed]
-        return [
+        shown = [
             (f"{visible(mask(now.name))} has changed since it was last allowed:", mask(diff(before, now)))
             for before, now in changed
         ]
-
-    def accept(self, config: RegistryConfig) -> int:
-        """Have what allowed these tools hold for them as shown."""
-        self.directory.shelf(config).pins.pin(*self._changed)
-        return len(self._changed)
+        return shown, lambda: shelf.pins.pin(*(definition for _, definition in changed))
 
     def forget(self, config: RegistryConfig) -> None:
         """Keep neither lists nor pins of a registry."""

@@ -12,10 +12,9 @@ from jaato.cli.table import print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.tools.remote.config_file import (
     C,
-    add_source,
+    edit_source,
     find_conflict,
     parse_entry,
-    remove_source,
     with_marks,
 )
 from jaato.tools.remote.fields import Scope
@@ -30,7 +29,7 @@ def add(commands: SourceCommands[C]) -> int:
     path, within = directory.file(args.scope)
     refuse_conflict(commands, parse_entry(directory.kind, path, within, name, entry))
     state_dir = directory.context.state_dir
-    add_source(directory.kind, path, within, name, entry, state_dir, replace=args.replace)
+    edit_source(directory.kind, path, within, name, entry, state_dir, replace=args.replace)
     directory.reload()
     config = directory.sources.get(name)
     if config is None or config.scope != args.scope:
@@ -57,7 +56,7 @@ def refuse_conflict(commands: SourceCommands[C], config: C) -> None:
         for one in commands.directory.sources.values()
         if (one.name, one.scope) != (config.name, config.scope) and one.scope in ("user", config.scope)
     ]
-    other = find_conflict(with_marks(others), config) if commands.directory.kind.unique else None
+    other = find_conflict(with_marks(others), config) if commands.directory.kind.UNIQUE else None
     if other is not None:
         raise ConfigError(
             f"The tools of {config.name!r} could have names of {other.name!r} in {other.origin}; give it another "
@@ -86,7 +85,7 @@ def remove(commands: SourceCommands[C]) -> int:
     config = directory.sources.get(name)
     scope: Scope = commands.args.scope or (config.scope if config else scope_of_problem(commands))
     path, within = directory.file(scope)
-    remove_source(directory.kind, path, within, name, directory.context.state_dir)
+    edit_source(directory.kind, path, within, name, None, directory.context.state_dir)
     if config is not None and config.scope == scope:
         commands.forget(config)
         if scope == "workspace":
@@ -115,7 +114,7 @@ def trust(commands: SourceCommands[C]) -> int:
     is_new = not directory.trust.holds(config)
     if is_new and not trust_entry(commands, config):
         return DENIED
-    changes = commands.changes(config)
+    changes, accept = commands.changes(config)
     if changes:
         for headline, diff in changes:
             print_line(f"{config.name}: {headline}")
@@ -123,8 +122,8 @@ def trust(commands: SourceCommands[C]) -> int:
         counted = "this definition" if len(changes) == 1 else f"these {len(changes)} definitions"
         if not agreed(f"Accept {counted} of {config.name}?", yes):
             return DENIED
-        accepted = commands.accept(config)
-        print_line(f"accepted {accepted} of {config.name}, as shown; the next change asks again")
+        accept()
+        print_line(f"accepted {len(changes)} of {config.name}, as shown; the next change asks again")
     elif not is_new:
         print_line(own(commands, config) if is_own else f"{config.name}: nothing waits to be accepted")
     return OK
@@ -142,7 +141,7 @@ def trust_entry(commands: SourceCommands[C], config: C) -> bool:
     directory = commands.directory
     seen = directory.trust.content(config)
     print_line(f"{config.name} is named by {config.origin}, which came with the workspace:")
-    print_rows([(f"  {label}", text) for label, text in commands.describe(config)])
+    print_rows([(f"  {label}", text) for label, text in directory.trust.describe(config)])
     if not agreed(f"Let {config.name} {commands.verb}, as shown?", commands.args.yes):
         return False
     directory.reload()

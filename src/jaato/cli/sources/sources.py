@@ -62,16 +62,9 @@ class SourceCommands(ABC, Generic[C]):
         """The source that `trust` is about. Raises `ConfigError`."""
 
     @abstractmethod
-    def describe(self, config: C) -> list[tuple[str, str]]:
-        """What a person must see before trusting a source."""
-
-    @abstractmethod
-    def changes(self, config: C) -> list[tuple[str, str]]:
-        """The definitions that have changed since they were accepted: what has, and a diff."""
-
-    @abstractmethod
-    def accept(self, config: C) -> int:
-        """Accept what `changes` has shown; how many definitions."""
+    def changes(self, config: C) -> tuple[list[tuple[str, str]], Callable[[], object]]:
+        """The definitions that have changed since they were accepted: what has, with a diff; and how they are accepted as
+        they are shown."""
 
     @abstractmethod
     def forget(self, config: C) -> None:
@@ -94,22 +87,18 @@ class SourceCommands(ABC, Generic[C]):
 
     def remarks(self, row: dict[str, Any]) -> list[str]:
         """What a person has to know of a row beside the columns."""
-        command = f"jaato {self.directory.kind.config.COMMAND}"
+        command = f"jaato {self.directory.kind.COMMAND}"
         if row["state"] == "needs trust":
             return [f"look at it and trust it with `{command} trust {row['name']}`"]
         return [row["why"]] if row["why"] else []
 
-    async def masked(self, work: Callable[[], Awaitable[int]]) -> int:
-        """Some work; what it raises is without the keys. Raises `JaatoError`s."""
+    def run(self, work: Callable[[], Awaitable[int]]) -> int:
+        """The exit code of some work that Ctrl-C may end. Raises `JaatoError`s, without the keys."""
         try:
-            return await work()
+            return anyio.run(run_interruptible, work)
         except JaatoError as error:
             error.args = tuple(map(self.secrets.masked, error.args))
             raise
-
-    def run(self, work: Callable[[], Awaitable[int]]) -> int:
-        """The exit code of some work that Ctrl-C may end. Raises `JaatoError`s."""
-        return anyio.run(run_interruptible, lambda: self.masked(work))
 
 
 async def run_interruptible(work: Callable[[], Awaitable[int]]) -> int:
@@ -143,7 +132,7 @@ async def list_sources(commands: SourceCommands[C]) -> int:
     rows = [commands.row(one, failures.get(one.name)) for one in directory.sources.values()]
     rows = commands.secrets.masked(rows)
     if args.json:
-        noun = directory.kind.noun
+        noun = directory.kind.SHORT
         problems = [{noun: one.name, "file": str(one.origin), "text": one.text} for one in directory.problems]
         print_json({commands.plural: rows, "problems": problems})
     else:
@@ -155,7 +144,7 @@ async def list_sources(commands: SourceCommands[C]) -> int:
 
 def print_sources(commands: SourceCommands[C], rows: list[dict[str, Any]]) -> None:
     """The sources for people."""
-    config = commands.directory.kind.config
+    config = commands.directory.kind
     if not rows:
         print_line(f"No {config.NOUN} is configured; `jaato {config.COMMAND} add` adds one.")
         return

@@ -7,10 +7,10 @@ from functools import cached_property
 from jaato.errors import ConfigError, PermissionDenied
 from jaato.plugins.arp.config import (
     FILE,
-    REGISTRIES,
     RESERVED,
     WORKSPACE_FILE,
     RegistryConfig,
+    RegistryTrust,
     expand_variables,
 )
 from jaato.plugins.arp.definitions import Definitions
@@ -20,15 +20,14 @@ from jaato.plugins.arp.pins import Pins
 from jaato.plugins.arp.source import Source
 from jaato.tools.address import Allowed, Url
 from jaato.tools.remote.directory import SourceContext, SourceDirectory
-from jaato.tools.remote.trust import SourceTrust
 
 
 class Directory(SourceDirectory[RegistryConfig]):
     """The registries by name. Asks nobody by itself. `mark` is by what our own tools are known where they come back to us."""
 
     def __init__(self, context: SourceContext, mark: str = "") -> None:
-        trust: SourceTrust[RegistryConfig] = SourceTrust(context.state_dir, context.trust)
-        super().__init__(context, REGISTRIES, context.config_dir / FILE, WORKSPACE_FILE, trust)
+        trust = RegistryTrust(context.state_dir, context.trust)
+        super().__init__(context, RegistryConfig, context.config_dir / FILE, WORKSPACE_FILE, trust)
         self._mark = mark
         self._shelves: dict[str, Shelf] = {}
         self._marks = {RESERVED, *(mark for one in self.sources.values() for mark in one.marks)}

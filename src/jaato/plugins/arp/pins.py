@@ -11,10 +11,10 @@ from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.protocol.arp import ToolDefinition
-from jaato.tools.atomic import locked
+from jaato.tools.atomic import locked, write_private
 from jaato.tools.names import shown_name
 from jaato.tools.remote.fields import digest_of
-from jaato.tools.remote.pins import read_pins, render_diff, write_pins
+from jaato.tools.remote.pins import read_pins, render_diff
 
 LOG = logger("registries")
 FORM = 1
@@ -89,7 +89,7 @@ class Pins:
             for name in list(known.tools)[: max(0, len(known.tools) - MAX_PINS)]:
                 del known.tools[name]
             known.registry = self._name
-            write_pins(self.path, known)
+            write_private(self.path, msgspec.json.encode(known))
         self._tools = self.tools | new  # what others have written meanwhile counts in the next session
 
     def forget(self) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,7 +15,6 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.tools.openings import FULL, WORKSPACE_WRITE
-from jaato.tools.remote.config_file import SourceKind
 from jaato.tools.remote.fields import (
     JsonObject,
     Malformed,
@@ -27,12 +25,11 @@ from jaato.tools.remote.fields import (
     check_name,
     check_shape,
     check_visible,
+    convert_entry,
     digest_of,
-    switch,
-    text_of,
 )
 from jaato.tools.secret_words import configured_secrets, like_secret
-from jaato.tools.unseen import strings_in, visible
+from jaato.tools.unseen import visible
 
 FILE = ".mcp.json"
 MAX_NAME_CHARS = 100
@@ -53,18 +50,60 @@ KINDS: dict[str, Kind] = {
     "remote": "http",
     "sse": "sse",
 }
-URL_KEYS = ("url", "serverUrl", "httpUrl", "uri", "endpoint")
-COMMAND_KEYS = ("command", "cmd")
-ENV_KEYS = ("env", "environment", "envs")
-HEADER_KEYS = ("headers", "http_headers")
-DIRECTORY_KEYS = ("cwd", "workingDirectory", "working_directory")
-START_KEYS = ("start_timeout_s", "startup_timeout_sec")
-CALL_KEYS = ("call_timeout_s", "tool_timeout_sec", "timeout")
-SANDBOX_KEYS = ("profile", "domains", "paths")
+SPELLINGS = {
+    "command": ("command", "cmd"),
+    "url": ("url", "serverUrl", "httpUrl", "uri", "endpoint"),
+    "env": ("env", "environment", "envs"),
+    "headers": ("headers", "http_headers"),
+    "cwd": ("cwd", "workingDirectory", "working_directory"),
+    "start_timeout_s": ("start_timeout_s", "startup_timeout_sec"),
+    "call_timeout_s": ("call_timeout_s", "tool_timeout_sec"),
+}
+"""How other programs write a field; what comes first counts."""
 RESERVED_HEADERS = frozenset(
     "connection content-length content-type host te transfer-encoding upgrade".split()
 )
 DOMAIN = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*(?::\d{1,5})?")
+
+
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)]
+Scalar = Text | int | float | bool
+Scalars = Annotated[list[Scalar], msgspec.Meta(max_length=MAX_ITEMS)]
+Table = Annotated[dict[str, Scalar], msgspec.Meta(max_length=MAX_ITEMS)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, lt=1e12)]
+Opened = Annotated[
+    list[Annotated[str, msgspec.Meta(max_length=MAX_SANDBOX_CHARS)]],
+    msgspec.Meta(max_length=MAX_SANDBOX_ITEMS),
+]
+
+
+class SandboxEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """The sandbox that an entry declares, as written."""
+
+    profile: Any = "workspace-write"
+    domains: Opened = []
+    paths: Opened = []
+
+
+class ServerEntry(msgspec.Struct):
+    """An entry in our own spelling. A bare `timeout` of 1,000 or more is milliseconds, as most tools write it; a plain switch
+    for `oauth` says nothing."""
+
+    command: Text | Scalars = ""
+    args: Scalars = []
+    env: Table = {}
+    cwd: Text = ""
+    url: Text = ""
+    headers: Table = {}
+    oauth: dict[str, Any] | bool = {}
+    sandbox: SandboxEntry | None = None
+    start_timeout_s: Seconds = 30.0
+    call_timeout_s: Seconds | None = None
+    timeout: Seconds = 300.0
+    idle_timeout_s: Seconds = 600.0
+    disabled: bool = False
+    enabled: bool = True
+    bearer_token_env_var: str = ""
 
 
 class ServerConfig(SourceConfig, frozen=True, kw_only=True):
@@ -75,7 +114,12 @@ class ServerConfig(SourceConfig, frozen=True, kw_only=True):
     """
 
     NOUN: ClassVar[str] = "MCP server"
+    SHORT: ClassVar[str] = "server"
     COMMAND: ClassVar[str] = "mcp"
+    KEYS: ClassVar[tuple[str, ...]] = ("mcpServers", "servers")
+    LIMIT: ClassVar[int] = 500
+    LOCK: ClassVar[str] = "mcp-edit"
+    FILLED: ClassVar[tuple[str, ...]] = ("command", "args", "env", "cwd", "url", "headers", "oauth")
 
     kind: Kind
     identity: str
@@ -83,18 +127,43 @@ class ServerConfig(SourceConfig, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     cwd: str = ""
-    url: str = ""
-    headers: dict[str, str] = {}
     oauth: dict[str, Any] = {}
     sandbox: SandboxAccess | None = None
     start_timeout_s: float = 30.0
     call_timeout_s: float = 300.0
     idle_timeout_s: float = 600.0
 
-    def values(self) -> list[str]:
-        """Every text in which a variable is filled in."""
-        texts = [self.command, *self.args, *self.env.values(), self.cwd, self.url]
-        return [*texts, *self.headers.values(), *strings_in(self.oauth)]
+    @classmethod
+    def parse(cls, name: str, entry: Any, scope: Scope, origin: Path) -> ServerConfig:
+        """The server an entry describes. Raises `Malformed` saying what is wrong with it."""
+        check_name(name, MAX_NAME_CHARS)
+        if not isinstance(entry, JsonObject):
+            raise Malformed('must be an object such as {"command": "npx", "args": ["-y", "package"]}')
+        check_shape(entry)
+        kind = kind_of(entry)
+        spellings = {field: SPELLINGS.get(field, (field,)) for field in ServerEntry.__struct_fields__}
+        given = convert_entry(
+            {field: first(entry, keys, None) for field, keys in spellings.items()}, ServerEntry
+        )
+        timeout_s = given.timeout / 1000 if given.timeout >= 1000 else given.timeout
+        written = [scope, "" if scope == "user" else str(origin), name]
+        config = cls(
+            name=name,
+            kind=kind,
+            scope=scope,
+            origin=origin,
+            digest=digest_of([*written[:2], entry]),
+            identity=digest_of(written),
+            oauth=given.oauth if isinstance(given.oauth, dict) else {},
+            start_timeout_s=min(given.start_timeout_s, MAX_TIMEOUT_S),
+            call_timeout_s=min(given.call_timeout_s or timeout_s, MAX_TIMEOUT_S),
+            idle_timeout_s=min(given.idle_timeout_s, MAX_TIMEOUT_S),
+            disabled=given.disabled or not given.enabled,
+            **(process_of(given) if kind == "stdio" else address_of(given)),
+        )
+        paths = config.sandbox.paths if config.sandbox else ()
+        check_visible([*config.texts(), *paths])
+        return config
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -104,45 +173,13 @@ class ServerConfig(SourceConfig, frozen=True, kw_only=True):
         return f"{ascii_name(self.name)}__", f"{plain}__"
 
 
-def parse_server(name: str, entry: Any, scope: Scope, origin: Path) -> ServerConfig:
-    """The server an entry describes. Raises `Malformed` saying what is wrong with it."""
-    check_name(name, MAX_NAME_CHARS)
-    if not isinstance(entry, JsonObject):
-        raise Malformed('must be an object such as {"command": "npx", "args": ["-y", "package"]}')
-    check_shape(entry)
-    kind = kind_of(entry)
-    written = [scope, "" if scope == "user" else str(origin), name]
-    config = ServerConfig(
-        name=name,
-        kind=kind,
-        scope=scope,
-        origin=origin,
-        digest=digest_of([*written[:2], entry]),
-        identity=digest_of(written),
-        oauth=oauth_of(first(entry, ("oauth",), {})),
-        start_timeout_s=seconds_of(entry, START_KEYS, 30.0),
-        call_timeout_s=seconds_of(entry, CALL_KEYS, 300.0),
-        idle_timeout_s=seconds_of(entry, ("idle_timeout_s",), 600.0),
-        disabled=switch(entry, "disabled", False) or not switch(entry, "enabled", True),
-        **(process_of(entry) if kind == "stdio" else address_of(entry)),
-    )
-    paths = config.sandbox.paths if config.sandbox else ()
-    check_visible([*config.values(), *config.env, *config.headers, *paths])
-    return config
-
-
-SERVERS: SourceKind[ServerConfig] = SourceKind(
-    ServerConfig, ("mcpServers", "servers"), "{…}", 500, "mcp-edit", parse_server
-)
-
-
 def kind_of(entry: JsonObject) -> Kind:
     """Which kind of server, by its type or, without one, by what it has."""
     written = first(entry, ("type", "transport"), None)
     if isinstance(written, JsonObject):
         written = first(written, ("type",), None)
-    has_command = any(key in entry for key in COMMAND_KEYS)
-    has_url = any(key in entry for key in URL_KEYS)
+    has_command = any(key in entry for key in SPELLINGS["command"])
+    has_url = any(key in entry for key in SPELLINGS["url"])
     if has_command and has_url:
         raise Malformed("has both a command and a URL; keep the one that is meant")
     if not has_command and not has_url:
@@ -158,39 +195,34 @@ def kind_of(entry: JsonObject) -> Kind:
     return kind
 
 
-def process_of(entry: JsonObject) -> dict[str, Any]:
+def process_of(entry: ServerEntry) -> dict[str, Any]:
     """The command of a server that is started."""
-    command = first(entry, COMMAND_KEYS, "")
-    args = first(entry, ("args",), [])
-    if isinstance(command, list) and command:
-        command, args = command[0], [*command[1:], *(args if isinstance(args, list) else [args])]
+    given = entry.command if isinstance(entry.command, list) else [entry.command]
+    command, *more = given or [""]
     if not isinstance(command, str) or not command.strip():
         raise Malformed('needs a "command": the program, as one text')
-    if not isinstance(args, list) or len(args) > MAX_ITEMS:
-        raise Malformed(f'"args" must be a list of at most {MAX_ITEMS} texts')
-    env = texts(first(entry, ENV_KEYS, {}), "env")
-    for name in env:
+    for name in entry.env:
         if not name or "=" in name:
             raise Malformed(f"has {name[:80]!r} in env, which no variable can be called")
     return {
-        "command": text_of(command, "command", MAX_TEXT_CHARS),
-        "args": tuple(scalar(arg, "args") for arg in args),
-        "env": env,
-        "cwd": text_of(first(entry, DIRECTORY_KEYS, ""), "cwd", MAX_TEXT_CHARS),
-        "sandbox": sandbox_of(entry.get("sandbox")),
+        "command": command,
+        "args": tuple(map(text_of, [*more, *entry.args])),
+        "env": {name: text_of(value) for name, value in entry.env.items()},
+        "cwd": entry.cwd,
+        "sandbox": sandbox_of(entry.sandbox),
     }
 
 
-def address_of(entry: JsonObject) -> dict[str, Any]:
+def address_of(entry: ServerEntry) -> dict[str, Any]:
     """The address of a server that runs elsewhere."""
-    if "sandbox" in entry:
+    if entry.sandbox is not None:
         raise Malformed('has a "sandbox", which is for a server that is started, not for a URL; remove it')
-    url = text_of(first(entry, URL_KEYS, ""), "url", MAX_TEXT_CHARS).strip()
+    url = entry.url.strip()
     if "${" not in url:
         check_url(url)
-    headers = texts(first(entry, HEADER_KEYS, {}), "headers")
-    token = entry.get("bearer_token_env_var")
-    if isinstance(token, str) and token and not any(name.lower() == "authorization" for name in headers):
+    headers = {name: text_of(value) for name, value in entry.headers.items()}
+    token = entry.bearer_token_env_var
+    if token and not any(name.lower() == "authorization" for name in headers):
         headers["Authorization"] = f"Bearer ${{{token}}}"
     for name, value in headers.items():
         check_header(name, value, RESERVED_HEADERS)
@@ -210,54 +242,26 @@ def check_url(url: str) -> None:
         raise Malformed("has a name or password in its url; put them into headers as ${VAR}")
 
 
-def oauth_of(value: Any) -> dict[str, Any]:
-    """What is said about logging in, as written; a plain switch says nothing."""
-    if isinstance(value, bool):
-        return {}
-    if not isinstance(value, dict):
-        raise Malformed('"oauth" must be an object such as {"clientId": "…"}')
-    return dict(value)
-
-
-def sandbox_of(value: Any) -> SandboxAccess | None:
+def sandbox_of(entry: SandboxEntry | None) -> SandboxAccess | None:
     """The sandbox that an entry declares; None for none. Raises `Malformed`."""
-    if value is None:
+    if entry is None:
         return None
-    if not isinstance(value, dict):
-        raise Malformed(
-            '"sandbox" must be an object such as {"profile": "workspace-write", "domains": ["pypi.org"]}'
-        )
-    unknown = sorted(set(value) - set(SANDBOX_KEYS))
-    if unknown:
-        raise Malformed(f'"sandbox" has no {unknown[0][:80]!r}; it has {", ".join(SANDBOX_KEYS)}')
-    profile = value.get("profile", "workspace-write")
-    if profile not in get_args(SandboxProfile):
+    if entry.profile not in get_args(SandboxProfile):
         known = ", ".join(get_args(SandboxProfile))
-        raise Malformed(f'"sandbox.profile" is one of {known}, not {str(profile)[:40]!r}')
-    domains, paths = sandbox_list(value, "domains"), sandbox_list(value, "paths")
-    if profile != "workspace-write" and (domains or paths):
+        raise Malformed(f'"sandbox.profile" is one of {known}, not {str(entry.profile)[:40]!r}')
+    if entry.profile != "workspace-write" and (entry.domains or entry.paths):
         raise Malformed(
-            f'"sandbox" opens domains and paths with the profile workspace-write only, not with {profile}'
+            f'"sandbox" opens domains and paths with the profile workspace-write only, not with {entry.profile}'
         )
-    for domain in domains:
+    for domain in entry.domains:
         if not DOMAIN.fullmatch(domain):
             raise Malformed(f'"sandbox.domains" has {domain[:80]!r}; write a host, *.host, host:port, or *')
-    for path in paths:
+    for path in entry.paths:
         if not path.startswith(("/", "~/")) or ".." in path.split("/"):
             raise Malformed(
                 f'"sandbox.paths" has {path[:80]!r}; write an absolute path, or one that begins with ~/'
             )
-    return SandboxAccess(profile, domains, paths)
-
-
-def sandbox_list(value: dict[str, Any], key: str) -> tuple[str, ...]:
-    """A list of texts. Raises `Malformed`."""
-    found = value.get(key, [])
-    if not isinstance(found, list) or len(found) > MAX_SANDBOX_ITEMS:
-        raise Malformed(f'"sandbox.{key}" must be a list of at most {MAX_SANDBOX_ITEMS} texts')
-    if any(not isinstance(one, str) or not one or len(one) > MAX_SANDBOX_CHARS for one in found):
-        raise Malformed(f'"sandbox.{key}" must be a list of texts, none of them empty')
-    return tuple(found)
+    return SandboxAccess(entry.profile, tuple(entry.domains), tuple(entry.paths))
 
 
 def first(entry: JsonObject, keys: tuple[str, ...], default: Any) -> Any:
@@ -265,52 +269,14 @@ def first(entry: JsonObject, keys: tuple[str, ...], default: Any) -> Any:
     return next((entry[key] for key in keys if entry.get(key) is not None), default)
 
 
-def seconds_of(entry: JsonObject, keys: tuple[str, ...], default_s: float) -> float:
-    """A time; a bare `timeout` of 1,000 or more is milliseconds, as most tools write it."""
-    for key in keys:
-        value = entry.get(key)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
-            raise Malformed(f"{key!r} must be a positive number of seconds")
-        value_s = value / 1000 if key == "timeout" and value >= 1000 else value
-        return float(min(value_s, MAX_TIMEOUT_S))
-    return default_s
-
-
-def texts(value: Any, key: str) -> dict[str, str]:
-    """A table of texts; numbers and switches are written as JSON has them."""
-    if not isinstance(value, dict) or len(value) > MAX_ITEMS:
-        raise Malformed(f'"{key}" must be an object of at most {MAX_ITEMS} texts')
-    return {name: scalar(member, f"{key}.{name[:80]}") for name, member in value.items()}
-
-
-def scalar(value: Any, key: str) -> str:
-    """A text, or a number or switch as one."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else text_of(value, key, MAX_TEXT_CHARS)
+def text_of(value: str | float) -> str:
+    """A text, or a number or switch as JSON has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def expand_variables(config: ServerConfig, environ: Mapping[str, str]) -> ServerConfig:
-    """The server with every `${VAR}`, `${env:VAR}` and `${VAR:-default}` filled in. Raises `ConfigError`."""
-
-    def fill(text: str, place: str) -> str:
-        return config.expand(text, place, environ)
-
-    made = msgspec.structs.replace(
-        config,
-        command=fill(config.command, "command"),
-        args=tuple(fill(arg, "args") for arg in config.args),
-        env={name: fill(value, f"env.{name}") for name, value in config.env.items()},
-        cwd=fill(config.cwd, "cwd"),
-        url=fill(config.url, "url"),
-        headers={name: fill(value, f"headers.{name}") for name, value in config.headers.items()},
-        oauth={
-            key: map_strings(value, partial(fill, place=f"oauth.{key}"))
-            for key, value in config.oauth.items()
-        },
-    )
+    """The server with its variables filled in. Raises `ConfigError`."""
+    made = msgspec.structs.replace(config, **config.expand(environ))
     try:
         if made.kind != "stdio":
             check_url(made.url)
@@ -326,18 +292,6 @@ def expand_variables(config: ServerConfig, environ: Mapping[str, str]) -> Server
     except Malformed as error:
         raise ConfigError(f"The MCP server {config.name!r} in {config.origin} {error}.") from None
     return made
-
-
-def map_strings(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with its texts changed."""
-    match value:
-        case str():
-            return change(value)
-        case list():
-            return [map_strings(member, change) for member in value]
-        case dict():
-            return {key: map_strings(member, change) for key, member in value.items()}
-    return value
 
 
 def secrets_in(config: ServerConfig) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jaato.errors import ConfigError, PermissionDenied
-from jaato.plugins.mcp.config import FILE, SERVERS, ServerConfig, expand_variables, secrets_in
+from jaato.plugins.mcp.config import FILE, ServerConfig, expand_variables, secrets_in
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.logs import LogFile
 from jaato.plugins.mcp.manifest import Manifest, save
@@ -40,7 +40,7 @@ class Directory(SourceDirectory[ServerConfig]):
         self._settings: dict[str, Setting] = {}
         self._judged: dict[str, Judgement | None] = {}
         trust = ServerTrust(context.state_dir, context.trust)
-        super().__init__(context, SERVERS, context.home / FILE, FILE, trust)
+        super().__init__(context, ServerConfig, context.home / FILE, FILE, trust)
         if context.trust is not None:
             self._pins.hold(self.sources.values())
 

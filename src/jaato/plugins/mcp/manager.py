@@ -103,16 +103,16 @@ class MCPClientManager:
         self.close()
 
     def _tool(self, server: str, tool: str) -> ToolEntry:
-        found = [entry for entry in self.list_tools(server) if entry.name == tool]
-        if not found:
+        config = self._directory.entry(server)
+        judged = self._directory.judgement(config)
+        if judged is None or judged.tool(tool) is None:
             self.connect(server)
-            found = [entry for entry in self.list_tools(server) if entry.name == tool]
-        if len(found) == 1:
-            return found[0]
-        judged = self._directory.judgement(self._directory.entry(server))
-        if judged is not None and tool in judged.disabled:
-            raise ServerUnusable(judged.disabled[tool].why(server))
-        raise ServerUnusable(f"The MCP server {server!r} has no tool {tool!r}, or two of that name.")
+            judged = self._directory.judgement(config)
+        found = judged.tool(tool) if judged else None
+        if found is None:
+            unknown = f"The MCP server {server!r} has not said what it offers."
+            raise ServerUnusable(judged.missing(server, tool) if judged else unknown)
+        return found
 
     def _ask(self, server: str, do: Callable[[McpClient], Coroutine[Any, Any, R]]) -> R:
         async def asked(one: Server) -> R:

@@ -14,9 +14,9 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ToolEntry, bounded
-from jaato.tools.atomic import locked
+from jaato.tools.atomic import locked, write_private
 from jaato.tools.remote.fields import digest_of
-from jaato.tools.remote.pins import read_pins, render_diff, write_pins
+from jaato.tools.remote.pins import read_pins, render_diff
 from jaato.tools.trust import content_hash
 from jaato.tools.unseen import hidden, strings_in, visible
 
@@ -54,6 +54,25 @@ class Judgement:
 
     manifest: Manifest
     changes: tuple[Change, ...]
+
+    def tool(self, name: str) -> ToolEntry | None:
+        """The only tool of this name."""
+        named = [entry for entry in self.manifest.tools if entry.name == name]
+        return named[0] if len(named) == 1 else None
+
+    def missing(self, server: str, name: str) -> str:
+        """Why there is no such tool to call, with those there are."""
+        from jaato.tools.names import alike, shown_name
+
+        if name in self.disabled:
+            return self.disabled[name].why(server)
+        names = [entry.name for entry in self.manifest.tools]
+        if names.count(name) > 1:
+            return f"The MCP server {server!r} has {names.count(name)} tools {name!r}, so none of them can be called."
+        near = alike(name, names)
+        hint = f"Is it {' or '.join(map(repr, near))}? " if near else ""
+        known = ", ".join(shown_name(one)[:80] for one in names[:50]) or "none"
+        return f"The MCP server {server!r} has no tool {name[:80]!r}. {hint}It has {known}."
 
     @property
     def disabled(self) -> dict[str, Change]:
@@ -155,7 +174,7 @@ class Pins:
 
     def _write(self, path: Path, config: ServerConfig, known: PinFile) -> None:
         known.server = config.name
-        write_pins(path, known)
+        write_private(path, msgspec.json.encode(known))
 
 
 Key = tuple[Kind, str]

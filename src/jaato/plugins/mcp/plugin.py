@@ -18,7 +18,6 @@ from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, not_taken, tools_from
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
-from jaato.tools.names import shown_name
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
 from jaato.tools.reach import trust_of
 from jaato.tools.remote.directory import host_context
@@ -136,7 +135,9 @@ class MCPToolPlugin(Plugin):
                     f"The MCP server {server!r} is known now: call call_mcp_tool again, or {name}."
                 )
         if entry is None:
-            raise self._unknown(server, tool)
+            judged = self.directory.judgement(self.directory.entry(server))
+            unknown = f"The MCP server {server!r} has not said what it offers."
+            raise ServerUnusable(judged.missing(server, tool) if judged else unknown)
         return await self.servers.call(server, entry, args or {}, call)
 
     @tool(category="MCP", access="read")
@@ -211,26 +212,9 @@ class MCPToolPlugin(Plugin):
         asked = {"name": argument, "value": value}
         return await self.servers.ask(server, lambda connection: connection.complete(reference, asked))
 
-    def _unknown(self, server: str, name: str) -> ServerUnusable:
-        """Why a server's tool cannot be called by this name."""
+    def _entry(self, server: str, name: str) -> ToolEntry | None:
         judged = self.directory.judgement(self.directory.entry(server))
-        if judged is None:
-            return ServerUnusable(f"The MCP server {server!r} has not said what it offers.")
-        if name in judged.disabled:
-            return ServerUnusable(judged.disabled[name].why(server))
-        if sum(one.name == name for one in judged.manifest.tools) > 1:
-            return ServerUnusable(
-                f"The MCP server {server!r} has two tools {name!r}, so neither can be called."
-            )
-        names = ", ".join(shown_name(one.name)[:80] for one in judged.manifest.tools[:50])
-        return ServerUnusable(
-            f"The MCP server {server!r} has no tool {name[:80]!r}; it has {names or 'none'}."
-        )
-
-    def _entry(self, server: str, name: str) -> Any:
-        judged = self.directory.judgement(self.directory.entry(server))
-        found = [one for one in judged.manifest.tools if one.name == name] if judged else []
-        return found[0] if len(found) == 1 else None
+        return judged.tool(name) if judged else None
 
 
 def open_directory(host: PluginHost) -> Directory:

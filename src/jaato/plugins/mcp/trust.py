@@ -9,7 +9,7 @@ from pathlib import Path
 from jaato.plugins.mcp.config import ServerConfig, describe_sandbox
 from jaato.tools.atomic import read_small
 from jaato.tools.remote.config_file import resolved
-from jaato.tools.remote.trust import PLAIN_HTTP, SourceTrust, described_values, odd_letters
+from jaato.tools.remote.trust import SourceTrust, odd_letters
 from jaato.tools.trust import content_hash
 from jaato.tools.unseen import visible
 
@@ -48,6 +48,26 @@ class ServerTrust(SourceTrust[ServerConfig]):
         lines = [super().content(config).decode()]
         lines += [f"{path} {program_hash(path)}" for path in referenced_programs(config)]
         return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+    def describe(self, config: ServerConfig) -> list[tuple[str, str]]:
+        """What a person must see before trusting a server: exactly what runs or is reached, and what it is given."""
+        rows: list[tuple[str, str]] = []
+        if config.kind == "stdio":
+            rows.append(("runs", " ".join(quoted(part) for part in (config.command, *config.args))))
+            rows.append(("in", visible(config.cwd) if config.cwd else "the workspace"))
+            rows.append(("sandbox", describe_sandbox(config)))
+            rows += [("with", f"{visible(name)}={visible(value)}") for name, value in config.env.items()]
+            paths = referenced_programs(config)
+            rows += [("program", f"{visible(str(path))} {program_hash(path)[:19]}") for path in paths]
+        else:
+            rows.append(("reaches", f"{visible(config.url)} ({config.kind})"))
+        login = [("login", f"{visible(key)}: {visible(str(value))}") for key, value in config.oauth.items()]
+        return rows + login + super().describe(config)
+
+    def warnings(self, config: ServerConfig) -> list[str]:
+        """What a person could overlook in an entry, loaders among it."""
+        found = [f"{name} decides which code is loaded" for name in config.env if name.upper() in LOADERS]
+        return found + [text for text in map(odd_letters, config.env) if text] + super().warnings(config)
 
 
 def program_hash(path: Path) -> str:
@@ -114,25 +134,6 @@ def is_executable(path: Path) -> bool:
         return False
 
 
-def describe(config: ServerConfig) -> list[tuple[str, str]]:
-    """What a person must see before trusting a server: exactly what runs or is reached, and what it is given."""
-    rows: list[tuple[str, str]] = []
-    if config.kind == "stdio":
-        rows.append(("runs", " ".join(quoted(part) for part in (config.command, *config.args))))
-        rows.append(("in", visible(config.cwd) if config.cwd else "the workspace"))
-        rows.append(("sandbox", describe_sandbox(config)))
-        rows += [("with", f"{visible(name)}={visible(value)}") for name, value in config.env.items()]
-        rows += [
-            ("program", f"{visible(str(path))} {program_hash(path)[:19]}")
-            for path in referenced_programs(config)
-        ]
-    else:
-        rows.append(("reaches", f"{visible(config.url)} ({config.kind})"))
-    rows += described_values(config, config.headers)
-    rows += [("login", f"{visible(key)}: {visible(str(value))}") for key, value in config.oauth.items()]
-    return rows + [("note", text) for text in warnings(config)]
-
-
 def quoted(text: str) -> str:
     """A part of a command line as a shell would need it written, with nothing hidden."""
     import shlex
@@ -140,26 +141,7 @@ def quoted(text: str) -> str:
     return shlex.quote(visible(text))
 
 
-def warnings(config: ServerConfig) -> list[str]:
-    """What a person could overlook in an entry: letters that look like others, loaders, plain http."""
-    found = [
-        text for text in map(odd_letters, (config.command, *config.args, config.url, *config.env)) if text
-    ]
-    found += [f"{name} decides which code is loaded" for name in config.env if name.upper() in LOADERS]
-    if config.url.startswith("http://") and not is_loopback(config.url):
-        found.append(PLAIN_HTTP)
-    return found
-
-
 LOADERS = frozenset(
     "BASH_ENV DYLD_INSERT_LIBRARIES ENV GIT_SSH_COMMAND LD_AUDIT LD_LIBRARY_PATH LD_PRELOAD NODE_OPTIONS PATH PERL5OPT "
     "PYTHONHOME PYTHONPATH PYTHONSTARTUP RUBYOPT".split()
 )
-
-
-def is_loopback(url: str) -> bool:
-    """Whether an address names this machine."""
-    from urllib.parse import urlsplit
-
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from jaato.errors import ConfigError
 from jaato.tools.atomic import locked, read_small, write_private
-from jaato.tools.remote.fields import JsonObject, Malformed, Scope, SourceConfig
+from jaato.tools.remote.fields import JsonObject, Malformed, Scope, SourceConfig, check_shape
 
 MAX_FILE_BYTES = 1_000_000
 WORLD_WRITABLE = 0o002
@@ -24,25 +24,6 @@ ADDRESS = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}(/\S{0,200})?")
 C = TypeVar("C", bound=SourceConfig)
 Owns = Callable[[Path, bytes], bool]
 """Whether the user's own file at a path counts with this content (`Trust.owns`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceKind(Generic[C]):
-    """How one kind of source is configured: in which table of the file (the first name is the one that is written), how
-    many there may be, and whether two whose tools could be taken for each other may stand in one file."""
-
-    config: type[C]
-    keys: tuple[str, ...]
-    example: str
-    limit: int
-    lock: str
-    parse: Callable[[str, Any, Scope, Path], C]
-    unique: bool = False
-
-    @property
-    def noun(self) -> str:
-        """A source in one word."""
-        return self.config.NOUN.rpartition(" ")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +49,7 @@ class LoadedSources(Generic[C]):
 
 
 def load_sources(
-    kind: SourceKind[C], user_file: Path, workspace: Path, workspace_file: Path, owns: Owns | None = None
+    kind: type[C], user_file: Path, workspace: Path, workspace_file: Path, owns: Owns | None = None
 ) -> LoadedSources[C]:
     """Both files, whatever is in them. A workspace's entry never stands in for the user's of the same name, or for one
     whose tools could be taken for its own."""
@@ -83,38 +64,38 @@ def load_sources(
                 sources[name] = config
             elif content_of(mine) != content_of(config):
                 text = f"is left out: your own {user_file} has {mine.name!r}, whose tools it could be taken for; rename it"
-                problems.append(ConfigProblem(kind.noun, name, workspace_file, text))
+                problems.append(ConfigProblem(kind.SHORT, name, workspace_file, text))
     return LoadedSources(sources, tuple(problems))
 
 
 def read_file(
-    kind: SourceKind[C], path: Path, *, within: Path | None = None, owns: Owns | None = None
+    kind: type[C], path: Path, *, within: Path | None = None, owns: Owns | None = None
 ) -> tuple[dict[str, C], list[ConfigProblem]]:
     """The sources of one file, the user's own or, `within` it, a workspace's, and what is wrong with it; a missing file
     has neither."""
     try:
         entries = entries_of(kind, read_document(path, within, owns))
     except Malformed as error:
-        return {}, [ConfigProblem(kind.noun, None, path, str(error))]
+        return {}, [ConfigProblem(kind.SHORT, None, path, str(error))]
     scope: Scope = "user" if within is None else "workspace"
     sources: dict[str, C] = {}
     problems: list[ConfigProblem] = []
     for number, (name, entry) in enumerate(entries.items()):
         try:
-            if number >= kind.limit:
-                raise Malformed(f"is left out: a file has at most {kind.limit} of them")
+            if number >= kind.LIMIT:
+                raise Malformed(f"is left out: a file has at most {kind.LIMIT} of them")
             if name in entries.duplicates:
                 raise Malformed("is there twice; remove one of the two")
             config = kind.parse(name, entry, scope, path)
-            twin = find_conflict(with_marks(sources.values()), config) if kind.unique else None
+            twin = find_conflict(with_marks(sources.values()), config) if kind.UNIQUE else None
             if twin is not None:
                 raise Malformed(
                     f"is left out: its tools could have names of {twin.name!r}; give it another prefix"
                 )
             sources[name] = config
         except Malformed as error:
-            problems.append(ConfigProblem(kind.noun, shown(name), path, str(error)))
-            if number >= kind.limit:
+            problems.append(ConfigProblem(kind.SHORT, shown(name), path, str(error)))
+            if number >= kind.LIMIT:
                 break
     return sources, problems
 
@@ -145,10 +126,6 @@ def parse_document(content: bytes) -> JsonObject:
         document = json.loads(content.decode("utf-8-sig"), object_pairs_hook=JsonObject)
     except UnicodeDecodeError:
         raise Malformed("is not UTF-8 text; save it as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise Malformed(
-            f"is not JSON: {error.msg} in line {error.lineno}, column {error.colno}; correct it there"
-        ) from None
     except RecursionError:
         raise Malformed("is nested too deeply for a configuration; correct it") from None
     except ValueError as error:
@@ -158,16 +135,16 @@ def parse_document(content: bytes) -> JsonObject:
     return document
 
 
-def entries_of(kind: SourceKind[C], document: JsonObject) -> JsonObject:
+def entries_of(kind: type[C], document: JsonObject) -> JsonObject:
     """The entries by name. Raises `Malformed`."""
-    for key in kind.keys:
+    for key in kind.KEYS:
         if key in document:
             if not isinstance(document[key], JsonObject) or key in document.duplicates:
-                raise Malformed(f'"{key}" must be one object, {{name: {kind.example}}}; correct it')
+                raise Malformed(f'"{key}" must be one object, {{name: {{…}}}}; correct it')
             found: JsonObject = document[key]
             return found
     if document:
-        raise Malformed(f'has no "{kind.keys[0]}"; write {{"{kind.keys[0]}": {{name: {kind.example}}}}}')
+        raise Malformed(f'has no "{kind.KEYS[0]}"; write {{"{kind.KEYS[0]}": {{name: {{…}}}}}}')
     return document
 
 
@@ -221,108 +198,62 @@ def shown(name: str) -> str:
     return visible(name if len(name) <= 80 else f"{name[:80]}…")
 
 
-def add_source(
-    kind: SourceKind[C],
+def parse_entry(kind: type[C], path: Path, within: Path | None, name: str, entry: dict[str, Any]) -> C:
+    """The source that an entry describes which is not in its file yet. Raises `ConfigError`."""
+    try:
+        return kind.parse(name, JsonObject(entry.items()), "user" if within is None else "workspace", path)
+    except Malformed as error:
+        raise ConfigError(f"The {kind.NOUN} {name!r} {error}.") from None
+
+
+def edit_source(
+    kind: type[C],
     path: Path,
     within: Path | None,
     name: str,
-    entry: dict[str, Any],
+    entry: dict[str, Any] | None,
     state_dir: Path,
     *,
     replace: bool = False,
 ) -> None:
-    """Put a source into a file, the user's own or, `within` it, a workspace's; it is made when there is none. Raises
-    `ConfigError`, OSError."""
-    parse_entry(kind, path, within, name, entry)
-
-    def change(entries: dict[str, Any]) -> None:
-        if name in entries and not replace:
-            raise ConfigError(f"{path} has a {kind.noun} {name!r} already; give --replace, or another name.")
-        entries[name] = entry
-
-    edit_file(kind, path, within, state_dir, change)
-
-
-def parse_entry(kind: SourceKind[C], path: Path, within: Path | None, name: str, entry: dict[str, Any]) -> C:
-    """The source that an entry describes which is not in its file yet. Raises `ConfigError`."""
-    try:
-        document = parse_document(json.dumps(entry).encode())
-        return kind.parse(name, document, "user" if within is None else "workspace", path)
-    except Malformed as error:
-        raise ConfigError(f"The {kind.config.NOUN} {name!r} {error}.") from None
-
-
-def remove_source(kind: SourceKind[C], path: Path, within: Path | None, name: str, state_dir: Path) -> None:
-    """Take a source out of a file, broken or not. Raises `ConfigError`, OSError."""
-
-    def change(entries: dict[str, Any]) -> None:
-        if name not in entries:
-            raise ConfigError(
-                f"{path} has no {kind.noun} {name!r}; `jaato {kind.config.COMMAND} list` shows where each one is."
-            )
-        del entries[name]
-
-    edit_file(kind, path, within, state_dir, change)
-
-
-def edit_file(
-    kind: SourceKind[C],
-    path: Path,
-    within: Path | None,
-    state_dir: Path,
-    change: Callable[[dict[str, Any]], None],
-) -> None:
-    """Change the table of sources in a file, one process at a time, whole or not at all."""
+    """Put an entry into a file, the user's own or, `within` it, a workspace's, which is made when there is none; with None
+    take it out, broken or not. One process at a time, whole or not at all. Raises `ConfigError`, OSError."""
+    if entry is not None:
+        parse_entry(kind, path, within, name, entry)
     target = resolved(path)
     if within is not None and not target.is_relative_to(resolved(within)):
         raise ConfigError(
             f"{path} leads out of the workspace by a link, which is not written; put a file in its place."
         )
-    with locked(state_dir / kind.lock):
+    with locked(state_dir / kind.LOCK):
         content = read_small(target, MAX_FILE_BYTES)
         try:
             document = parse_document(content) if content is not None else JsonObject()
+            key = next((one for one in kind.KEYS if one in document), kind.KEYS[0])
+            entries = document.setdefault(key, {})
+            if not isinstance(entries, dict):
+                raise Malformed(f'has a "{key}" that is no object; correct it')
+            if entry is None and name not in entries:
+                listed = f"`jaato {kind.COMMAND} list` shows where each one is"
+                raise Malformed(f"has no {kind.SHORT} {name!r}; {listed}")
+            if name in entries and entry is not None and not replace:
+                raise Malformed(f"has a {kind.SHORT} {name!r} already; give --replace, or another name")
+            if entry is None:
+                del entries[name]
+            else:
+                entries[name] = entry
+            check_shape(document)  # what came twice would be lost
         except Malformed as error:
             raise ConfigError(f"{path} {error}.") from None
-        key = next((one for one in kind.keys if one in document), kind.keys[0])
-        entries = document.setdefault(key, {})
-        if not isinstance(entries, dict):
-            raise ConfigError(f'{path}: "{key}" must be an object; correct it.')
-        if has_duplicates(document):
-            raise ConfigError(f"{path} has a key twice; remove one of the two first, so that none is lost.")
-        change(entries)
+        written = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+        if len(written) > MAX_FILE_BYTES:
+            raise ConfigError(f"{path} would have more than {MAX_FILE_BYTES:,} bytes; remove some first.")
         # a new file of the user's is private; one of a workspace is there to be shared
-        mode = 0o600 if within is None else 0o644
-        if content is not None:
-            mode = stat.S_IMODE(os.stat(target).st_mode)
-        write_private(target, encode_document(path, document))
+        fresh = 0o600 if within is None else 0o644
+        mode = stat.S_IMODE(os.stat(target).st_mode) if content is not None else fresh
+        write_private(target, written)
         if mode != 0o600:
             target.chmod(mode)
-
-
-def encode_document(path: Path, document: JsonObject) -> bytes:
-    """A document as it is written. Raises `ConfigError`."""
-    from jaato.protocol.codec import is_unicode
-
-    try:
-        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        raise ConfigError(f"{path} has NaN or Infinity in it, which is no JSON; correct it first.") from None
-    written = (text if is_unicode(text) else json.dumps(document, indent=2)).encode() + b"\n"
-    if len(written) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} would have more than {MAX_FILE_BYTES:,} bytes; remove some first.")
-    return written
-
-
-def has_duplicates(document: JsonObject) -> bool:
-    """Whether a key came twice, here or anywhere below."""
-    waiting: list[Any] = [document]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, JsonObject) and value.duplicates:
-            return True
-        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return False
 
 
 def resolved(path: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from jaato import settings
 from jaato.errors import ConfigError, PermissionDenied
 from jaato.tools.reach import environ_of
-from jaato.tools.remote.config_file import C, ConfigProblem, SourceKind, find_source, load_sources
+from jaato.tools.remote.config_file import C, ConfigProblem, find_source, load_sources
 from jaato.tools.remote.fields import Scope
 from jaato.tools.remote.trust import SourceTrust, untrusted
 from jaato.tools.trust import Trust
@@ -76,7 +76,7 @@ class SourceDirectory(Generic[C]):
     def __init__(
         self,
         context: SourceContext,
-        kind: SourceKind[C],
+        kind: type[C],
         user_file: Path,
         workspace_file: str,
         trust: SourceTrust[C],
@@ -113,7 +113,7 @@ class SourceDirectory(Generic[C]):
         for problem in self.problems:
             if problem.name == name and name not in self.sources:
                 raise ConfigError(str(problem))
-        return find_source(self.kind.config, self.sources, name)
+        return find_source(self.kind, self.sources, name)
 
     def enabled(self, name: str) -> C:
         """The source of this name, which is not switched off. Raises `ConfigError`."""

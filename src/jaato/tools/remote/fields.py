@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ RESERVED_HEADERS = frozenset(
     "if-none-match keep-alive te traceparent trailer transfer-encoding upgrade x-request-id".split()
 )
 
+S = TypeVar("S", bound=msgspec.Struct)
 Scope = Literal["user", "workspace", "argument"]
 
 
@@ -53,29 +54,61 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     NOUN: ClassVar[str]
+    SHORT: ClassVar[str]
+    """The same in one word."""
     COMMAND: ClassVar[str]
     """The command for this kind of source, as in `jaato mcp`."""
+    KEYS: ClassVar[tuple[str, ...]]
+    """The table of a file in which entries stand; the first name is the one that is written."""
+    LIMIT: ClassVar[int]
+    """How many a file may have."""
+    UNIQUE: ClassVar[bool] = False
+    """Whether two whose tools could be taken for each other may not stand in one file."""
+    LOCK: ClassVar[str]
+    FILLED: ClassVar[tuple[str, ...]]
+    """The fields in which variables are filled in."""
 
     name: str
     scope: Scope
     origin: Path
     digest: str
+    url: str = ""
+    headers: dict[str, str] = {}
     disabled: bool = False
 
-    def values(self) -> list[str]:
-        """Every text in which a variable is filled in."""
-        return []
+    @classmethod
+    def parse(cls, name: str, entry: Any, scope: Scope, origin: Path) -> Self:
+        """The source an entry describes. Raises `Malformed` saying what is wrong with it."""
+        raise Malformed("is of no known kind")
 
     @property
     def marks(self) -> tuple[str, ...]:
         """How the names of its tools begin, as names are compared: of two sources none may begin with the other's."""
         return ()
 
-    def expand(self, text: str, place: str, environ: Mapping[str, str]) -> str:
-        """A text of the entry with its variables; what is filled in is not expanded again. Only ever for a trusted
-        source, since it hands over the user's secrets. Raises `ConfigError` for a variable that is not set."""
+    def texts(self) -> list[str]:
+        """Every text of the entry that is used, names of variables and headers too."""
+        return list(strings_in([getattr(self, field) for field in self.FILLED]))
 
-        def value(found: re.Match[str]) -> str:
+    def variables(self) -> list[str]:
+        """The names of the variables the entry takes from the user's environment, sorted."""
+        return sorted({found[1] for text in self.texts() for found in VARIABLE.finditer(text)})
+
+    def expand(self, environ: Mapping[str, str]) -> dict[str, Any]:
+        """The fields with every `${VAR}`, `${env:VAR}` and `${VAR:-default}` filled in, which is not expanded again. Only ever
+        for a trusted source, since it hands over the user's secrets. Raises `ConfigError` for a variable that is not set."""
+
+        def fill(value: Any, place: str) -> Any:
+            match value:
+                case str():
+                    return VARIABLE.sub(lambda found: value_at(found, place), value)
+                case list() | tuple():
+                    return type(value)(fill(member, place) for member in value)
+                case dict():
+                    return {key: fill(member, f"{place}.{key}") for key, member in value.items()}
+            return value
+
+        def value_at(found: re.Match[str], place: str) -> str:
             known = value_of(found, environ)
             if known is None:
                 raise ConfigError(
@@ -84,11 +117,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
                 )
             return known
 
-        return VARIABLE.sub(value, text)
-
-    def variables(self) -> list[str]:
-        """The names of the variables the entry takes from the user's environment, sorted."""
-        return sorted({found[1] for text in self.values() for found in VARIABLE.finditer(text)})
+        return {field: fill(getattr(self, field), field) for field in self.FILLED}
 
 
 def value_of(found: re.Match[str], environ: Mapping[str, str]) -> str | None:
@@ -149,21 +178,14 @@ def check_header(name: str, value: str, reserved: frozenset[str] = RESERVED_HEAD
     return value
 
 
-def text_of(value: Any, key: str, limit: int) -> str:
-    """A text of bounded length. Raises `Malformed`."""
-    if not isinstance(value, str) or len(value) > limit:
-        raise Malformed(f"{key[:80]!r} must be a text of at most {limit} characters")
-    return value
-
-
-def switch(entry: Mapping[str, Any], key: str, default: bool) -> bool:
-    """A yes or no. Raises `Malformed`."""
-    value = entry.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise Malformed(f"{key!r} must be true or false")
-    return value
+def convert_entry(values: Mapping[str, Any], kind: type[S]) -> S:
+    """The fields of an entry that are there and not null. Raises `Malformed` saying which is wrong."""
+    try:
+        return msgspec.convert({key: value for key, value in values.items() if value is not None}, kind)
+    except msgspec.ValidationError as error:
+        what, _, field = str(error).partition(" - at ")
+        field = field.replace("$.", "").replace("`", '"')
+        raise Malformed(f"has a wrong field{f' {field}' if field else ''}: {what[:200]}") from None
 
 
 def digest_of(value: Any) -> str:

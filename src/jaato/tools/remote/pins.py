@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.tools.atomic import read_small, write_private
+from jaato.tools.atomic import read_small
 from jaato.tools.schema_bounds import depth_within
 from jaato.tools.unseen import visible
 
@@ -37,11 +37,6 @@ def read_pins(path: Path, kind: type[P], version: str, current: int, noun: str) 
             "to accept the tools as they are now."
         )
     return known
-
-
-def write_pins(path: Path, known: msgspec.Struct) -> None:
-    """Replace the pins in a file. Raises OSError."""
-    write_private(path, msgspec.json.encode(known))
 
 
 def render_diff(before: dict[str, Any], after: dict[str, Any], was: str) -> str:

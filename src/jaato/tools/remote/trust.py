@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Generic
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from jaato.errors import ConfigError
 from jaato.tools.remote.config_file import C
 from jaato.tools.remote.fields import SourceConfig
+from jaato.tools.route import is_loopback
 from jaato.tools.trust import Trust
 from jaato.tools.unseen import visible
+
+PLAIN_HTTP = "plain http: everybody on the way can read and change what is sent"
 
 
 class SourceTrust(Generic[C]):
@@ -22,6 +25,18 @@ class SourceTrust(Generic[C]):
     def content(self, config: C) -> bytes:
         """All that trust in a source is bound to. Raises `ConfigError` when that cannot be read."""
         return f"{config.COMMAND} {config.digest}".encode()
+
+    def describe(self, config: C) -> list[tuple[str, str]]:
+        """What a person must see before trusting a source: what is reached, and what it is given."""
+        names = config.variables()
+        rows = [("sends", f"{visible(name)}: {visible(value)}") for name, value in config.headers.items()]
+        rows += [("takes", f"from your environment: {', '.join(names)}")] if names else []
+        return rows + [("note", text) for text in self.warnings(config)]
+
+    def warnings(self, config: C) -> list[str]:
+        """What a person could overlook in an entry: letters that look like others, plain http."""
+        found = [text for text in map(odd_letters, config.texts()) if text]
+        return [*found, PLAIN_HTTP] if is_plain_http(config.url) else found
 
     def holds(self, config: C) -> bool:
         """Whether this source may be used. Raises `ConfigError` for a damaged `trust.json`."""
@@ -59,16 +74,6 @@ def untrusted(config: SourceConfig) -> str:
     )
 
 
-def described_values(config: SourceConfig, headers: dict[str, str]) -> list[tuple[str, str]]:
-    """What a source is sent, and which variables of the environment are filled in, as a person must see it."""
-    rows = [("sends", f"{visible(name)}: {visible(value)}") for name, value in headers.items()]
-    names = config.variables()
-    return rows + ([("takes", f"from your environment: {', '.join(names)}")] if names else [])
-
-
-PLAIN_HTTP = "plain http: everybody on the way can read and change what is sent"
-
-
 def odd_letters(text: str) -> str:
     """What a person could overlook in a text: letters that look like others; empty without."""
     import unicodedata
@@ -76,3 +81,12 @@ def odd_letters(text: str) -> str:
     odd = [char for char in text if not char.isascii() and char.isalpha()]
     named = ", ".join(f"{c} (U+{ord(c):04X} {unicodedata.name(c, '?').lower()})" for c in odd[:3])
     return f"{visible(text)[:80]!r} has letters that are not plain ASCII: {named}" if odd else ""
+
+
+def is_plain_http(url: str) -> bool:
+    """Whether what is sent to an address can be read on the way; not what stays on this machine."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+    except ValueError:  # a variable stands where the host is
+        return url.startswith("http:")

@@ -56,8 +56,7 @@ class Servers:
 
     def _entry(self, handler: McpTool) -> ToolEntry | None:
         judged = self.directory.judgement(self.directory.entry(handler.server))
-        found = [one for one in judged.manifest.tools if one.name == handler.tool] if judged else []
-        return found[0] if len(found) == 1 else None
+        return judged.tool(handler.tool) if judged else None
 
     def leave(self) -> None:
         """Need no server any more."""
