@@ -16,7 +16,7 @@ from tests.deskwork import Bench, gone, python
 from tests.shell.test_edges import carrying
 
 from jaato.errors import ConfigError, ToolError
-from jaato.plugins.lsp import server
+from jaato.plugins.lsp import client
 from jaato.plugins.lsp.plugin import LspPlugin
 
 ODD = Path(__file__).with_name("odd_server.py")
@@ -66,8 +66,8 @@ def test_a_server_that_fails_is_explained(tmp_path: Path, way: str, said: str) -
 @pytest.mark.parametrize("way", ["silent at start", "hangs"])
 def test_a_server_that_hangs_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """It is given up at its deadline; one that hung at its start is ended."""
-    monkeypatch.setattr(server, "START_S", 1.0)
-    monkeypatch.setattr(server.Server.ask, "__defaults__", (1.0,))
+    monkeypatch.setattr(client, "START_S", 1.0)
+    monkeypatch.setattr(client.Server.ask, "__defaults__", (1.0,))
     with Odd(tmp_path, way) as odd, pytest.raises(ToolError, match="within 1 s"):
         odd.ask()
 

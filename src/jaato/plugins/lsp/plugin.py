@@ -9,12 +9,12 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
-from jaato.plugins.lsp import answers, work
+from jaato.plugins.lsp import requests
+from jaato.plugins.lsp.client import SEVERITIES
 from jaato.plugins.lsp.edits import EditRefused, NewText, new_texts, preview
-from jaato.plugins.lsp.hello import SEVERITIES
 from jaato.plugins.lsp.languages import languages
 from jaato.plugins.lsp.pool import IDLE_S, Pool, profile_of
-from jaato.plugins.lsp.work import Where
+from jaato.plugins.lsp.requests import Where
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call
 from jaato.tools.processes.launch import Launcher
@@ -98,8 +98,8 @@ class LspPlugin(Plugin):
         where = Where(path, symbol, line, column)
 
         async def ask() -> dict[str, Any]:
-            _, answer = await work.at(self._pool, where, "hover")
-            text = answers.hover_text(answer)
+            _, answer = await requests.at(self._pool, where, "hover")
+            text = requests.hover_text(answer)
             return (
                 {"hover": text} if text else {"hover": None, "note": "The server says nothing of this place."}
             )
@@ -121,11 +121,11 @@ class LspPlugin(Plugin):
 
         async def ask() -> dict[str, Any]:
             project = await self._pool.project_of(path)
-            found, lines = await work.diagnostics(project, path)
+            found, lines = await requests.diagnostics(project, path)
             least = SEVERITIES.index(severity)
-            rows = answers.diagnostic_rows(found, lines)
+            rows = requests.diagnostic_rows(found, lines)
             kept = [row for row in rows if SEVERITIES.index(row["severity"]) <= least]
-            return {"path": path, **answers.page("diagnostics", kept, offset, limit)}
+            return {"path": path, **requests.page("diagnostics", kept, offset, limit)}
 
         return await self._beside.run(ask(), call.token)
 
@@ -138,8 +138,8 @@ class LspPlugin(Plugin):
         async def ask() -> dict[str, Any]:
             project = await self._pool.project_of(path)
             uri, _ = project.open(path)
-            answer = await work.asked(project, "symbols", {"textDocument": {"uri": uri}})
-            return {"path": path, **answers.page("symbols", answers.symbol_rows(answer), offset, limit)}
+            answer = await requests.asked(project, "symbols", {"textDocument": {"uri": uri}})
+            return {"path": path, **requests.page("symbols", requests.symbol_rows(answer), offset, limit)}
 
         return await self._beside.run(ask(), call.token)
 
@@ -163,9 +163,9 @@ class LspPlugin(Plugin):
             rows: list[dict[str, Any]] = []
             for project in projects:
                 project.refresh()
-                found = await work.asked(project, "workspace_symbols", {"query": query})
-                rows += answers.workspace_symbol_rows(project, found)
-            return answers.page("symbols", rows, offset, limit)
+                found = await requests.asked(project, "workspace_symbols", {"query": query})
+                rows += requests.workspace_symbol_rows(project, found)
+            return requests.page("symbols", rows, offset, limit)
 
         return await self._beside.run(ask(), call.token)
 
@@ -184,7 +184,7 @@ class LspPlugin(Plugin):
         """Rename a function, class or variable everywhere in the project, by its meaning and not by text; all files or
         none. undoFileChange reverts a file. Returns the diffs."""
         where = Where(path, symbol, line, column)
-        asking = work.rename(self._pool, self._roots, where, new_name)
+        asking = requests.rename(self._pool, self._roots, where, new_name)
         found, left = await self._beside.run(asking, call.token)
         value = await self._changed(found, call, only_shown=preview)
         return {**value, "same_name_unchanged_in": left} if left else value
@@ -206,14 +206,14 @@ class LspPlugin(Plugin):
         last = max(line, end_line or line)
 
         async def ask() -> dict[str, Any] | list[NewText]:
-            project, found = await work.actions(self._pool, path, line, last, kind)
+            project, found = await requests.actions(self._pool, path, line, last, kind)
             if apply is None:
                 return {"path": path, "actions": [action_row(one) for one in found]}
             wanted = [one for one in found if one["title"] == apply]
             if not wanted:
                 titles = "; ".join(one["title"] for one in found[:20]) or "none"
                 raise EditRefused(f"There is no action {apply!r} there. There are: {titles}.")
-            return new_texts(await work.edit_of(project, wanted[0]), project, self._roots)
+            return new_texts(await requests.edit_of(project, wanted[0]), project, self._roots)
 
         found = await self._beside.run(ask(), call.token)
         return found if isinstance(found, dict) else await self._changed(found, call, only_shown=preview)
@@ -238,7 +238,7 @@ class LspPlugin(Plugin):
         they say within two seconds. Nothing is started."""
         if not self._pool.running():
             return {}
-        found = await self._beside.run(work.fresh(self._pool, paths, AFTER_WRITE_S))
+        found = await self._beside.run(requests.fresh(self._pool, paths, AFTER_WRITE_S))
         return {
             path: [row for row in rows if row["severity"] in ("error", "warning")][:20]
             for path, rows in found.items()
@@ -247,8 +247,8 @@ class LspPlugin(Plugin):
     async def _located(self, what: str, where: Where, offset: int, limit: int, call: Call) -> dict[str, Any]:
         async def ask() -> dict[str, Any]:
             more = {"context": {"includeDeclaration": True}} if what == "references" else {}
-            project, answer = await work.at(self._pool, where, what, **more)
-            return answers.located(project, answer, offset, limit)
+            project, answer = await requests.at(self._pool, where, what, **more)
+            return requests.located(project, answer, offset, limit)
 
         return await self._beside.run(ask(), call.token)
 

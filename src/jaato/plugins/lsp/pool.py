@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from jaato.errors import ConfigError, ToolError
+from jaato.plugins.lsp.client import Server, ServerFailed, Way
 from jaato.plugins.lsp.languages import (
     Language,
     NoServer,
@@ -19,7 +20,6 @@ from jaato.plugins.lsp.languages import (
     settings_of,
 )
 from jaato.plugins.lsp.project import Project
-from jaato.plugins.lsp.server import Server, ServerFailed, Way
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.tools.paths import Roots
 from jaato.tools.processes.environ import for_commands

@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from jaato.errors import ToolError
+from jaato.plugins.lsp.client import Server
 from jaato.plugins.lsp.languages import Language
 from jaato.plugins.lsp.positions import Lines
-from jaato.plugins.lsp.server import Server
 from jaato.tools.file_errors import FileMissing
 from jaato.tools.paths import Roots
 

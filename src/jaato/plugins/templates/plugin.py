@@ -11,8 +11,7 @@ from msgspec import Meta
 
 from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import InvalidArguments, ToolError
-from jaato.plugins.templates.extract import templates_in
-from jaato.plugins.templates.shelf import EXTRACTED, MAX_TEMPLATE_BYTES, Shelf
+from jaato.plugins.templates.store import EXTRACTED, MAX_TEMPLATE_BYTES, Shelf, templates_in
 from jaato.tools.apart import Bounds, work_apart
 from jaato.tools.call import Call, clean
 from jaato.tools.file_errors import FileMissing, PathRefused

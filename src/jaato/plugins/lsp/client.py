@@ -1,4 +1,4 @@
-"""One language server: started, spoken with, and held to deadlines and bounds."""
+"""A language server in a process of its own: what it is told at its start, asked, and what it says."""
 
 from __future__ import annotations
 
@@ -12,12 +12,56 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError, ToolTimeout
-from jaato.plugins.lsp.hello import CAPABILITIES
 from jaato.tools.processes.command import Limits
 from jaato.tools.processes.launch import Launcher
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
 from jaato.tools.processes.sandbox.temporary import PrivateDirectory
 from jaato.tools.processes.talk import Talk, TalkEnded
+
+SYMBOL_KINDS = (
+    "file module namespace package class method property field constructor enum interface function variable "
+    "constant string number boolean array object key null enum_member struct event operator type_parameter"
+).split()
+SEVERITIES = ("error", "warning", "information", "hint")
+
+CAPABILITIES: dict[str, Any] = {
+    "general": {"positionEncodings": ["utf-16"]},
+    "window": {"workDoneProgress": True, "showMessage": {}},
+    "workspace": {
+        "applyEdit": False,
+        "configuration": True,
+        "didChangeConfiguration": {"dynamicRegistration": True},
+        "didChangeWatchedFiles": {"dynamicRegistration": True},
+        "workspaceFolders": True,
+        "symbol": {"symbolKind": {"valueSet": list(range(1, 27))}},
+        "workspaceEdit": {"documentChanges": True, "failureHandling": "abort"},
+    },
+    "textDocument": {
+        "synchronization": {"didSave": True},
+        "definition": {"linkSupport": True},
+        "typeDefinition": {"linkSupport": True},
+        "implementation": {"linkSupport": True},
+        "declaration": {"linkSupport": True},
+        "references": {},
+        "hover": {"contentFormat": ["markdown", "plaintext"]},
+        "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
+        "publishDiagnostics": {"relatedInformation": False, "versionSupport": True},
+        "diagnostic": {"relatedDocumentSupport": False},
+        "rename": {"prepareSupport": False},
+        "codeAction": {
+            "codeActionLiteralSupport": {
+                "codeActionKind": {
+                    "valueSet": ["", "quickfix", "refactor", "source", "source.organizeImports"]
+                }
+            },
+            "isPreferredSupport": True,
+            "disabledSupport": True,
+            "dataSupport": True,
+            "resolveSupport": {"properties": ["edit"]},
+        },
+    },
+}
+
 
 START_S = 45.0
 ANSWER_S = 30.0
