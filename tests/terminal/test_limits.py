@@ -17,11 +17,11 @@ BASH = "PS1='$ ' exec bash --norc --noprofile -i"
 
 
 def test_descriptors_do_not_leak(tmp_path: Path) -> None:
-    """Two hundred programs come and go; as many descriptors are open as after the first."""
+    """Sixty programs come and go; as many descriptors are open as after the first."""
     counts: list[int] = []
 
     async def work(desk: Desk) -> None:
-        for number in range(200):
+        for number in range(60):
             begun = await desk.spawn("true" if number % 2 else "cat", wait_s=10 if number % 2 else 0)
             await desk.close(begun["session_id"])
             counts.append(len(os.listdir("/dev/fd")))
