@@ -10,8 +10,9 @@ from jaato.errors import ConfigError
 from jaato.providers.http import HttpProvider
 from jaato.providers.profiles import PROFILES
 from jaato.runtime.choose import make_provider
-from jaato.runtime.keys import keys_file, write_private
+from jaato.runtime.keys import keys_file
 from jaato.settings import Settings, load
+from jaato.tools.atomic import write_private
 
 
 def home(tmp_path: Path, **environ: str) -> Settings:

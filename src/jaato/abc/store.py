@@ -9,25 +9,10 @@ from typing import Protocol
 from msgspec import Struct
 
 from jaato.protocol.events import Event
+from jaato.protocol.specs import SessionEntry
 
-
-class SessionRow(Struct, frozen=True, kw_only=True):
-    """What a list of sessions shows; times are ISO 8601 UTC."""
-
-    id: str
-    workspace: str
-    name: str | None
-    description: str | None
-    provider: str
-    model: str
-    created_at: str
-    updated_at: str
-    last_seq: int
-
-    @property
-    def cursor(self) -> str:
-        """This row's place in the list, newest first: what `before` of the next page is."""
-        return f"{self.updated_at} {self.id}"
+SessionRow = SessionEntry
+"""What a list of sessions shows; what only a running session knows is not set."""
 
 
 class Hit(Struct, frozen=True):

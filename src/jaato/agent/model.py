@@ -13,7 +13,7 @@ import msgspec
 from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta, ThinkingDelta
 from jaato.agent.active_tools import ActiveTools
 from jaato.agent.journal import Journal
-from jaato.agent.retry import RetryPolicy
+from jaato.agent.retry import RetryPolicy, with_retries
 from jaato.agent.usage import ContextUsage, context_usage, price_of
 from jaato.errors import CancelledException, ConnectionFault, ProviderError
 from jaato.protocol.events import AgentOutput, Retry
@@ -146,25 +146,7 @@ class ModelClient:
             )
             self.clear_partial()
 
-        return await self._retried(lambda: self._stream_once(request, should_stop), show_retry)
-
-    async def _retried(
-        self,
-        attempt_once: Callable[[], Any],
-        on_retry: Callable[[int, float, ProviderError], None] = lambda *_: None,
-    ) -> Reply:
-        attempt = 1
-        while True:
-            try:
-                reply: Reply = await attempt_once()
-                return reply
-            except ProviderError as error:
-                wait_s = self.retry.wait_s(attempt, error)
-                if wait_s is None:
-                    raise
-                attempt += 1
-                on_retry(attempt, wait_s, error)
-                await anyio.sleep(wait_s)
+        return await with_retries(self.retry, lambda: self._stream_once(request, should_stop), show_retry)
 
     async def _stream_once(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
         self.clear_partial()
@@ -209,7 +191,7 @@ class ModelClient:
         )
         with anyio.move_on_after(timeout_s):
             try:
-                reply = await self._retried(lambda: read_reply(self.provider, request))
+                reply = await with_retries(self.retry, lambda: read_reply(self.provider, request))
             except ProviderError as error:
                 return ModelAnswer(None, str(error))
             return self._answer_in(reply, purpose)

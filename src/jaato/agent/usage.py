@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaato.agent.state import State, chars_of
 from jaato.protocol.messages import Message, Usage
@@ -32,6 +33,19 @@ def price_of(usage: Usage | None, info: ModelInfo) -> float | None:
         + usage.output_tokens * info.price_output
     )
     return micro / 1_000_000
+
+
+def context_fields(state: State, context: ContextUsage) -> dict[str, Any]:
+    """How full the context is, in the documented keys."""
+    limit = context.context_limit
+    return {
+        "model": state.model,
+        "context_limit": limit,
+        "total_tokens": context.total_tokens,
+        "percent_used": context.percent_used if context.percent_used is not None else 0.0,
+        "tokens_remaining": None if limit is None else max(0, limit - context.total_tokens),
+        "turns": state.turns,
+    }
 
 
 def context_usage(state: State, limit: int | None) -> ContextUsage:

@@ -153,6 +153,11 @@ class SessionEntry(Struct, frozen=True, gc=False, omit_defaults=True):
     found: str | None = None
     """Where the words of a search stand in it."""
 
+    @property
+    def cursor(self) -> str:
+        """This row's place in the list, newest first: what `before` of the next page is."""
+        return f"{self.updated_at} {self.id}"
+
 
 class ClientView(Struct, frozen=True, gc=False, omit_defaults=True):
     """Somebody who watches a session."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jaato.agent.session import Session
 from jaato.agent.subagents.subagent import AgentSession
+from jaato.agent.usage import context_fields
 from jaato.log import logger
 from jaato.protocol.events import (
     AgentCompleted,
@@ -17,10 +18,16 @@ from jaato.protocol.events import (
     Event,
     GcCompleted,
     MessageModel,
+    PlanUpdated,
+    Retry,
     ToolCallEnd,
     ToolCallStart,
     TurnCompleted,
 )
+
+if TYPE_CHECKING:
+    from jaato.plugins.subagent.plugin import SubagentPlugin
+    from jaato.runtime.registry import PluginRegistry
 
 LOG = logger("hooks")
 
@@ -136,6 +143,39 @@ def pass_on(hooks: Any, session: Session, event: Event, names: dict[str, str]) -
             pass
 
 
+class SubagentHooks:
+    """Listens to a root session for the plugin's hooks, retry callback and plan reporter, whenever they are set. Hooks
+    that the session itself was given are not told twice."""
+
+    def __init__(self, registry: PluginRegistry, root: Session) -> None:
+        self._registry = registry
+        self._root = root
+        root.journal.bus.listen(self._listen)
+
+    def _plugin(self) -> SubagentPlugin | None:
+        from jaato.plugins.subagent.plugin import SubagentPlugin
+
+        toolset = self._registry.toolset(SubagentPlugin.name)
+        plugin = toolset.plugin if toolset is not None else None
+        return plugin if isinstance(plugin, SubagentPlugin) else None
+
+    def _listen(self, event: Event) -> None:
+        root = self._root
+        if event.agent_id not in root.journal.family.members:
+            return
+        plugin = self._plugin()
+        if plugin is None:
+            return
+        fed = root.services.get("fed_hooks", ())
+        if plugin.ui_hooks is not None and all(one is not plugin.ui_hooks for one in fed):
+            pass_on(plugin.ui_hooks, root, event, {root.state.agent_id: "main"})
+        match event:
+            case Retry() if plugin.retry_callback is not None:
+                plugin.retry_callback(event.error.message, event.attempt, event.max_attempts, event.wait_s)
+            case PlanUpdated() if plugin.plan_reporter is not None:
+                plugin.plan_reporter(event.agent_id, event.plan)
+
+
 def completion(hooks: Any, agent_id: str) -> Callable[[bool], None]:
     """The function that tells the hooks that the agent has finished; a hook that fails is reported and no more."""
 
@@ -166,17 +206,10 @@ def turn_data(event: TurnCompleted) -> dict[str, Any]:
 
 
 def context_usage(session: AgentSession) -> dict[str, Any]:
-    """How full the context is, in the documented keys."""
-    state, context = session.state, session.model.context_usage
-    last = state.last_usage
-    limit = context.context_limit
+    """How full the context is and what the last reply took, in the documented keys."""
+    fields, last = context_fields(session.state, session.model.context_usage), session.state.last_usage
     return {
-        "model": state.model,
-        "context_limit": limit,
-        "total_tokens": context.total_tokens,
-        "prompt_tokens": last.input_tokens if last else context.total_tokens,
+        **fields,
+        "prompt_tokens": last.input_tokens if last else fields["total_tokens"],
         "output_tokens": last.output_tokens if last else 0,
-        "turns": state.turns,
-        "percent_used": context.percent_used if context.percent_used is not None else 0.0,
-        "tokens_remaining": None if limit is None else max(0, limit - context.total_tokens),
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from pathlib import Path
 from typing import Any
 
 from jaato.errors import ConfigError
 from jaato.settings import Settings
+from jaato.tools.atomic import write_private
 
 SERVICE = "jaato"
 MAX_BYTES = 100_000
@@ -75,7 +75,7 @@ def save_key(settings: Settings, provider: str, key: str) -> str:
     path = keys_file(settings)
     keys = read_keys(path)
     keys[provider] = {"keyring": True} if where == "the system keyring" else {"key": key}
-    write_private(path, json.dumps(keys, indent=1).encode())
+    write_keys(path, keys)
     return where
 
 
@@ -94,7 +94,7 @@ def forget_key(settings: Settings, provider: str) -> bool:
             keyring.delete_password(SERVICE, provider)
         except KeyringError:
             pass  # it was gone already
-    write_private(path, json.dumps(keys, indent=1).encode())
+    write_keys(path, keys)
     return True
 
 
@@ -126,17 +126,9 @@ def into_keyring(provider: str, key: str) -> bool:
         return False
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file atomically; only the user can read it."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+def write_keys(path: Path, keys: dict[str, Any]) -> None:
+    """Replace the notes about keys. Raises `ConfigError`."""
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_private(path, json.dumps(keys, indent=1).encode())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written: {error.strerror}.") from None

@@ -10,8 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from jaato.abc.plugin import ToolSchema
-from jaato.abc.provider import ModelRequest, Provider, Reply, TextDelta, no_blob
-from jaato.errors import ConfigError, ConnectionFault
+from jaato.abc.provider import Chunk, ModelRequest, Provider, Reply, TextDelta, no_blob
+from jaato.agent.model import read_reply
+from jaato.errors import ConfigError
 from jaato.protocol.codec import encode
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Text, ToolResult
@@ -251,7 +252,12 @@ def listened(
     Whatever `on_chunk` raises closes the stream and is raised.
     """
     heard: SimpleQueue[str | None] = SimpleQueue()
-    future = PORTAL.start(read(provider, request, heard))
+
+    def hear(chunk: Chunk) -> None:
+        if isinstance(chunk, TextDelta):
+            heard.put(chunk.text)
+
+    future = PORTAL.start(read_reply(provider, request, hear))
     future.add_done_callback(lambda _: heard.put(None))
     forget = token.on_cancel(future.cancel) if token is not None else lambda: None
     try:
@@ -269,22 +275,3 @@ def listened(
         raise
     finally:
         forget()
-
-
-async def read(provider: Provider, request: ModelRequest, heard: SimpleQueue[str | None]) -> Reply:
-    """Read a stream to its end, telling the text as it comes. Raises `ProviderError`s."""
-    stream = provider.stream(request)
-    try:
-        async for chunk in stream:
-            match chunk:
-                case TextDelta(text=text):
-                    heard.put(text)
-                case Reply():
-                    return chunk
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
-    raise ConnectionFault(
-        f"{provider.name} ended its stream before the reply was complete.", provider=provider.name
-    )

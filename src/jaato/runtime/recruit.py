@@ -20,8 +20,8 @@ from jaato.agent.subagents.supervisor import Supervisor
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
 from jaato.protocol.specs import AgentBounds
+from jaato.runtime.hooks import SubagentHooks
 from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.telling import Telling
 from jaato.settings import Settings, Value
 from jaato.settings.fields import FIELDS
 from jaato.tools.catalog import Catalog
@@ -51,7 +51,7 @@ class Recruiter:
         self._providers: dict[str, Provider] = {}
         settings: Settings | None = registry.services.get("settings")
         self._settings = settings
-        self._telling: Telling | None = None
+        self._telling: SubagentHooks | None = None
         self.limits = SubagentLimits()
         if settings is not None:
             self.limits = SubagentLimits(
@@ -89,7 +89,7 @@ class Recruiter:
     def _attend(self, root: AgentSession) -> None:
         """Let who asked for it hear of subagents, from the first on."""
         if self._telling is None and isinstance(root, Session):
-            self._telling = Telling(self._registry, root)
+            self._telling = SubagentHooks(self._registry, root)
 
     def _bounds(self, parent: SessionParts, order: Order) -> AgentBounds:
         """The bounds with every tool by its own name. Raises `SubagentError` for one that the parent does not have."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaato.abc.store import SessionRow, Store
+import msgspec
+
+from jaato.abc.store import Store
 from jaato.errors import SessionNotFound
 from jaato.protocol.specs import SessionEntry
 from jaato.server.left import Left, Standing
@@ -26,7 +28,7 @@ def entries(
 def page_entries(
     lives: Mapping[str, Live],
     left: Left,
-    rows: list[SessionRow],
+    rows: list[SessionEntry],
     limit: int,
     found: Mapping[str, str] | None = None,
 ) -> tuple[list[SessionEntry], str | None]:
@@ -41,16 +43,8 @@ def page_entries(
         family = session.journal.family if session is not None else None
         standing = Standing.of(family) if family is not None else cut_off.get(row.id, Standing())
         shown.append(
-            SessionEntry(
-                id=row.id,
-                workspace=row.workspace,
-                name=row.name,
-                description=row.description,
-                provider=row.provider,
-                model=row.model,
-                created_at=row.created_at,
-                updated_at=row.updated_at,
-                last_seq=row.last_seq,
+            msgspec.structs.replace(
+                row,
                 is_loaded=session is not None,
                 busy=session is not None and works(session),
                 interrupted=standing.unfinished if session is None else session.is_interrupted,

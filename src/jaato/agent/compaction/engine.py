@@ -17,7 +17,7 @@ from jaato.agent.journal import Journal
 from jaato.agent.model import ModelAnswer, ModelClient, ModelCost
 from jaato.agent.state import chars_of
 from jaato.agent.tool_threads import ToolThreads
-from jaato.agent.usage import CHARS_PER_TOKEN
+from jaato.agent.usage import CHARS_PER_TOKEN, context_fields
 from jaato.errors import ConfigError, PluginError
 from jaato.log import logger
 from jaato.protocol.events import GcCompleted, Placed
@@ -214,16 +214,7 @@ class CompactionEngine:
 
     def _usage(self) -> dict[str, Any]:
         """How full the context is, as a strategy reads it."""
-        context, state = self._context.model.context_usage, self._journal.state
-        limit = context.context_limit
-        return {
-            "model": state.model,
-            "context_limit": limit,
-            "total_tokens": context.total_tokens,
-            "percent_used": context.percent_used if context.percent_used is not None else 0.0,
-            "tokens_remaining": None if limit is None else max(0, limit - context.total_tokens),
-            "turns": state.turns,
-        }
+        return context_fields(self._journal.state, self._context.model.context_usage)
 
     async def _ask(self, work: Callable[[], Any], timeout_s: float) -> Any:
         """What the strategy gives, from a thread of its own. Raises `PluginError` for whatever it raises, and for
