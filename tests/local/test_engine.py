@@ -11,7 +11,7 @@ import anyio
 import pytest
 from tests.local.test_provider import TOOLS, asked, chunks_of, reply_of
 
-from jaato.errors import ModelNotFound, ServerFault
+from jaato.errors import ContextOverflow, ModelNotFound, ServerFault
 from jaato.providers.local.provider import LocalProvider
 from jaato.settings import environment
 
@@ -67,6 +67,18 @@ def test_nothing_listens_once_the_model_is_loaded(provider: LocalProvider) -> No
     assert ours
     assert not [path for path in ours if Path(path).exists()]
     assert environment()["OMP_WAIT_POLICY"] == "PASSIVE"
+
+
+def test_a_model_of_less_context_says_how_much_it_has(small_model: Path) -> None:
+    """A model that was trained for less than is set up refuses a longer conversation with its own bound."""
+
+    async def main() -> None:
+        provider = LocalProvider(small_model, threads=1)
+        with pytest.raises(ContextOverflow, match="reads 8192"):
+            await chunks_of(provider, asked("word " * 8_300))
+        await provider.aclose()
+
+    anyio.run(main)
 
 
 def test_a_damaged_model_is_named(small_model: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,8 @@ from hypothesis import strategies as st
 from tests.local.tools import READ, TREE
 
 from jaato.abc.provider import CallDelta, TextDelta, ThinkingDelta
-from jaato.errors import ModelNotFound
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.local.answer import TurnReader
-from jaato.providers.local.gguf import read_head
 from jaato.providers.local.schema import turn_schema
 from jaato.providers.local.state import MAX_STATES, SavedStates
 
@@ -123,48 +120,6 @@ def test_half_a_character_is_never_given_out(raw: str) -> None:
     for delta in reader.feed(raw):
         assert isinstance(delta, TextDelta)
         delta.text.encode()
-
-
-def gguf(*entries: tuple[str, int, bytes]) -> bytes:
-    """A GGUF head with these entries."""
-    data = b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries))
-    for key, kind, value in entries:
-        data += struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", kind) + value
-    return data
-
-
-def test_the_head_tells_the_context_limit(tmp_path: Path) -> None:
-    """The trained context is read without reading the vocabulary behind it."""
-    path = tmp_path / "m.gguf"
-    name = struct.pack("<Q", 5) + b"qwen2"
-    path.write_bytes(
-        gguf(
-            ("general.architecture", 8, name),
-            ("qwen2.context_length", 4, struct.pack("<I", 4096)),
-            ("tokenizer.ggml.tokens", 9, b""),
-        )
-    )
-    head = read_head(path)
-    assert (head.architecture, head.context_limit) == ("qwen2", 4096)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"GGUF",
-        b"GGUF" + struct.pack("<IQQ", 9, 0, 0),
-        gguf(("a", 8, struct.pack("<Q", 1 << 60))),
-        gguf(("a", 77, b"")),
-        gguf(("general.architecture", 8, struct.pack("<Q", 2) + b"\xff\xfe")),
-    ],
-)
-def test_a_damaged_head_is_an_error_of_ours(tmp_path: Path, data: bytes) -> None:
-    """Whatever the bytes, what is raised is `ModelNotFound` with the file's name."""
-    path = tmp_path / "m.gguf"
-    path.write_bytes(data)
-    with pytest.raises(ModelNotFound, match=r"m\.gguf"):
-        read_head(path)
 
 
 def test_states_are_bounded(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jaato.errors import ConnectionFault, ModelNotFound, ProviderError
-from jaato.providers.local.gguf import read_head
-from jaato.providers.local.models import DEFAULT_MODEL, MODELS, LocalModel
+from jaato.providers.local.models import DEFAULT_MODEL, MODELS, LocalModel, check_model_file
 from jaato.providers.local.parts import Pin, append, download, read_pins
 
 Progress = Callable[[int, int, str], None]
@@ -44,7 +43,7 @@ def own_model(path: str) -> Path:
             f"JAATO_LOCAL_MODEL names {chosen}, which is not a file. Name a GGUF model file, or unset it.",
             provider="local",
         )
-    read_head(chosen)
+    check_model_file(chosen)
     return chosen
 
 

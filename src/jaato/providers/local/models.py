@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from jaato.errors import ModelNotFound
 
 DEFAULT_MODEL = "qwen2.5-coder-1.5b-instruct"
 
@@ -65,3 +68,19 @@ MODELS: dict[str, LocalModel] = {
         ),
     )
 }
+
+
+def check_model_file(path: Path) -> None:
+    """See that a file calls itself a model. Raises `ModelNotFound`; one that is damaged fails when it is loaded."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ModelNotFound(
+            f"The model file {path} cannot be read: {error.strerror or error}.", provider="local"
+        ) from None
+    if magic != b"GGUF":
+        raise ModelNotFound(
+            f"{path} is not a GGUF file: it does not begin with GGUF. Name a model in GGUF format.",
+            provider="local",
+        )

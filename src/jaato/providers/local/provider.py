@@ -14,8 +14,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import FinishReason, Message, Part, Text, Thinking, ToolCall, Usage
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.local.engine import Engine, Event, Job, import_engine
-from jaato.providers.local.gguf import read_head
-from jaato.providers.local.models import DEFAULT_MODEL, MODELS
+from jaato.providers.local.models import DEFAULT_MODEL, MODELS, check_model_file
 from jaato.providers.local.prompt import introduced, prompt_of
 from jaato.providers.local.schema import turn_schema
 from jaato.providers.local.state import SavedStates
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from jaato.providers.local.answer import TurnReader
 
 CONTEXT_TOKENS = 16_384
-"""The context that is set up, unless the model was trained for less: 470 MB of memory for the pinned
-model."""
+"""The context that is set up: 470 MB of memory for the pinned model. The engine takes less where a model was trained for
+less, and says so when a conversation is longer."""
 MAX_OUTPUT_TOKENS = 2_000
 SEED = 7
 
@@ -36,8 +35,8 @@ class LocalProvider:
 
     `model_path` is the model file; `cache_dir` the user's cache directory of jaato, where prompt states are
     kept (none are without it); `threads` the processor threads, by default as many as processors are free when it loads. Nothing
-    is loaded before the first `stream`; `read_head` has then told the context limit. Raises `ModelNotFound`
-    for a file that is no model, and when the engine is not installed.
+    is loaded before the first `stream`. Raises `ModelNotFound` for a file that is no model, and when the engine is not
+    installed.
     """
 
     name = "local"
@@ -50,9 +49,9 @@ class LocalProvider:
         context_tokens: int = CONTEXT_TOKENS,
         threads: int | None = None,
     ) -> None:
-        head = read_head(model_path)
+        check_model_file(model_path)
         self._model = model_name(model_path)
-        self._context_tokens = min(context_tokens, head.context_limit or context_tokens)
+        self._context_tokens = context_tokens
         states = None if cache_dir is None else SavedStates(cache_dir / "prompts", model_path)
         self._engine = Engine(
             model_path,
