@@ -21,7 +21,7 @@ from jaato.plugins.arp import source
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry.audit import Audit, Wanted
-from jaato.server.registry.guards import Anyone
+from jaato.server.registry.keys import Anyone
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.storage.sqlite import SqliteStore

@@ -15,7 +15,7 @@ from jaato.protocol.events import Event
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.guards import Anyone
+from jaato.server.registry.keys import Anyone
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.testing.arp.peer import Served

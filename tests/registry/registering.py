@@ -18,8 +18,7 @@ import anyio.to_thread
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.guards import Anyone, Keyed
-from jaato.server.registry.keys import Keys
+from jaato.server.registry.keys import Anyone, Keyed, Keys
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.server.secret import OneToken

@@ -15,7 +15,7 @@ from tests.registry.opened import Opened, during, made
 from tests.server.serving import served
 
 import jaato
-from jaato.server.registry.figures import MAX_TOOLS, OTHERS, Figures
+from jaato.server.registry.metrics import MAX_TOOLS, OTHERS, Figures
 from jaato.server.registry.openapi.document import OPERATIONS, PATHS, document
 from jaato.server.registry.request import ACTIONS, BESIDE, SCOPES, route_of
 from jaato.server.registry.shelf import Shelf

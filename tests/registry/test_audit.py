@@ -23,8 +23,7 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry import keeping
 from jaato.server.registry.audit import Audit, Entry, Wanted, audits
-from jaato.server.registry.guards import Keyed
-from jaato.server.registry.keys import Keys, add_key, rate_in
+from jaato.server.registry.keys import Keyed, Keys, add_key, rate_in
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.server.secret import OneToken

@@ -15,8 +15,8 @@ from tests.registry.opened import Opened, during, made, until
 from tests.registry.test_calls_streamed import ends_of
 
 from jaato.errors import ConfigError
-from jaato.server.registry import places
-from jaato.server.registry.places import places_of
+from jaato.server.registry import limits
+from jaato.server.registry.limits import places_of
 from jaato.testing.arp.peer import Reply, fails, refuses, result_of
 from jaato.tools.tool import tool
 
@@ -195,7 +195,7 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp
 def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many calls of a tool run as it has places; a few wait, in order and not longer than they like; who comes then is
     told to come later. Other tools have places of their own."""
-    monkeypatch.setattr(places, "MAX_WAITING", 2)
+    monkeypatch.setattr(limits, "MAX_WAITING", 2)
     held = Held()
 
     def body(one: Opened) -> None:

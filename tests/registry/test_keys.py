@@ -15,9 +15,8 @@ import pytest
 from jaato.errors import ConfigError
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
-from jaato.server.registry import guards
-from jaato.server.registry.guards import Anyone, Guard, Keyed
-from jaato.server.registry.keys import NAME, Keys, add_key, keys_in
+from jaato.server.registry import keys as guards
+from jaato.server.registry.keys import NAME, Anyone, Guard, Keyed, Keys, add_key, keys_in
 from jaato.server.registry.listen import bound, serving
 from jaato.server.registry.opening import open_registry
 from jaato.server.secret import OneToken, fresh

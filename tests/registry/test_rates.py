@@ -10,9 +10,8 @@ from tests.registry.test_keys import OWNER, keyed, serve
 
 from jaato.errors import ConfigError
 from jaato.server.names import names_of
-from jaato.server.registry.guards import Anyone
-from jaato.server.registry.keys import add_key
-from jaato.server.registry.rate import Asked, Rate, rate_of
+from jaato.server.registry.keys import Anyone, add_key
+from jaato.server.registry.limits import Asked, Rate, rate_of
 from jaato.testing.arp.peer import Served, fails
 
 

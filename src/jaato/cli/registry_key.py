@@ -14,7 +14,7 @@ from jaato.cli.table import print_json, print_line, print_rows
 from jaato.cli.tokens import day
 from jaato.errors import ConfigError
 from jaato.server.registry.keys import KeyEntry, add_key, keys_in
-from jaato.server.registry.rate import UNITS_S
+from jaato.server.registry.limits import UNITS_S
 from jaato.settings import load
 
 WRITTEN = re.compile(r"([1-9][0-9]{0,5})(min|h|d)")

@@ -19,7 +19,7 @@ from jaato.settings import Settings
 if TYPE_CHECKING:
     from jaato.server.names import Names
     from jaato.server.registry.door import RegistryDoor
-    from jaato.server.registry.guards import Guard
+    from jaato.server.registry.keys import Guard
 
 TOKEN = "registry-token"  # noqa: S105 the name of a file
 
@@ -88,8 +88,7 @@ async def serve_at(args: Namespace) -> None:
 def guard_of(names: Names, door: RegistryDoor, settings: Settings, *, closed: bool) -> tuple[Guard, str]:
     """Who is let in, and what is said of it: where it is closed, there are keys, or tools that others have put there, whoever
     has a key or the owner's token. Raises `ConfigError`."""
-    from jaato.server.registry.guards import Anyone, Free, Keyed
-    from jaato.server.registry.keys import Keys, rate_in
+    from jaato.server.registry.keys import Anyone, Free, Keyed, Keys, rate_in
     from jaato.server.secret import OneToken, token_of
 
     rate = rate_in(settings)
@@ -145,7 +144,7 @@ def settings_of(args: Namespace, blueprint: Blueprint) -> Settings:
 
 def refuse_empty(door: RegistryDoor, guard: Guard) -> None:
     """Raise `ConfigError` where there is no tool, and nobody who comes may put one there."""
-    from jaato.server.registry.guards import Free
+    from jaato.server.registry.keys import Free
 
     if not door.shelf.tools and isinstance(guard, Free):
         raise ConfigError(

@@ -12,12 +12,10 @@ import msgspec
 
 from jaato.server.admission import KEY
 from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
-from jaato.server.registry.answers import Answer, Stream
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.guards import peer_of
-from jaato.server.registry.refusals import REFUSALS
+from jaato.server.registry.keys import peer_of
 from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
-from jaato.server.registry.said import identified, turned_away, unanswered
+from jaato.server.registry.responses import REFUSALS, Answer, Stream, identified, turned_away, unanswered
 
 LINGER_S = 5.0
 WATCHED_AFTER_S = 0.005

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from jaato.abc.store import SessionRow, Store
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
-from jaato.server.registry.answers import code_for
+from jaato.server.registry.responses import code_for
 
 TITLE = "registry: "
 """What the names of its sessions begin with."""

@@ -12,7 +12,15 @@ from msgspec import UNSET, structs
 from jaato.errors import ConfigError, JaatoError, Overloaded, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, decode_invocation
-from jaato.server.registry.answers import (
+from jaato.server.registry.callers import Callers
+from jaato.server.registry.course import Done, How, OutcomeUnknown
+from jaato.server.registry.heard import Heard, Streamed
+from jaato.server.registry.limits import Places
+from jaato.server.registry.listing import looked_up
+from jaato.server.registry.once import UNDER_WAY, Ask, Once
+from jaato.server.registry.repeats import Taken
+from jaato.server.registry.request import Pending, trace_id
+from jaato.server.registry.responses import (
     NOT_STORED,
     RETRY,
     STORE,
@@ -25,14 +33,6 @@ from jaato.server.registry.answers import (
     failure,
     success,
 )
-from jaato.server.registry.callers import Callers
-from jaato.server.registry.course import Done, How, OutcomeUnknown
-from jaato.server.registry.heard import Heard, Streamed
-from jaato.server.registry.once import UNDER_WAY, Ask, Once
-from jaato.server.registry.pages import looked_up
-from jaato.server.registry.places import Places
-from jaato.server.registry.repeats import Taken
-from jaato.server.registry.request import Pending, trace_id
 from jaato.server.registry.shelf import Kept, Shelf
 from jaato.server.registry.values import TooLarge
 from jaato.server.registry.wishes import CONTENT_TYPES, NONE, Form, Wishes, wishes_of

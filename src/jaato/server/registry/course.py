@@ -13,7 +13,7 @@ from jaato.errors import JaatoError
 from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.messages import Problem
 from jaato.server.registry.heard import Heard
-from jaato.server.registry.places import Places
+from jaato.server.registry.limits import Places
 from jaato.tools.call import Call
 
 NOT_BEGUN = Problem(code="cancelled", message="Cancelled before it began; nothing was done.")

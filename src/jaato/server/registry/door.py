@@ -9,12 +9,11 @@ import anyio
 
 from jaato.log import logger
 from jaato.server.asgi import Refused
-from jaato.server.registry import about, batch, behind, elsewhere, pages, several
-from jaato.server.registry.answers import Answer, refusal
+from jaato.server.registry import batch, behind, elsewhere, listing, metrics, several
 from jaato.server.registry.callers import Callers
 from jaato.server.registry.calling import Bounds, Calls
-from jaato.server.registry.figures import Figures
-from jaato.server.registry.finding import Finder
+from jaato.server.registry.listing import Finder
+from jaato.server.registry.metrics import Figures
 from jaato.server.registry.registered import requests
 from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.request import (
@@ -28,7 +27,7 @@ from jaato.server.registry.request import (
     request_id,
     route_of,
 )
-from jaato.server.registry.said import denied, identified, said, turned_away, unanswered
+from jaato.server.registry.responses import Answer, denied, identified, refusal, said, turned_away, unanswered
 from jaato.server.registry.seen import seen
 from jaato.server.registry.shelf import Shelf
 
@@ -40,13 +39,15 @@ AtOnce = Callable[["RegistryDoor", Shelf, Who, Route, Request], Answer | None]
 Work = Callable[["RegistryDoor", Pending, bytes], Awaitable[Answer]]
 
 PAGES: dict[Kind, AtOnce] = {
-    "list": lambda _door, shelf, _who, _route, request: pages.listed(shelf, request),
-    "tool": lambda _door, shelf, _who, route, request: pages.defined(shelf, route, request),
-    "health": lambda door, shelf, *_: about.health(shelf, door.figures),
-    "version": lambda *_: about.version(),
-    "metrics": lambda door, shelf, who, *_: about.metrics(shelf, door.figures, door.callers.count, who.sight),
+    "list": lambda _door, shelf, _who, _route, request: listing.list_tools(shelf, request),
+    "tool": lambda _door, shelf, _who, route, request: listing.defined(shelf, route, request),
+    "health": lambda door, shelf, *_: metrics.health(shelf, door.figures),
+    "version": lambda *_: metrics.version(),
+    "metrics": lambda door, shelf, who, *_: metrics.metrics(
+        shelf, door.figures, door.callers.count, who.sight
+    ),
     "result": lambda door, _shelf, who, _route, request: behind.read(door.callers, who, request),
-    "openapi": lambda _door, _shelf, who, _route, request: about.described(who, request),
+    "openapi": lambda _door, _shelf, who, _route, request: metrics.described(who, request),
 }
 """What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 
@@ -59,7 +60,7 @@ async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
         return shelf
     answer = PAGES[route.kind](door, shelf, pending.who, route, request)
     if answer is None:
-        answer = await pages.searched(shelf, door.shelf, door.finder, request)
+        answer = await listing.searched(shelf, door.shelf, door.finder, request)
     if route.kind == "list" and door.onward:
         answer.headers.append(door.onward.via)
     return answer

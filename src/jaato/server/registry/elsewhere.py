@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from jaato.server.mcp.offer import Offer
 from jaato.server.onward import Onward
-from jaato.server.registry.answers import NOT_STORED, Answer, error_for, refusing
 from jaato.server.registry.registered.handlers import DOMAIN
 from jaato.server.registry.request import Pending, Route
+from jaato.server.registry.responses import NOT_STORED, Answer, error_for, refusing
 from jaato.server.registry.shelf import Shelf
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool

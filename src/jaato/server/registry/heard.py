@@ -7,7 +7,7 @@ from collections import deque
 
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart, ToolOutput
-from jaato.server.registry.answers import Answer
+from jaato.server.registry.responses import Answer
 from jaato.server.registry.wishes import Form
 
 BEAT_S = 15.0

@@ -14,7 +14,7 @@ from jaato.server import listen
 from jaato.server.gate import Gate
 from jaato.server.registry.application import Application, refused
 from jaato.server.registry.door import RegistryDoor
-from jaato.server.registry.guards import Guard
+from jaato.server.registry.keys import Guard
 from jaato.server.registry.upkeep import looked_after
 
 KEPT_BYTES = 131_072

@@ -1,19 +1,119 @@
-"""Pages of the list: what has these tags, what a search finds, so many at once, and where the next page begins."""
+"""The list of tools by pages and by search, and the definition of one: what `GET` of the tools answers."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import threading
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from jaato.protocol.arp import ToolView
+from anyio import CapacityLimiter, to_thread
+
+from jaato.protocol.arp import InvalidShape, ToolError, ToolView
 from jaato.protocol.codec import encode
-from jaato.server.registry.cursor import Cursor, key_of, place_in, read, written
-from jaato.server.registry.finding import Finder
-from jaato.server.registry.query import Wanted
-from jaato.server.registry.request import Headers
-from jaato.server.registry.shelf import Page, Shelf
+from jaato.server.registry.query import Wanted, version_of, wanted
+from jaato.server.registry.request import Headers, Request, Route, accepts_gzip, names_tag
+from jaato.server.registry.responses import JSON, Answer, error_of, refusal, refusing
+from jaato.server.registry.shelf import Kept, Page, Shelf
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
+
+CURSOR = re.compile(r"(0|[1-9][0-9]{0,14})\.([0-9a-f]{12})\.([0-9a-f]{12})")
+
+
+class Cursor(NamedTuple):
+    """The place of the last tool of a page, what its name is known by, and in which order its place counts."""
+
+    place: int
+    key: str
+    since: str
+
+
+def key_of(name: str) -> str:
+    """What a name is known by in a cursor, which anything may stand in."""
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def written(cursor: Cursor) -> str:
+    """A cursor as a client is given it."""
+    return f"{cursor.place}.{cursor.key}.{cursor.since}"
+
+
+def read(text: str) -> Cursor:
+    """A cursor that a client gives back. Raises `InvalidShape`."""
+    found = CURSOR.fullmatch(text)
+    if found is None:
+        raise InvalidShape("cursor= is none of ours; take it, whole, from the Link of the page before.")
+    return Cursor(int(found[1]), found[2], found[3])
+
+
+def place_in(names: list[str] | tuple[str, ...], key: str) -> int | None:
+    """Where the name stands that is known by this."""
+    return next((place for place, name in enumerate(names) if key_of(name) == key), None)
+
+
+MAX_KEPT = 64
+AT_ONCE = 2
+"""Searches that are under way at the same time; the others wait, so that requests that need none are answered meanwhile."""
+
+
+class Finder:
+    """Ranks tools for a text. Safe to be used from any thread."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = Catalog(catalog.meaning)
+        self.places = CapacityLimiter(AT_ONCE)
+        self._lock = threading.Lock()
+        self._known: Mapping[str, Tool] = {}
+        self._stripped: dict[str, Tool] = {}
+        self._kept: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
+
+    def ranked(self, tools: Mapping[str, Tool], text: str) -> tuple[str, ...]:
+        """The names of those that have something of the text, the best first."""
+        with self._lock:
+            if tools is not self._known:
+                self._exchange(tools)
+                self._known = tools
+        return tuple(spec.name for spec, _ in self._catalog.search(text, len(tools)) if spec.name in tools)
+
+    def _exchange(self, tools: Mapping[str, Tool]) -> None:
+        """Search among these from now on. What else a tool is called by is of no account: names are all different."""
+        gone = {
+            name: one
+            for name, one in self._stripped.items()
+            if name not in tools or tools[name].spec is not one.spec
+        }
+        come = {
+            name: Tool(tool.spec, tool.run)
+            for name, tool in tools.items()
+            if name in gone or name not in self._stripped
+        }
+        self._catalog.exchange(gone.values(), come.values())
+        self._stripped = {
+            **{name: one for name, one in self._stripped.items() if name not in gone},
+            **come,
+        }
+
+    def keep(self, text: str, names: tuple[str, ...]) -> str:
+        """Keep what was found for a text, for the pages to come; gives by what it is found again."""
+        key = hashlib.sha256("\0".join((text, *names)).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        with self._lock:
+            self._kept[key] = text, names
+            self._kept.move_to_end(key)
+            while len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        return key
+
+    def kept(self, text: str, key: str) -> tuple[str, ...] | None:
+        """What was found for this text, if it is still here."""
+        with self._lock:
+            of, names = self._kept.get(key, ("", ()))
+        return names if of == text else None
+
 
 FOUND = 20
 """How many tools a search gives that is not told how many."""
@@ -87,3 +187,87 @@ def listed(shelf: Shelf, wanted: Wanted, names: Sequence[str], count: int, last:
         headers.append((b"link", f'<{wanted.page(written(last))}>; rel="next"'.encode()))
     views = [ToolView(name, shelf.tools[name].spec.description) for name in names]
     return Listed(Page(encode(views), b"\n".join(value for _, value in headers)), headers)
+
+
+SHARED = (b"vary", b"accept-encoding")
+FRESH = (b"cache-control", b"no-cache")
+"""A page may be kept, and is asked about before it is used again."""
+
+
+def list_tools(shelf: Shelf, request: Request) -> Answer | None:
+    """The list of tools, or the page of it that is asked for; None where that has to be searched for first."""
+    if not request.query:
+        return sent(shelf.views, request, (TOTAL, shelf.total))
+    try:
+        asked = wanted(request.query)
+        if asked.text:
+            return None
+        if not (asked.tags or asked.limit or asked.cursor):
+            return sent(shelf.views, request, (TOTAL, shelf.total))
+        page, headers = in_order(shelf, asked)
+    except InvalidShape as error:
+        return refusal(error.code, str(error))
+    return sent(page, request, *headers)
+
+
+async def searched(shelf: Shelf, everything: Shelf, finder: Finder, request: Request) -> Answer:
+    """A page of what a search finds; see `by_rank`."""
+    try:
+        page, headers = await to_thread.run_sync(
+            by_rank, shelf, everything, finder, wanted(request.query), limiter=finder.places
+        )
+    except InvalidShape as error:
+        return refusal(error.code, str(error))
+    return sent(page, request, *headers)
+
+
+def defined(shelf: Shelf, route: Route, request: Request) -> Answer:
+    """The definition of one tool."""
+    found = looked_up(shelf, route.name, request.query)
+    return sent(found.page, request) if isinstance(found, Kept) else refusing(found)
+
+
+def looked_up(shelf: Shelf, name: str, query: bytes) -> Kept | ToolError:
+    """The tool a request is about, in the version it asks for; else why there is none."""
+    if name not in shelf.tools:
+        return unknown(name)
+    try:
+        version = version_of(query)
+    except InvalidShape as error:
+        return error_of(error.code, str(error))
+    return found_in(shelf, name, version)
+
+
+def found_in(shelf: Shelf, name: str, version: str | None) -> Kept | ToolError:
+    """This version of a tool, None for the newest; else why there is none."""
+    slot = shelf.slot(name)
+    if slot is None:
+        return unknown(name)
+    kept = slot.kept(version)
+    if kept is not None:
+        return kept
+    words = f"There is no version {str(version)[:80]!r} of {name}; details.versions has those there are."
+    return error_of("tool.not_found", words, {"versions": slot.names})
+
+
+def unknown(name: str) -> ToolError:
+    """There is no such tool; an empty name is one that could not be read."""
+    if not name:
+        return error_of(
+            "tool.not_found", "The name is no UTF-8, percent-encoded; GET /v1/tools lists the tools."
+        )
+    return error_of("tool.not_found", f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
+
+
+def sent(page: Page, request: Request, *beside: tuple[bytes, bytes]) -> Answer:
+    """A page as this request may have it: nothing where it is known, compressed where that is shorter and accepted."""
+    known = request.header(b"if-none-match")
+    packed = accepts_gzip(request.header(b"accept-encoding")) and page.gzipped is not None
+    tag = page.gzipped_etag if packed else page.etag
+    if known is not None and names_tag(request.joined(b"if-none-match"), (page.etag, page.gzipped_etag)):
+        return Answer(304, b"", [(b"etag", tag), FRESH, SHARED, *beside])
+    if packed and page.gzipped is not None:
+        return Answer(
+            200, page.gzipped, [JSON, (b"etag", tag), FRESH, SHARED, *beside, (b"content-encoding", b"gzip")]
+        )
+    return Answer(200, page.body, [JSON, (b"etag", tag), FRESH, SHARED, *beside])

@@ -14,12 +14,12 @@ from jaato.errors import SessionNotFound, StoreError, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart
-from jaato.server.registry.answers import UNAVAILABLE, Answer, busy, error_for, error_of, failure, success
 from jaato.server.registry.callers import Callers, done_by
 from jaato.server.registry.course import UNKNOWN, How
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.repeats import Key, Made
 from jaato.server.registry.request import Who
+from jaato.server.registry.responses import UNAVAILABLE, Answer, busy, error_for, error_of, failure, success
 from jaato.server.registry.values import TooLarge
 from jaato.tools.tool import Tool
 

@@ -16,7 +16,7 @@ from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.elsewhere import is_for_others
 from jaato.server.registry.keeping import kept_by
-from jaato.server.registry.places import places_of
+from jaato.server.registry.limits import places_of
 from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.registered.folder import Folder
 from jaato.server.registry.registered.handlers import Handlers

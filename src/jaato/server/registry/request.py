@@ -138,6 +138,12 @@ class Pending(Struct):
     who: Who = field(default_factory=Who)
 
 
+def is_open(path: bytes, method: str) -> bool:
+    """Whether a request needs no key: it asks for nothing of the tools."""
+    kind = BESIDE.get(path)
+    return kind is not None and SCOPES.get((kind, method.encode()), "") is None
+
+
 def allowed(kind: Kind) -> tuple[bytes, ...]:
     """The methods that are answered."""
     return METHODS[kind]

@@ -17,9 +17,9 @@ from jaato.protocol.arp import (
 )
 from jaato.protocol.codec import encode
 from jaato.server.onward import Onward
-from jaato.server.registry.answers import JSON, Answer, error_for, refusal
-from jaato.server.registry.pages import SHARED, found_in
+from jaato.server.registry.listing import SHARED, found_in
 from jaato.server.registry.request import Request, accepts_gzip
+from jaato.server.registry.responses import JSON, Answer, error_for, refusal
 from jaato.server.registry.shelf import Kept, Page, Shelf
 
 MAX_NAMES = 100

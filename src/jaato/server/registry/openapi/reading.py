@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jaato.protocol.arp import BatchGot, ToolDefinition, ToolView
-from jaato.server.registry.about import Health, Version
-from jaato.server.registry.cursor import CURSOR
+from jaato.server.registry.listing import CURSOR
+from jaato.server.registry.metrics import Health, Version
 from jaato.server.registry.openapi.operation import KNOWN, NAME, VERSION, Answered, Operation, Parameter
 from jaato.server.registry.query import MAX_LIMIT, MAX_TAG_CHARS, MAX_TAGS, MAX_TEXT_CHARS
 from jaato.server.registry.request import Kind

@@ -9,8 +9,8 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from jaato.protocol.arp import SCHEMA_VERSION, SPOKEN
-from jaato.server.registry.answers import STATUS
 from jaato.server.registry.openapi.writing import PUT_FIELDS
+from jaato.server.registry.responses import STATUS
 
 REF = "#/components/schemas/{name}"
 

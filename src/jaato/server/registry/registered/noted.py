@@ -15,10 +15,10 @@ from jaato.protocol.arp import decode_error
 from jaato.protocol.events import ToolCallEnd, ToolCallStart
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, ToolResult
-from jaato.server.registry.answers import NOT_STORED, Answer, refusal
 from jaato.server.registry.audit import ACTION
 from jaato.server.registry.registered.types import EntryPoint, Handler, McpTool, Webhook
 from jaato.server.registry.request import Pending, trace_id
+from jaato.server.registry.responses import NOT_STORED, Answer, refusal
 
 if TYPE_CHECKING:
     from jaato.agent.journal import Journal

@@ -12,7 +12,6 @@ from msgspec import UNSET
 from jaato.errors import JaatoError, NotAllowed, PermissionDenied
 from jaato.log import logger
 from jaato.protocol.arp import LIST_PATH, InvalidJson, InvalidShape
-from jaato.server.registry.answers import JSON, NOT_STORED, Answer, error_of, refusal, refusing
 from jaato.server.registry.query import version_of
 from jaato.server.registry.registered.folder import Full
 from jaato.server.registry.registered.noted import noted, where
@@ -25,6 +24,7 @@ from jaato.server.registry.registered.types import (
     decode_described,
 )
 from jaato.server.registry.request import Pending, Request, Who
+from jaato.server.registry.responses import JSON, NOT_STORED, Answer, error_of, refusal, refusing
 
 if TYPE_CHECKING:
     from jaato.server.registry.registered.changing import Registered

@@ -1,4 +1,4 @@
-"""What a registry counts: requests by route and status, calls by tool and outcome, and how long they took."""
+"""What a registry says of itself: health, version, the OpenAPI document, and what it has counted."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import Literal
 
-from jaato.server.registry.request import Kind
+from msgspec import Struct
 
-if TYPE_CHECKING:
-    from jaato.server.registry.shelf import Shelf
-    from jaato.server.registry.sight import Sight
+import jaato
+from jaato.protocol.arp import SCHEMA_VERSION
+from jaato.protocol.codec import encode
+from jaato.server.registry.listing import sent
+from jaato.server.registry.request import LIST, Kind, Request, Who
+from jaato.server.registry.responses import JSON, NOT_STORED, Answer
+from jaato.server.registry.shelf import Page, Shelf
+from jaato.server.registry.sight import Sight
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 MAX_TOOLS = 200
@@ -119,3 +125,56 @@ def labels(**values: str) -> str:
 def escaped(value: str) -> str:
     """A label's value as the format has it."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+
+
+class Health(Struct, frozen=True):
+    """That requests are answered, for how many seconds they have been, and with how many tools."""
+
+    status: Literal["ok"]
+    uptime_s: float
+    tools: int
+
+
+class Version(Struct, frozen=True):
+    """Which registry this is, and which version of the contract it keeps to."""
+
+    name: str
+    version: str
+    schema_version: str
+
+
+def health(shelf: Shelf, figures: Figures) -> Answer:
+    """It is well, or would not say so."""
+    return said(Health("ok", round(figures.uptime_s, 1), len(shelf)))
+
+
+def version() -> Answer:
+    """Which it is."""
+    return said(Version("jaato", jaato.__version__, SCHEMA_VERSION))
+
+
+def metrics(shelf: Shelf, figures: Figures, sessions: int, sight: Sight | None) -> Answer:
+    """What it has counted."""
+    return Answer(200, figures.text(shelf, sessions, sight).encode(), [TEXT, NOT_STORED])
+
+
+def described(who: Who, request: Request) -> Answer:
+    """The OpenAPI document: of all there is, or of what is under the path of the list, where that is how it is asked for.
+    Whoever needed a key reads that one is needed."""
+    return sent(documented(not request.path.startswith(LIST), who.key != ""), request)
+
+
+@cache
+def documented(whole: bool, keyed: bool) -> Page:
+    """The document, made when first asked for."""
+    from jaato.server.registry.openapi.document import document
+
+    return Page(encode(document(whole=whole, keyed=keyed)))
+
+
+def said(value: Struct) -> Answer:
+    """What is true now."""
+    return Answer(200, encode(value), [JSON, NOT_STORED])

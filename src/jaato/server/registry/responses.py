@@ -1,8 +1,10 @@
-"""What the door answers: statuses, codes, and bodies that are a result, an error or a page."""
+"""Responses of the contract: every status with its code and the body it comes with, and the log of requests that were refused."""
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from typing import Any, Protocol, Self
 
 from msgspec import UNSET, Struct
@@ -16,12 +18,15 @@ from jaato.errors import (
     ToolTimeout,
     UnknownTool,
 )
+from jaato.log import logger
 from jaato.protocol.arp import LIST_PATH, SCHEMA_VERSION, Metrics, ToolError, ToolResult
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import Access
-from jaato.server.registry.request import Headers
+from jaato.server.asgi import Refused
+from jaato.server.registry.request import Headers, Request, Route, request_id, route_of
 
+LOG = logger("server.registry")
 JSON = (b"content-type", b"application/json")
 NOT_STORED = (b"cache-control", b"no-store")
 
@@ -209,3 +214,108 @@ def error_for(
     if retryable is not error.retryable:
         return ToolError(SCHEMA_VERSION, code, error.message, retryable, error.details)
     return error
+
+
+LINES_A_SECOND = 20
+MAX_PATH_CHARS = 200
+WATCHED = frozenset((401, 403, 421, 429))
+"""What somebody may be trying; the rest is of use only to who looks for it."""
+
+
+class Refusals:
+    """Writes them down."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._count = 0
+
+    def note(self, request: Request, answer: Answer, peer: str) -> None:
+        """Write one down."""
+        level = logging.WARNING if answer.status in WATCHED else logging.INFO
+        if not LOG.isEnabledFor(level):
+            return
+        second = int(time.monotonic())
+        if second != self._second:
+            if self._count > LINES_A_SECOND:
+                LOG.warning("%d more requests were refused in that second", self._count - LINES_A_SECOND)
+            self._second, self._count = second, 0
+        self._count += 1
+        if self._count > LINES_A_SECOND:
+            return
+        id_ = next((value for name, value in answer.headers if name == b"x-request-id"), b"-")
+        path = request.path.decode("latin-1")[:MAX_PATH_CHARS]
+        LOG.log(
+            level,
+            "Request %s from %s: %d for %s %r",
+            id_.decode("ascii", "replace"),
+            peer or "this machine",
+            answer.status,
+            request.method.decode("latin-1"),
+            path,
+        )
+
+
+REFUSALS = Refusals()
+
+
+REFUSED = {
+    400: "request.invalid_http",
+    401: "auth.required",
+    403: "auth.forbidden",
+    404: "route.not_found",
+    408: "request.timeout",
+    421: "request.misdirected",
+    429: "request.too_many",
+    431: "request.head_too_large",
+    503: "registry.unavailable",
+}
+"""The codes of what a gate refuses, by their status."""
+REALM = 'Bearer realm="jaato tool registry"'
+"""What answers to who may not come in begin with."""
+CALLS = frozenset(("invoke", "batchInvoke"))
+"""What is answered by a whole result even where it fails."""
+
+
+def turned_away(request: Request, problem: Refused) -> Answer:
+    """A refusal at the gate: a whole result where a call was meant."""
+    code = REFUSED.get(problem.status, "request.misdirected")
+    route = route_of(request.path)
+    meant = route if request.method == b"POST" else None
+    return said(meant, code, problem.text)
+
+
+def denied(route: Route, scope: str) -> Answer:
+    """Who calls may not do this (RFC 6750, 3.1)."""
+    answer = said(route, "auth.forbidden", f"This needs a key with the scope {scope}.")
+    answer.headers.append(
+        (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())
+    )
+    return answer
+
+
+def broken(code: str, words: str, request: Request) -> Answer:
+    """What gave no answer, said in the form of what it was."""
+    meant = route_of(request.path) if request.method == b"POST" else None
+    return identified(said(meant, code, words), request_id(request.header(b"x-request-id")))
+
+
+def unanswered(request: Request, problem: BaseException | None) -> Answer:
+    """A request whose work gave no answer: it was cancelled, or something is wrong with the registry."""
+    if problem is None:
+        return broken("tool.cancelled", "The call was cancelled.", request)
+    answer = broken("registry.failed", "The registry failed inside; its log says why.", request)
+    LOG.error("Request %s could not be answered", answer.headers[-1][1].decode(), exc_info=problem)
+    return answer
+
+
+def said(route: Route | None, code: str, words: str) -> Answer:
+    """An error in the form of what was asked for: a whole result where it was a call."""
+    if route is not None and route.kind in CALLS:
+        return failure(error_of(code, words))
+    return refusal(code, words)
+
+
+def identified(answer: Answer, id_: bytes) -> Answer:
+    """The answer with the id of its request."""
+    answer.headers.append((b"x-request-id", id_))
+    return answer
