@@ -36,6 +36,7 @@ from jaato.runtime.blueprint import Blueprint
 from jaato.server.carry import Carrier
 from jaato.server.hub import Hub
 from jaato.server.live import Live
+from jaato.server.upkeep import maintained
 from jaato.tools.secrets import Secrets
 
 PLUGINS = ("introspection", "subagent", "file_edit", "clarification")
@@ -129,7 +130,7 @@ class World:
         await begun.wait()
 
     async def _serve(self, hub: Hub, stop: asyncio.Event, begun: asyncio.Event) -> None:
-        async with hub.running():
+        async with hub.running(), maintained(hub):
             begun.set()
             await stop.wait()
         hub.store.close()

@@ -194,10 +194,13 @@ class BlobRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class ClientConfig(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="client.config"):
-    """What this client wants: whether it answers questions, and whether it is sent text as it arrives."""
+    """What this client wants: whether it answers questions, whether it is sent text as it arrives, and whether it is sent
+    what surrounds a session: `session.info`, `command.list` and `memory.list`. Without these, `session.info` comes only
+    where its state takes the place of events."""
 
     answers: bool | None = None
     deltas: bool | None = None
+    info: bool | None = None
 
 
 class ServerReload(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="server.reload"):

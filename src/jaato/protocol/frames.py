@@ -62,7 +62,9 @@ class Opened(Struct, frozen=True, tag="opened", tag_field="type", omit_defaults=
     agent_id: str = ""
     """The agent that is spoken to."""
     notice: str = ""
-    """What the user should know of it: that another session has the same name."""
+    """What the user should know of it: that another session has the same name, or that some of its log is damaged."""
+    workspace: str = ""
+    """The directory it works in; where a session was made or opened."""
 
 
 class Taken(Struct, frozen=True, tag="taken", tag_field="type", omit_defaults=True):

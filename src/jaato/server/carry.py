@@ -64,7 +64,7 @@ class Carrier:
         self._hub = hub
         self._wire = wire
         self._client = client
-        self._deltas = True
+        self._deltas = self._info = True
         self._feeds: dict[str, tuple[Room, Feed]] = {}
         self._visits: set[str] = set()
         """Sessions that are as this client said while it is there."""
@@ -87,9 +87,15 @@ class Carrier:
         """Have the session at hand that is to be looked at; others have their turns while a long log is read. Raises
         `SessionNotFound`."""
         if isinstance(command, SessionAttach):
-            await self._hub.room(self._hub.find(command.session_id))
+            session_id = self._hub.find(command.session_id)
+            if self._info:
+                await self._hub.look_around(session_id)
+            await self._hub.room(session_id)
         elif isinstance(command, HistoryRequest | BlobRequest):
             await self._room(command)
+        elif isinstance(command, ClientConfig) and command.info:
+            for session_id in list(self._feeds):
+                await self._hub.look_around(session_id)
 
     def carry_out(self, command: Command) -> Result | Awaitable[Result]:
         """The result of a command that is `ready`, or what will give it. Raises `JaatoError`s."""
@@ -182,7 +188,8 @@ class Carrier:
             self._hub.leave(*held)
         elif len(self._feeds) >= MOST_WATCHED:
             raise Overloaded(f"One connection watches at most {MOST_WATCHED} sessions; detach from some.")
-        feed = self._hub.enter(room, self._wire, self._client, after_seq, deltas=self._deltas)
+        wants = {"deltas": self._deltas, "info": self._info}
+        feed = self._hub.enter(room, self._wire, self._client, after_seq, **wants)
         self._feeds[room.session_id] = (room, feed)
 
     async def _detach(self, command: SessionDetach) -> Done:
@@ -198,11 +205,15 @@ class Carrier:
     def _configure(self, command: ClientConfig) -> Done:
         if command.deltas is not None:
             self._deltas = command.deltas
+        if command.info is not None:
+            self._info = command.info
         if command.answers is not None:
             self._client = msgspec.structs.replace(self._client, answers=command.answers)
         for room, feed in self._feeds.values():
-            feed.deltas = self._deltas
+            feed.deltas, feed.info = self._deltas, self._info
             self._hub.change(room, feed, self._client)
+            if command.info:
+                room.tell()
         return Done()
 
     # --- answering -----------------------------------------------------------------------------------------------
@@ -239,13 +250,14 @@ class Carrier:
     # --- working -------------------------------------------------------------------------------------------------
 
     async def _create(self, command: SessionCreate) -> Opened:
-        room, opened = await create(self._hub, command, self._client.id, partial(being_made, self._wire))
+        progress, informs = partial(being_made, self._wire), command.attach and self._info
+        room, opened = await create(self._hub, command, self._client.id, progress, informs=informs)
         if command.passing:
             self._visits.add(room.session_id)
         if command.attach:
             self._watch(room, None)
-        notice = namesakes(self._hub.store, room.session_id, command.name and opened.name)
-        return msgspec.structs.replace(opened, notice=notice)
+        same = namesakes(self._hub.store, room.session_id, command.name and opened.name)
+        return msgspec.structs.replace(opened, notice="\n".join(filter(None, [opened.notice, same])))
 
     async def _send(self, command: MessageSend) -> Taken:
         room = await self._room(command)

@@ -101,13 +101,13 @@ class SessionManager:
     async def create_session(self, workspace: str | Path, **how: Any) -> JaatoServer:
         """A new session; `how` as `session.create` has it. Raises `JaatoError`s."""
         command = SessionCreate(workspace=absolute(workspace), attach=False, **how)
-        _room, opened = await create(self._hub, command)
+        _room, opened = await create(self._hub, command, informs=True)
         return JaatoServer(self._hub, opened.session_id)
 
     async def attach_session(self, session: str) -> JaatoServer:
         """A session by id, unique prefix or name, loaded if it was at rest. Raises `SessionNotFound`, `SessionBusy`."""
         session_id = self._hub.find(session)
-        await self._hub.live(session_id)
+        await self._hub.live(session_id, informs=True)
         return JaatoServer(self._hub, session_id)
 
     async def detach_client(self, server: JaatoServer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from jaato.protocol.events import AgentStatusChanged, CommandList, Event, MemoryList, SessionInfo
 from jaato.server.ring import joined
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ BEHIND = 1_000
 AT_ONCE = 256
 AT_ONCE_BYTES = 256 << 10
 """Events sent in one go to a watcher that is behind."""
+INFO = (SessionInfo, CommandList, MemoryList)
+"""What surrounds a session, which not every client wants to know."""
 
 
 class Wire(Protocol):
@@ -32,23 +35,33 @@ class Wire(Protocol):
 class Feed:
     """One watcher of a room. `seq` is the last durable event that was sent, None while nothing was."""
 
-    __slots__ = ("_place", "_room", "_seq", "_wire", "deltas", "snapshots")
+    __slots__ = ("_place", "_room", "_seq", "_wire", "deltas", "info", "snapshots")
 
-    def __init__(self, room: Room, wire: Wire, after_seq: int | None, *, deltas: bool = True) -> None:
+    def __init__(
+        self, room: Room, wire: Wire, after_seq: int | None, *, deltas: bool = True, info: bool = True
+    ) -> None:
         self._room = room
         self._wire = wire
         self._seq = after_seq
         self._place = -1
         """The next event of the ring; -1 while the store is read."""
         self.deltas = deltas
+        self.info = info
         self.snapshots = 0
 
-    def heard(self, frame: bytes, durable: bool) -> None:
+    def heard(self, frame: bytes, event: Event) -> None:
         """Something has happened: the common case, of a watcher who is up to date."""
         if self._place == self._room.ring.end - 1 and self._wire.ready:
             self._place += 1
-            if durable or self.deltas:
+            if self._wanted(event):
                 self._wire.write(frame)
+
+    def _wanted(self, event: Event) -> bool:
+        if event.durable:
+            return True
+        if isinstance(event, AgentStatusChanged) and event.reason and event.status == "error":
+            return True  # a turn has broken off; no event of the log will say so
+        return self.deltas and (self.info or not isinstance(event, INFO))
 
     def go_on(self) -> None:
         """Send what is due, as much as the wire takes."""
@@ -74,13 +87,16 @@ class Feed:
             self._seq = seq
             if not self._wire.ready:
                 return
-        self._wire.write(room.live_frame())
+        if self.info:
+            self._wire.write(room.live_frame())
         self._place = room.ring.end
 
     def _from_ring(self) -> None:
         items = self._room.ring.since(self._place, AT_ONCE, AT_ONCE_BYTES)
         self._place += len(items)
-        for frame in joined(items if self.deltas else [item for item in items if item[0].durable]):
+        if not (self.deltas and self.info):
+            items = [item for item in items if self._wanted(item[0])]
+        for frame in joined(items):
             self._wire.write(frame)
 
     def _snapshot(self) -> None:

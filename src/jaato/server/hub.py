@@ -18,7 +18,7 @@ from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
-from jaato.runtime.modes import sandbox_view
+from jaato.runtime.modes import find_backend, sandbox_view
 from jaato.server.feed import Feed, Wire
 from jaato.server.folding import Folding
 from jaato.server.left import Left
@@ -28,7 +28,7 @@ from jaato.server.offered import learn
 from jaato.server.opening import change_model
 from jaato.server.room import Room
 from jaato.server.surroundings import Surroundings
-from jaato.server.upkeep import REMOVED, follow, is_idle, make_room, refuse, renew, sweep
+from jaato.server.upkeep import REMOVED, is_idle, make_room, refuse, renew
 from jaato.server.waking import went_on
 from jaato.tools.secrets import Secrets
 
@@ -59,11 +59,8 @@ class Hub:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Look after the sessions while the body runs; in the end every one is stopped, recorded and put down."""
+        """Have sessions while the body runs; in the end every one is stopped, recorded and put down."""
         async with anyio.create_task_group() as group:
-            group.start_soon(guarded, lambda: self.left.look(self.lives.by_id))
-            group.start_soon(sweep, self)
-            group.start_soon(follow, self)
             self._asking = group
             try:
                 yield
@@ -92,6 +89,9 @@ class Hub:
                 if live is not None and live.session.is_interrupted:
                     room.broke_off(error)
                 raise
+            except Exception as error:
+                LOG.exception("A turn failed")
+                room.broke_off(failure_of(error))
 
         self.begin(told)
 
@@ -139,12 +139,17 @@ class Hub:
         self.rooms[room.session_id] = room
 
     def enter(
-        self, room: Room, wire: Wire, client: ClientView, after_seq: int | None, *, deltas: bool
+        self, room: Room, wire: Wire, client: ClientView, after_seq: int | None, *, deltas: bool, info: bool
     ) -> Feed:
         """Watch a session; its questions wait for a watcher who can answer."""
-        feed = room.enter(wire, client, after_seq, deltas=deltas)
+        feed = room.enter(wire, client, after_seq, deltas=deltas, info=info)
         self._answerable(room)
         return feed
+
+    async def look_around(self, session_id: str) -> None:
+        """Find out what takes time of that which surrounds a session at work: what confines its commands."""
+        if (live := self.lives.by_id.get(session_id)) is not None:
+            await find_backend(live.session)
 
     def leave(self, room: Room, feed: Feed) -> None:
         """Watch a session no more; one that nobody watches is saved, where its workspace says so."""
@@ -160,21 +165,24 @@ class Hub:
 
     # --- sessions at work ----------------------------------------------------------------------------------------
 
-    async def live(self, session_id: str, how: Resume = AS_BEFORE) -> Live:
-        """A session ready to work. Raises `SessionBusy` when another process has it, `JaatoError`s."""
+    async def live(self, session_id: str, how: Resume = AS_BEFORE, *, informs: bool = False) -> Live:
+        """A session ready to work, `informs` as in `create`. Raises `SessionBusy` when another process has it, `JaatoError`s."""
         known = self.lives.by_id.get(session_id)
         if known is not None:
             known.idle_since = anyio.current_time()
             return known
         await make_room(self)
         async with self.alone(session_id):
-            return self.lives.by_id.get(session_id) or await self._resumed(session_id, how)
+            known = self.lives.by_id.get(session_id)
+            return known or await self._resumed(session_id, how, informs=informs)
 
-    async def _resumed(self, session_id: str, how: Resume) -> Live:
+    async def _resumed(self, session_id: str, how: Resume, *, informs: bool = False) -> Live:
         if self.closing:
             raise SessionBusy("The server is going down; start it again, nothing is lost.")
         room = await self.room(session_id)
-        live = await self.lives.resume(session_id, Path(room.state.workspace), how, room.progress)
+        workspace = Path(room.state.workspace)
+        informs = informs or room.informs
+        live = await self.lives.resume(session_id, workspace, how, room.progress, informs=informs)
         room.catch_up()
         self.join(room, live)
         return live
@@ -205,20 +213,25 @@ class Hub:
         room.sandbox = lambda: sandbox_view(session)
         session.journal.bus.listen(room.hear)
         session.desk.early = lambda: went_on(self, room, session)
+        self.news = True
         self._answerable(room)
         if session.is_interrupted:
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
-        self._surroundings.join(room, live)
 
     def _answerable(self, room: Room) -> None:
-        """Let a session at work know whether anybody could answer its questions."""
+        """Let a session at work know whether anybody could answer its questions, and wants to know what surrounds it."""
         live = self.lives.by_id.get(room.session_id)
         if live is None:
             return
+        if room.informs and not live.informs:
+            live.informs = True
+            self._surroundings.join(room, live)
         there = any(client.answers and client.role != "viewer" for client in room.clients)
+        if there and room.informs and not live.listed:
+            live.listed = True
+            self._asking.start_soon(learn, room, live)
         if there and not live.answering:
             live.leave, live.answering = live.session.desk.attend(patient=True), True
-            self._asking.start_soon(learn, room, live)
         elif not there and live.answering:
             live.leave()
             live.leave, live.answering = (lambda: None), False
@@ -287,6 +300,12 @@ class Hub:
     ) -> tuple[list[SessionEntry], str | None]:
         """One page of stored sessions, newest first, and the cursor of the next one."""
         return entries(self.store, self.lives.by_id, self.left, workspace, limit, before)
+
+
+def failure_of(error: Exception) -> JaatoError:
+    """What to say of a failure nobody has foreseen."""
+    text = " ".join(str(error).split())[:500]
+    return JaatoError(f"Something is wrong in jaato itself: {type(error).__name__}: {text}")
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:

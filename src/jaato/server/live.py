@@ -57,6 +57,10 @@ class Live:
     leave: Callable[[], None] = lambda: None
     silence: Callable[[], None] = lambda: None
     """Ends what is told of it beside its log."""
+    informs: bool = False
+    """Whether what surrounds it is told, which begins with the first client that wants to know it."""
+    listed: bool = False
+    """Whether its provider was asked for its models, which begins with the first of these that may choose one."""
     answering: bool = False
     visit: str = ""
     """The visit for which alone it is as it is, by the client's own word; empty: it is as any client may have it."""
@@ -134,19 +138,30 @@ class Lives:
         self.spans = SpanCounters()
 
     async def begin(
-        self, blueprint: Blueprint, environment: Mapping[str, str], *, alone: bool = False
+        self,
+        blueprint: Blueprint,
+        environment: Mapping[str, str],
+        *,
+        alone: bool = False,
+        informs: bool = False,
     ) -> Live:
         """A new session. Raises `JaatoError`s."""
         assert blueprint.workspace is not None
         how = Resume(environment=environment, alone=alone, blueprint=blueprint)
-        return await self._enter(
-            self._shop(blueprint.workspace, environment, alone=alone), blueprint, None, how
-        )
+        shop = self._shop(blueprint.workspace, environment, alone=alone)
+        return await self._enter(shop, blueprint, None, how, informs=informs)
 
     async def resume(
-        self, session_id: str, workspace: Path, how: Resume, progress: Progress | None = None
+        self,
+        session_id: str,
+        workspace: Path,
+        how: Resume,
+        progress: Progress | None = None,
+        *,
+        informs: bool = False,
     ) -> Live:
-        """A stored session, ready to work; `progress` hears of what takes long.
+        """A stored session, ready to work, with `informs` also to tell what confines its commands; `progress` hears of what
+        takes long.
 
         Raises `SessionBusy` when another process has it, `JaatoError`s."""
         shop = self._shop(workspace, how.environment, alone=how.alone)
@@ -168,14 +183,18 @@ class Lives:
                 ),
                 journal,
                 how,
+                informs=informs,
             )
         except BaseException:
             self.store.release(session_id, unfinished=journal.family.unfinished)
             raise
 
-    async def _enter(self, shop: Shop, blueprint: Blueprint, journal: Journal | None, how: Resume) -> Live:
+    async def _enter(
+        self, shop: Shop, blueprint: Blueprint, journal: Journal | None, how: Resume, *, informs: bool = False
+    ) -> Live:
         session, close = await shop.workshop.session(blueprint, journal, resumable=True)
-        await find_backend(session)
+        if informs:
+            await find_backend(session)
         live = self.by_id[session.state.session_id] = Live(session, close, shop, how=how)
         return live
 

@@ -98,16 +98,22 @@ def checked_word(once: str) -> str:
 
 
 async def create(
-    hub: Hub, command: SessionCreate, client_id: str = "", progress: Progress | None = None
+    hub: Hub,
+    command: SessionCreate,
+    client_id: str = "",
+    progress: Progress | None = None,
+    *,
+    informs: bool = False,
 ) -> tuple[Room, Opened]:
     """A new session, or a stored one opened under what the command says; the reply says whether an earlier
-    command with the same `once` made it. `progress` hears of what takes long. Raises `SessionBusy` for one that is at work,
+    command with the same `once` made it. `progress` hears of what takes long; with `informs` it is found out what confines
+    its commands. Raises `SessionBusy` for one that is at work,
     `JaatoError`s."""
     if not checked_word(command.once):
-        return await made_or_opened(hub, command, client_id, None, progress)
+        return await made_or_opened(hub, command, client_id, None, progress, informs=informs)
     named = id_of("s", command.once)
     async with hub.alone(f"{named} is made"):
-        return await made_or_opened(hub, command, client_id, named, progress)
+        return await made_or_opened(hub, command, client_id, named, progress, informs=informs)
 
 
 def being_made(wire: Wire, step: str, done: int, total: int | None) -> None:
@@ -117,7 +123,13 @@ def being_made(wire: Wire, step: str, done: int, total: int | None) -> None:
 
 
 async def made_or_opened(
-    hub: Hub, command: SessionCreate, client_id: str, named: str | None, progress: Progress | None
+    hub: Hub,
+    command: SessionCreate,
+    client_id: str,
+    named: str | None,
+    progress: Progress | None,
+    *,
+    informs: bool,
 ) -> tuple[Room, Opened]:
     """The same; `named` is the id of a new session whose command may come again, now or after a crash."""
     key = ("create", command.once)
@@ -141,14 +153,14 @@ async def made_or_opened(
     stored = made or stored_session(hub.store, command)
     if stored is None:
         await make_room(hub)
-        live = await hub.lives.begin(blueprint, command.environment, alone=command.alone)
+        live = await hub.lives.begin(blueprint, command.environment, alone=command.alone, informs=informs)
         room, before = await hub.room(live.session.state.session_id), 0
         hub.join(room, live)
         mode = "read-only" if command.read_only else command.mode
         if mode is not None and not command.passing:
             keep_mode(live.session, mode)
     else:
-        room, before, live = await reopened(hub, stored, command, blueprint)
+        room, before, live = await reopened(hub, stored, command, blueprint, informs=informs)
     if command.passing:
         live.visit, live.visitor = command.once or client_id, client_id
     if command.once:
@@ -157,12 +169,21 @@ async def made_or_opened(
     model, reason = chosen[0] if chosen else (state.model, "")
     opened = Opened(room.session_id, room.state.seq, room.state.name, before=before)
     return room, msgspec.structs.replace(
-        opened, provider=state.provider, model=model, reason=reason, agent_id=room.state.root_agent_id
+        opened,
+        provider=state.provider,
+        model=model,
+        reason=reason,
+        agent_id=room.state.root_agent_id,
+        workspace=state.workspace,
+        notice="\n".join(
+            f"event {damaged.seq} of this session is damaged: {damaged.reason}"
+            for damaged in live.session.journal.damaged
+        ),
     )
 
 
 async def reopened(
-    hub: Hub, session_id: str, command: SessionCreate, blueprint: Blueprint
+    hub: Hub, session_id: str, command: SessionCreate, blueprint: Blueprint, *, informs: bool
 ) -> tuple[Room, int, Live]:
     """A stored session under what a client says of it."""
     live = hub.lives.by_id.get(session_id)
@@ -174,7 +195,7 @@ async def reopened(
     room.catch_up()
     before = room.state.seq
     how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)
-    live = await hub.live(session_id, how)
+    live = await hub.live(session_id, how, informs=informs)
     if live.how is not how:
         raise SessionBusy(at_work)  # another client was faster, under other rules
     return room, before, live

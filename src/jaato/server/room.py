@@ -70,6 +70,11 @@ class Room:
         """Whether anybody watches."""
         return bool(self._watchers)
 
+    @property
+    def informs(self) -> bool:
+        """Whether anybody watches who wants to know what surrounds the session."""
+        return any(feed.info for feed in self._watchers)
+
     # --- what happens --------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
@@ -82,9 +87,8 @@ class Room:
             self.ring.start = self.ring.end
             return
         frame = self.ring.add(event)
-        durable = event.durable
         for feed in self._watchers:
-            feed.heard(frame, durable)
+            feed.heard(frame, event)
 
     def _keep(self, event: Event) -> None:
         """What is known of the session after an event."""
@@ -100,10 +104,16 @@ class Room:
     # --- watchers ------------------------------------------------------------------------------------------------
 
     def enter(
-        self, wire: Wire, client: ClientView, after_seq: int | None = None, *, deltas: bool = True
+        self,
+        wire: Wire,
+        client: ClientView,
+        after_seq: int | None = None,
+        *,
+        deltas: bool = True,
+        info: bool = True,
     ) -> Feed:
         """Watch; what the watcher misses is sent by `go_on` of its feed. The others learn who is there."""
-        feed = Feed(self, wire, after_seq, deltas=deltas)
+        feed = Feed(self, wire, after_seq, deltas=deltas, info=info)
         self._watchers[feed] = client
         self.tell()
         self.came()
@@ -133,7 +143,7 @@ class Room:
         """Tell everybody what no event says: tools, models, sessions, who is there. When much changes at once, as when
         many come together, it is said once for all of it."""
         self._snapshot = (-1, b"")
-        if not self._watchers:
+        if not self.informs:
             return
         wait_s = self._told_at + TELL_S - time.monotonic()
         if wait_s <= 0 or self.later is None:
@@ -145,7 +155,7 @@ class Room:
     def _tell(self) -> None:
         self._to_tell = False
         self._told_at = time.monotonic()
-        if self._watchers:  # they may have gone meanwhile, and the store with the server
+        if self.informs:  # they may have gone meanwhile, and the store with the server
             self.hear(self._info(None))
 
     def _head(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from jaato.server.registry.mounted import Mounted as Registry
 from jaato.server.sockets import serving
 from jaato.server.tls import Certificate
 from jaato.server.tokens import Tokens
+from jaato.server.upkeep import maintained
 from jaato.settings import environment
 
 
@@ -94,6 +95,7 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
         hub = Hub(store, base, known_secrets(settings, base), idle_after_s=doors.idle_after_s)
         served = Running(hub, doors)
         await stack.enter_async_context(hub.running())
+        await stack.enter_async_context(maintained(hub))
         mounted = Mounted(doors.mcp, base)
         await stack.enter_async_context(mounted.running())
         registry = Registry(doors.mcp or workspace, base)

@@ -41,7 +41,6 @@ class Surroundings:
     def join(self, room: Room, live: Live) -> None:
         """A session is at work: tell what is around it, and later when it changes or somebody comes."""
         room.tell()
-        self._hub.news = True
         session = live.session
         registry: PluginRegistry = session.services["registry"]
         forget = registry.watchers.add(self._watcher(room, live))

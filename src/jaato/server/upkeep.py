@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -24,6 +24,24 @@ FOLLOW_S = 0.2
 REMOVED = "This session was removed; there is nothing more to come."
 MOST_LIVE = 1_000
 """Sessions at hand; where files are few, fewer."""
+
+
+@asynccontextmanager
+async def maintained(hub: Hub) -> AsyncIterator[None]:
+    """Look after the sessions of a server that goes on, while the body runs."""
+    async with anyio.create_task_group() as group:
+        for work in (look, sweep, follow):
+            group.start_soon(work, hub)
+        try:
+            yield
+        finally:
+            group.cancel_scope.cancel()
+
+
+async def look(hub: Hub) -> None:
+    """Look which sessions the end of a server has cut off."""
+    with surviving("the sessions that were cut off"):
+        await hub.left.look(hub.lives.by_id)
 
 
 async def sweep(hub: Hub) -> None:
