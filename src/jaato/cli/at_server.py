@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jaato.abc.store import SessionRow, Store
-from jaato.cli.reach import greeted, same_place
+from jaato.cli.connect import greeted, same_place
 from jaato.client.address import Address, socket_path
 from jaato.client.blocking import Client
 from jaato.errors import JaatoError, SessionBusy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from jaato.cli.reach import address_given
+from jaato.cli.connect import address_given
 from jaato.client.address import Address, socket_path
 from jaato.errors import SessionNotFound
 from jaato.protocol.commands import SessionList

@@ -14,7 +14,7 @@ import anyio
 
 from jaato.agent.session import Session
 from jaato.cli.asking import Questions, attend, confirm
-from jaato.cli.commands import COMMANDS, obey, tell_namesakes
+from jaato.cli.commands import COMMANDS, obey, restore, tell_namesakes
 from jaato.cli.confined import tell_sandbox
 from jaato.cli.editor import Editor
 from jaato.cli.ending import INTERRUPTED, OK
@@ -25,7 +25,6 @@ from jaato.cli.narrate import Narrator, tell_end
 from jaato.cli.options import blueprint_of, clean_text
 from jaato.cli.screen import Screen
 from jaato.cli.signals import heeded, restore_terminal
-from jaato.cli.work import restore
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.protocol.messages import Media
@@ -41,16 +40,16 @@ PATIENCE = 3
 
 def main(args: Namespace) -> int:
     """Talk until the user leaves, in the server or in this process."""
-    from jaato.cli.reach import reached
+    from jaato.cli.connect import open_server
 
-    client = reached(args, Screen(environment()))
+    client = open_server(args, Screen(environment()))
     if client is not None:
         from jaato.cli.asked import creation
         from jaato.cli.joined import Joined
 
         client.close()
-        made = creation(args, local=bool(client.welcome.state_dir))
-        return asyncio.run(Joined(args, client.address, made).run())
+        made, address = creation(args, client), client.transport.address  # type: ignore[attr-defined]
+        return asyncio.run(Joined(args, address, made).run())
     return anyio.run(Chat(args).run)
 
 

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.cli.confined import sandbox_lines
+from jaato.cli.kin import Kin
 from jaato.cli.narrate import closing_line, price_text, usage_text
 from jaato.cli.screen import one_line
 from jaato.errors import ConfigError, JaatoError
+from jaato.protocol.commands import CommandExecute
+from jaato.protocol.events import SessionUpdated
 from jaato.protocol.ids import session_name
 from jaato.runtime.modes import sandbox_view
 from jaato.runtime.namesakes import namesakes
 from jaato.tools.access import grant_text
 
 if TYPE_CHECKING:
+    from jaato.agent.session import Session
     from jaato.cli.chat import Chat
 
 COMMANDS = {
@@ -82,7 +86,7 @@ async def tools_command(chat: Chat, rest: str) -> None:
     for category in sorted(catalog.categories) if not rest else [rest]:
         chat.screen.note(category, "bold")
         for tool in catalog.in_category(category):
-            sign = "*" if tool.name in chat.session.active_tools else " "
+            sign = "*" if chat.session.is_active(tool) else " "
             chat.screen.note(one_line(f"{sign} {tool.name}: {tool.spec.description}", chat.screen.width - 2))
 
 
@@ -130,7 +134,7 @@ async def tasks_command(chat: Chat, rest: str) -> None:
 
 async def mode_command(chat: Chat, rest: str) -> None:
     """/mode"""
-    chat.screen.note(await chat.session.run_command("mode", rest))
+    chat.screen.note(await chat.session.dispatch(CommandExecute(name="mode", arguments=rest)))
 
 
 async def permissions_command(chat: Chat, rest: str) -> None:
@@ -155,7 +159,7 @@ async def permissions_command(chat: Chat, rest: str) -> None:
 
 async def usage_command(chat: Chat, _rest: str) -> None:
     """/usage"""
-    state, context = chat.session.state, chat.session.model.context_usage
+    state, context = chat.session.state, chat.session.context()
     cost = None if state.unpriced else state.cost_usd
     chat.screen.note(f"session: {usage_text(state.usage)}, {price_text(cost)}, {state.turns} turns")
     if chat.turns:
@@ -181,14 +185,24 @@ async def session_command(chat: Chat, rest: str) -> None:
 
 async def rename_command(chat: Chat, rest: str) -> None:
     """/rename"""
-    from jaato.cli.work import rename
-
     name = session_name(rest)
     if name is None:
         raise ConfigError("Say which name: /rename NAME")
     rename(chat.session, name)
     chat.screen.note(f"{chat.session.state.session_id} is called {name}.")
     tell_namesakes(chat, name)
+
+
+def rename(session: Session, name: str) -> None:
+    """Give a session another name."""
+    session.journal.record(SessionUpdated(**session.journal.head(), name=name))
+
+
+def restore(kin: Kin, session: Session) -> None:
+    """The subagents a stored session has had."""
+    for member in session.journal.family.members.values():
+        if member.created is not None:
+            kin(member.created)
 
 
 def tell_namesakes(chat: Chat, name: str | None) -> None:
@@ -266,7 +280,7 @@ async def plugin_command(chat: Chat, name: str, rest: str) -> bool:
     known = chat.session.services["registry"].get_exposed_user_commands()
     if name not in [command.name for command in known]:
         return False
-    chat.screen.note(await chat.session.run_command(name, rest))
+    chat.screen.note(await chat.session.dispatch(CommandExecute(name=name, arguments=rest)))
     return True
 
 

@@ -8,10 +8,11 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
+from jaato.cli.connect import connect, same_place
 from jaato.cli.ending import INTERRUPTED, OK
 from jaato.cli.options import clean_text, workspace_of
-from jaato.cli.reach import reached, same_place
 from jaato.cli.screen import Screen
+from jaato.cli.signals import SignalPipe
 from jaato.client.blocking import Client
 from jaato.errors import SessionNotFound
 from jaato.protocol.codec import encode
@@ -21,23 +22,24 @@ from jaato.protocol.frames import Opened, Sessions
 from jaato.settings import environment
 
 LOOK_S = 0.2
-"""How often the store is looked at."""
+"""How often it is looked whether somebody still reads the output."""
 
 
 def main(args: Namespace) -> int:
     """Print the events; with `--follow` until Ctrl-C, which is no failure."""
-    client = reached(args, Screen(environment())) if args.follow or args.connect else None
     try:
-        if client is None:
-            from_store(args, follow=args.follow)
-        else:
-            with client:
-                if same_place(client.welcome.state_dir, environment()):
-                    args.session, args.after = from_store(args, follow=False)  # all of it, however much
-                from_server(args, client)
+        if not (args.follow or args.connect):
+            from_store(args)
+            return OK
+        with connect(args, Screen(environment()), role="viewer", maintain=True) as client:
+            if same_place(client.welcome.state_dir, environment()):
+                args.session, args.after = from_store(args)  # all of it, however much
+            with SignalPipe() as signals:
+                from_server(args, client, signals)
+            stopped = signals.count > 0
     except KeyboardInterrupt:
-        return OK if args.follow else INTERRUPTED
-    return OK
+        stopped = True
+    return INTERRUPTED if stopped and not args.follow else OK
 
 
 def put(data: bytes) -> None:
@@ -45,11 +47,8 @@ def put(data: bytes) -> None:
     sys.stdout.buffer.write(data + b"\n")
 
 
-def from_store(args: Namespace, *, follow: bool) -> tuple[str, int]:
-    """What is stored, and with `follow` what is added to it; gives the session's id and the last event that was told.
-
-    Raises `SessionNotFound`.
-    """
+def from_store(args: Namespace) -> tuple[str, int]:
+    """What is stored; gives the session's id and the last event that was told. Raises `SessionNotFound`."""
     from jaato.agent.masking import masked_log
     from jaato.cli.sessions import session_of
     from jaato.cli.transcript import line_of
@@ -66,18 +65,16 @@ def from_store(args: Namespace, *, follow: bool) -> tuple[str, int]:
     try:
         session_id = session_of(store, args.session, workspace)
         seq = args.after
-        while True:
-            for event in masked_log(store.read(session_id, seq), secrets):
-                put(line_of(event))
-                seq = event.seq
-            sys.stdout.flush()
-            if not follow or reader_gone(timeout_s=LOOK_S):
-                return session_id, seq
+        for event in masked_log(store.read(session_id, seq), secrets):
+            put(line_of(event))
+            seq = event.seq
+        sys.stdout.flush()
+        return session_id, seq
     finally:
         store.close()
 
 
-def from_server(args: Namespace, client: Client) -> None:
+def from_server(args: Namespace, client: Client, signals: SignalPipe) -> None:
     """What the server has of it and, with `--follow`, what happens. Raises `SessionNotFound`, `ServerGone`."""
     client.ask(ClientConfig(answers=False, deltas=not args.no_deltas))
     session_id = meant(args, client)
@@ -86,7 +83,7 @@ def from_server(args: Namespace, client: Client) -> None:
     session_id, told = opened.session_id, args.after
     if not args.follow and told >= opened.seq:
         return
-    for event in heard(client):
+    for event in heard(client, signals):
         if isinstance(event, SessionInfo):
             told = missed(client, session_id, told, event)
         elif not event.durable or event.seq > told:
@@ -98,24 +95,14 @@ def from_server(args: Namespace, client: Client) -> None:
             return
 
 
-def heard(client: Client) -> Iterator[Event]:
-    """What happens, until nobody reads our output any more. Raises `ServerGone`."""
-    while True:
-        while client.waiting:
-            yield from client.arrived()
-        if not client.held_back() and reader_gone(client):
-            return
-        client.receive()
-
-
-def reader_gone(client: Client | None = None, timeout_s: float | None = None) -> bool:
-    """Whether who read our output has gone; waits until that, until the server says something, or for so long."""
+def heard(client: Client, signals: SignalPipe) -> Iterator[Event]:
+    """What happens, until a signal, or until nobody reads our output any more. Raises `ServerGone`."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # an error and the end are told unasked
-    if client is not None:
-        poll.register(client.fileno(), select.POLLIN)
-    ready = poll.poll(None if timeout_s is None else timeout_s * 1_000)
-    return any(number == sys.stdout.fileno() for number, _ in ready)
+    while not (signals.count or poll.poll(0)):
+        signals.clear(client.receive([signals.descriptor], LOOK_S))
+        while client.waiting:
+            yield from client.arrived()
 
 
 def meant(args: Namespace, client: Client) -> str:

@@ -7,13 +7,13 @@ from argparse import Namespace
 
 from jaato.cli.asking import Questions
 from jaato.cli.confined import tell_sandbox
+from jaato.cli.connect import own_name
 from jaato.cli.ending import INTERRUPTED, OK
 from jaato.cli.hearing import Hearing
 from jaato.cli.joined_commands import COMMANDS, obey
 from jaato.cli.keyboard import BROKEN, Keyboard
 from jaato.cli.leaving import close, signalled
 from jaato.cli.options import clean_text
-from jaato.cli.reach import own_name
 from jaato.cli.remote_desk import RemoteDesk
 from jaato.cli.screen import Screen
 from jaato.cli.shown import show, show_opening

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from jaato.abc.asker import Answer
-from jaato.cli.response import response_to
+from jaato.cli.asked import response_to
 from jaato.cli.screen import Screen, one_line
 from jaato.client.connection import Client
 from jaato.errors import JaatoError

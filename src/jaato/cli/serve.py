@@ -201,7 +201,7 @@ def status(path: Path) -> int:
 
 def reload(path: Path) -> int:
     """Have the server's open sessions begin anew, as its owner. Raises `ServerGone`, `ConfigError`."""
-    from jaato.cli.reach import greeted
+    from jaato.cli.connect import greeted
     from jaato.client.address import Address
     from jaato.protocol.commands import ServerReload
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -27,6 +28,147 @@ GREETING_S = 15.0
 READ_BYTES = 1 << 18
 
 
+class BlockingTransport(Protocol):
+    """Carries protocol frames between a client without a loop and one server."""
+
+    in_process: bool
+    """Whether the server ends with this program."""
+
+    def open(self) -> None:
+        """Connect. Raises `ServerGone`, `NotAllowed`."""
+        ...
+
+    def send(self, frame: bytes, /) -> None:
+        """Send one whole frame. Raises `ServerGone`."""
+        ...
+
+    def wait(
+        self, timeout_s: float | None, descriptors: Collection[int] = ()
+    ) -> tuple[list[bytes], Collection[int]]:
+        """The frames that have come and those of the descriptors that can be read; waits, at most so long, when there are
+        none. Raises `ServerGone` at the end of the connection."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class SocketTransport:
+    """A WebSocket over a socket that blocks."""
+
+    in_process = False
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._frames = Frames()
+        self._greeting: list[bytes] = []
+        self._closed: Closed | None = None
+
+    def open(self) -> None:
+        """Connect, and change to the WebSocket protocol. Raises `ServerGone`, `NotAllowed`."""
+        self._socket = dial(self.address)
+        try:
+            opening = Handshake(self.address.name, PATH, self.address.headers, self.address.token_from)
+            self._socket.settimeout(GREETING_S)
+            self._socket.sendall(opening.request)
+            until = time.monotonic() + GREETING_S
+            while (rest := opening.take(self._received(until))) is None:
+                pass
+            self._greeting = self._taken(rest)
+        except TimeoutError:
+            self._socket.close()
+            raise ServerGone("The server does not answer.") from None
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def send(self, message: bytes, /) -> None:
+        """Send one whole frame. Raises `ServerGone`."""
+        try:
+            self._socket.settimeout(REPLY_S)
+            self._socket.sendall(frame(TEXT, message))
+        except TimeoutError:
+            raise ServerGone("The server does not read what is said to it.") from None
+        except OSError as error:
+            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
+
+    def wait(
+        self, timeout_s: float | None, descriptors: Collection[int] = ()
+    ) -> tuple[list[bytes], Collection[int]]:
+        """See `BlockingTransport`. Raises what the server has refused the client with, too."""
+        told, self._greeting = self._greeting, []
+        readable: set[int] = set()
+        if not told and self._closed is None:
+            until = None if timeout_s is None else time.monotonic() + timeout_s
+            if descriptors:
+                readable = self._select(timeout_s, descriptors)
+            try:
+                if not descriptors or self.fileno() in readable:
+                    told = self._taken(self._received(until))
+                    while self._held_back():
+                        told += self._taken(self._received(until))
+            except TimeoutError:
+                pass
+        if self._closed is not None and not told:
+            raise refused(self._closed)
+        return told, readable
+
+    def _select(self, timeout_s: float | None, descriptors: Collection[int]) -> set[int]:
+        """Which of the descriptors and of our own can be read."""
+        if self._held_back():
+            return {self.fileno()}
+        poll = select.poll()
+        for descriptor in (self.fileno(), *descriptors):
+            poll.register(descriptor, select.POLLIN)
+        return {number for number, _ in poll.poll(None if timeout_s is None else timeout_s * 1_000)}
+
+    def _taken(self, data: bytes) -> list[bytes]:
+        """What is whole now; pings are answered."""
+        told = self._frames.take(data)
+        try:
+            for due in self._frames.due:
+                self._socket.sendall(due)
+        except OSError:
+            pass  # what came before the end is taken in first
+        self._frames.due.clear()
+        self._closed = next((one for one in told if isinstance(one, Closed)), self._closed)
+        return [one for one in told if not isinstance(one, Closed)]
+
+    def _received(self, until: float | None) -> bytes:
+        """Some bytes. Raises `TimeoutError`, for a server may say a byte now and then, and never anything."""
+        left_s = None if until is None else until - time.monotonic()
+        if left_s is not None and left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
+        if not data:
+            raise ServerGone("The server has ended the connection.")
+        return data
+
+    def _held_back(self) -> bool:
+        """Whether TLS has bytes that `fileno` does not tell of."""
+        pending = getattr(self._socket, "pending", None)
+        return pending is not None and pending() > 0
+
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """End the connection."""
+        try:
+            self._socket.sendall(frame(CLOSE, (1000).to_bytes(2, "big")))
+        except OSError:
+            pass
+        self._socket.close()
+
+
 class Client:
     """One connection to a server. `with Client() as client: …`; raises `ServerGone` when there is no server.
 
@@ -42,12 +184,14 @@ class Client:
         token: str | None = None,
         name: str = "",
         ca_file: str | Path | None = None,
+        transport: BlockingTransport | None = None,
     ) -> None:
-        if not isinstance(address, Address):
-            address = address_of(address, token, ca_file)
-        self.address = address
+        if transport is None:
+            if not isinstance(address, Address):
+                address = address_of(address, token, ca_file)
+            transport = SocketTransport(address)
+        self.transport = transport
         self._name = name
-        self._frames = Frames()
         self._waiting: deque[Event] = deque()
         self._ids = 0
         self._progressed = False
@@ -67,40 +211,28 @@ class Client:
 
     def open(self) -> Client:
         """Connect and greet, where no `with` does. Raises `ServerGone`, `NotAllowed`."""
-        self._socket = dial(self.address)
+        self.transport.open()
         try:
             self._greet()
         except BaseException:
-            self._socket.close()
+            self.transport.close()
             raise
         return self
 
     def close(self) -> None:
         """End the connection; work at the server goes on."""
-        try:
-            self._socket.sendall(frame(CLOSE, (1000).to_bytes(2, "big")))
-        except OSError:
-            pass
-        self._socket.close()
+        self.transport.close()
 
     def _greet(self) -> None:
-        opening = Handshake(self.address.name, PATH, self.address.headers, self.address.token_from)
         until = time.monotonic() + GREETING_S
-        self._socket.settimeout(GREETING_S)
-        self._socket.sendall(opening.request)
-        while (rest := opening.take(self._received(until))) is None:
+        self.transport.send(encode(Hello(PROTOCOL, client="jaato", name=self._name)))
+        while not (frames := self._received(until)):
             pass
-        self._write(Hello(PROTOCOL, client="jaato", name=self._name))
-        told = self._frames.take(rest)
-        while not told:
-            told = self._frames.take(self._received(until))
-        if isinstance(told[0], Closed):
-            raise refused(told[0])
-        welcome = understood(told[0])
+        welcome = understood(frames[0])
         if not isinstance(welcome, Welcome):
             raise ServerGone("The server does not greet.")
         self.welcome = welcome
-        self._heed(told[1:])
+        self._take(frames[1:])
 
     # --- commands ------------------------------------------------------------------------------------------------
 
@@ -125,7 +257,7 @@ class Client:
         self._ids += 1
         asked = msgspec.structs.replace(command, id=str(self._ids))
         self._asked[asked.id] = asked
-        self._write(asked)
+        self.transport.send(encode(asked))
         return asked.id
 
     def result(self, asked: str) -> Result | None:
@@ -151,22 +283,18 @@ class Client:
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
-            self._socket.settimeout(timeout_s)
-            try:
-                data = self._socket.recv(READ_BYTES)
-            except TimeoutError:
-                return
-            except OSError as error:
-                raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
-            self._take(self._whole(data))
+            until = None if timeout_s is None else time.monotonic() + timeout_s
+            while not (frames := self.transport.wait(timeout_s)[0]):
+                if until is not None and time.monotonic() >= until:
+                    return
+            self._take(frames)
 
-    def receive(self) -> None:
-        """Take in what has come, for a program that waits on `fileno` beside others; waits when nothing has.
-        Raises `ServerGone` when the server has gone."""
-        self._socket.settimeout(REPLY_S)
-        self._take(self._received())
-        while self.held_back():
-            self._take(self._received())
+    def receive(self, descriptors: Collection[int] = (), timeout_s: float | None = None) -> Collection[int]:
+        """Wait until something has come, one of these descriptors can be read, or so long, and take in what has come; gives
+        the descriptors that can be read. Raises `ServerGone` when the server has gone."""
+        frames, readable = self.transport.wait(timeout_s, descriptors)
+        self._take(frames)
+        return readable
 
     def arrived(self) -> list[Event]:
         """The events that were taken in and not given yet."""
@@ -174,42 +302,30 @@ class Client:
         self._waiting.clear()
         return events
 
-    def held_back(self) -> bool:
-        """Whether TLS has bytes that `fileno` does not tell of."""
-        pending = getattr(self._socket, "pending", None)
-        return pending is not None and pending() > 0
-
     @property
     def waiting(self) -> bool:
         """Whether events have come that nobody has taken."""
         return bool(self._waiting)
 
     def fileno(self) -> int:
-        """The descriptor, to wait on beside others."""
-        return self._socket.fileno()
+        """The descriptor of the connection to a server elsewhere, to wait on beside others."""
+        assert isinstance(self.transport, SocketTransport)
+        return self.transport.fileno()
 
-    # --- reading and writing -------------------------------------------------------------------------------------
+    # --- reading -------------------------------------------------------------------------------------------------
 
-    def _take(self, data: bytes) -> None:
-        """Take in what has come, and answer pings."""
-        told = self._frames.take(data)
-        try:
-            for due in self._frames.due:
-                self._socket.sendall(due)
-        except OSError:
-            pass  # what came before the end is taken in first
-        self._frames.due.clear()
-        self._heed(told)
+    def _received(self, until: float) -> list[bytes]:
+        """What has come, perhaps nothing. Raises `ServerGone` when the time is over."""
+        if (left_s := until - time.monotonic()) <= 0:
+            raise ServerGone("The server does not answer.")
+        return self.transport.wait(left_s)[0]
 
-    def _heed(self, told: list[bytes | Closed]) -> None:
-        for one in told:
-            self._one(one)
+    def _take(self, frames: list[bytes]) -> None:
+        for one in frames:
+            self._one(understood(one))
 
-    def _one(self, told: bytes | Closed) -> None:
+    def _one(self, value: Any) -> None:
         """Take in one message. Messages of a kind this client does not know are passed over."""
-        if isinstance(told, Closed):
-            raise refused(told)
-        value = understood(told)
         if isinstance(value, Reply):
             if value.id in self._asked:
                 self._replies[value.id] = value
@@ -231,33 +347,6 @@ class Client:
         if len(self._waiting) > BACKLOG:
             infos = self._infos.items()
             self._waiting = deque([snapshot(info, self.states[session_id]) for session_id, info in infos])
-
-    def _write(self, struct: Any) -> None:
-        try:
-            self._socket.settimeout(REPLY_S)
-            self._socket.sendall(frame(TEXT, encode(struct)))
-        except TimeoutError:
-            raise ServerGone("The server does not read what is said to it.") from None
-        except OSError as error:
-            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
-
-    def _received(self, until: float | None = None) -> bytes:
-        try:
-            if until is not None:  # a server may say a byte now and then, and never anything
-                if (left_s := until - time.monotonic()) <= 0:
-                    raise TimeoutError
-                self._socket.settimeout(left_s)
-            return self._whole(self._socket.recv(READ_BYTES))
-        except TimeoutError:
-            raise ServerGone("The server does not answer.") from None
-        except OSError as error:
-            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
-
-    @staticmethod
-    def _whole(data: bytes) -> bytes:
-        if not data:
-            raise ServerGone("The server has ended the connection.")
-        return data
 
 
 def understood(message: bytes) -> Any:

@@ -7,12 +7,17 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaato.cli.screen import Screen
 from jaato.client.address import Address, address_of, socket_path
 from jaato.client.blocking import Client
 from jaato.errors import ConfigError, JaatoError, ServerGone
 from jaato.settings import environment, load, user_dir
+
+if TYPE_CHECKING:
+    from jaato.protocol.frames import Role
+    from jaato.runtime.blueprint import Blueprint
 
 MAX_TOKEN_BYTES = 4_000
 PASSING = {"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "TERM_SESSION_ID", "JAATO_READY_FD"}
@@ -63,7 +68,36 @@ def no_token(file: str, why: str) -> ConfigError:
     )
 
 
-def reached(args: Namespace, screen: Screen) -> Client | None:
+def connect(args: Namespace, screen: Screen, *, role: Role = "owner", maintain: bool = False) -> Client:
+    """A greeted client of the server this command is to work in, else of a hub in this process, which works only while the
+    client waits, lets it in as `role`, and with `maintain` looks after its sessions. Raises `JaatoError`s."""
+    if (client := open_server(args, screen)) is not None:
+        return client
+    from functools import partial
+
+    from jaato.client.transports import LoopTransport
+    from jaato.server.memory import serve_in_memory
+
+    base = memory_blueprint(args, screen)
+    transport = LoopTransport(partial(serve_in_memory, base, role=role, maintain=maintain))
+    return Client(transport=transport, name=own_name()).open()
+
+
+def memory_blueprint(args: Namespace, screen: Screen) -> Blueprint:
+    """What every session of a hub in this process begins with: somebody at the terminal is asked before a download."""
+    from jaato.cli.options import workspace_of
+    from jaato.runtime.blueprint import Blueprint
+
+    async def confirmed(text: str) -> bool:
+        from jaato.cli.asking import confirm
+
+        return await confirm(screen, text)
+
+    asks = sys.stdin.isatty() and screen.err_is_terminal
+    return Blueprint(workspace=workspace_of(args), confirm=confirmed if asks else None)
+
+
+def open_server(args: Namespace, screen: Screen) -> Client | None:
     """A greeted client of the server this command is to work in, None when it works in this process.
 
     The setting `server` decides where no flag does; with `auto` a server is used that keeps its sessions where this
