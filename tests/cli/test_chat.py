@@ -76,7 +76,6 @@ def test_typing_while_the_agent_works(desk: Desk) -> None:
     assert kinds.count("message.user") == 2
 
 
-@pytest.mark.one_way  # at a server these commands are fewer: tests/cli/test_attach.py
 def test_commands(desk: Desk) -> None:
     """Slash commands: help, unknown ones, names, models, new sessions, resuming, saving, plugins' own."""
     script = desk.script(say("one"), say("two"))
@@ -100,7 +99,7 @@ def test_commands(desk: Desk) -> None:
             ("first words", "uno"),
             ("/resume first", "2 turns so far"),
             ("/sessions", "first"),
-            ("/save", r"saved as \.jaato/sessions/s\w+\.json"),
+            ("/save", r"Saved as \.jaato/sessions/s\w+\.json"),
             (f"/save {desk.root}/saved.jsonl", "events are in"),
             (f"/save {desk.root}/saved.jsonl", "exists"),
         ):
@@ -200,7 +199,6 @@ def test_stdin_that_is_closed(desk: Desk) -> None:
         assert b"Traceback" not in made.stderr
 
 
-@pytest.mark.one_way  # a session at a server is read anew by the server
 def test_rules_that_are_written_meanwhile_count_once_the_user_trusts_them(desk: Desk) -> None:
     """A chat asks about what a new permission file allows, says why, and goes by the file after `/permissions trust`; that
     a command elsewhere trusts it changes nothing here."""

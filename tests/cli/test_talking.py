@@ -46,7 +46,6 @@ def said(desk: Desk) -> list[list[dict[str, str]]]:
     return [event["message"]["parts"] for event in events if event["type"] == "message.user"]
 
 
-@pytest.mark.one_way  # at a server /save is elsewhere: tests/cli/test_attach.py
 def test_messages_of_every_kind(desk: Desk) -> None:
     """A first message on the command line, a backslash that goes on, a path in front, an image beside."""
     (desk.work / "dot.png").write_bytes(PIXEL)

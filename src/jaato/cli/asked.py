@@ -21,9 +21,12 @@ from jaato.protocol.commands import (
 )
 
 
-def creation(args: Namespace, client: Client, *, schema: dict[str, Any] | None = None) -> SessionCreate:
-    """The session that `run` and `chat` were asked for, as the server is told it. Raises `ConfigError`."""
-    local, elsewhere = bool(client.welcome.state_dir), not client.transport.in_process
+def creation(
+    args: Namespace, *, local: bool, in_process: bool = False, schema: dict[str, Any] | None = None
+) -> SessionCreate:
+    """The session that `run` and `chat` were asked for, as the server is told it, which is `local` on this machine and
+    `in_process` in this program. Raises `ConfigError`."""
+    elsewhere = not in_process
     if args.session and args.resume:
         raise ConfigError("--session and --continue are two ways to name a session; give one of them.")
     if local:

@@ -26,13 +26,14 @@ class Keyboard:
         self._begun: list[str] = []
         self._resting = False
 
-    async def read(self, *, working: bool) -> str | None:
-        """The next line; None at the end of input, `BROKEN` for a Ctrl-C that the editor has taken."""
+    async def read(self, *, working: bool, alone: bool) -> str | None:
+        """The next line; None at the end of input, `BROKEN` for a Ctrl-C that the editor has taken. `alone` says that nothing
+        else needs the loop meanwhile."""
         if working:
             return await self.lines.read()
         self._resting = True
         try:
-            return await self._editor.read(alone=False)
+            return await self._editor.read(alone=alone)
         except KeyboardInterrupt:
             return BROKEN  # a task must not raise it: it would end the loop
         finally:

@@ -111,7 +111,9 @@ class Run:
             self._ask_here()
         files = [file_at(Path(image)) for image in self.args.image]
         self._client.on_progress = lambda event: self.screen.progress(event.step, event.done, event.total)
-        opened = self._wait_for(creation(self.args, self._client, schema=self.schema))
+        local, in_process = bool(self._client.welcome.state_dir), self._client.transport.in_process
+        command = creation(self.args, local=local, in_process=in_process, schema=self.schema)
+        opened = self._wait_for(command)
         assert isinstance(opened, Opened)
         self._open(opened)
         self._wait_for(SessionAttach(session_id=opened.session_id, after_seq=opened.before))

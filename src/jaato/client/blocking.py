@@ -191,6 +191,7 @@ class Client:
                 address = address_of(address, token, ca_file)
             transport = SocketTransport(address)
         self.transport = transport
+        self.address = address if isinstance(address, Address) else None
         self._name = name
         self._waiting: deque[Event] = deque()
         self._ids = 0

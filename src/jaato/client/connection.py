@@ -6,19 +6,21 @@ import asyncio
 import os
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from jaato.client.address import Address, address_of
+from jaato.client.address import CONNECT_S, Address, address_of
 from jaato.client.answers import answer
-from jaato.client.link import Link
+from jaato.client.blocking import understood
 from jaato.client.session import RemoteSession
 from jaato.client.state import apply
+from jaato.client.transports import Transport, WebSocketTransport
 from jaato.errors import ConfigError, ConnectionFault, JaatoError, ServerGone
+from jaato.protocol.codec import encode
 from jaato.protocol.commands import (
     Command,
     CommandExecute,
@@ -29,7 +31,7 @@ from jaato.protocol.commands import (
     SessionList,
 )
 from jaato.protocol.events import Event, InitProgress, SessionInfo
-from jaato.protocol.frames import Opened, Reply, Result, Sessions, Welcome
+from jaato.protocol.frames import PROTOCOL, Hello, Opened, Reply, Result, Sessions, Welcome
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -44,10 +46,12 @@ class Client:
     fails with `ServerGone`, its outcome unknown.
     """
 
-    def __init__(self, address: Address, name: str) -> None:
-        self._address = address
+    def __init__(self, dial: Callable[[], Awaitable[Transport]], name: str) -> None:
+        self._dial = dial
         self._name = name
-        self._link: Link | None = None
+        self._transport: Transport | None = None
+        self.in_process = False
+        """Whether the server ends with this program, and a lost connection is none that comes back."""
         self._there = asyncio.Event()
         self._waiting: dict[str, tuple[Command, asyncio.Future[Result]]] = {}
         self._ids = 0
@@ -59,9 +63,9 @@ class Client:
         self._welcome: Welcome | None = None
         self.sessions: dict[str, RemoteSession] = {}
         self.on_connection: Callable[[bool], None] = lambda _there: None
+        """Told when the connection is lost, and when it is there again."""
         self.on_progress: Callable[[InitProgress], None] = lambda _event: None
         """Hears how far something has come that a session needs which is being made."""
-        """Told when the connection is lost, and when it is there again."""
 
     @property
     def connected(self) -> bool:
@@ -99,15 +103,17 @@ class Client:
         """The result of any command. Raises the `JaatoError` the server answers with."""
         self._ids += 1
         asked = msgspec.structs.replace(command, id=str(self._ids))
-        if isinstance(asked, MessageSend | SessionCreate | SessionFork) and not asked.once:
+        if self.in_process:
+            pass  # nothing is lost between the two
+        elif isinstance(asked, MessageSend | SessionCreate | SessionFork) and not asked.once:
             asked = msgspec.structs.replace(asked, once=word())
         reply: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         if self._lost is not None:
             raise self._lost
         self._waiting[asked.id] = (asked, reply)
         try:
-            if self._link is not None:
-                self._link.send(asked)
+            if self._transport is not None:
+                self._transport.send(encode(asked))
         except ConnectionFault:
             pass  # it is sent again when the server is back
         try:
@@ -130,20 +136,37 @@ class Client:
 
     async def open(self) -> None:
         """Connect for the first time. Raises `ServerGone` when there is no server."""
-        self._begin(await Link.open(self._address, self._name))
+        self._begin(*await self._greeted())
 
-    def _begin(self, link: Link) -> None:
-        self._link, self._welcome = link, link.welcome
+    async def _greeted(self) -> tuple[Transport, Welcome]:
+        """A connection that is ready for commands. Raises `ServerGone`, or what the server refuses with."""
+        transport = await self._dial()
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                transport.send(encode(Hello(PROTOCOL, client="jaato", name=self._name)))
+                welcome = understood(await transport.receive())
+            if not isinstance(welcome, Welcome):
+                raise ServerGone("The server does not greet.")
+        except TimeoutError:
+            transport.drop()
+            raise ServerGone("The server does not answer.") from None
+        except BaseException:
+            transport.drop()
+            raise
+        return transport, welcome
+
+    def _begin(self, transport: Transport, welcome: Welcome) -> None:
+        self._transport, self._welcome, self.in_process = transport, welcome, transport.in_process
         for session in self.sessions.values():
             if session.watched:
-                link.send(SessionAttach(session_id=session.id, after_seq=session.state.seq))
+                transport.send(encode(SessionAttach(session_id=session.id, after_seq=session.state.seq)))
         for command, reply in list(self._waiting.values()):
             if isinstance(command, CommandExecute):
                 reply.set_exception(
                     ServerGone("The connection was lost; whether the command was carried out is not known.")
                 )
             else:
-                link.send(command)
+                transport.send(encode(command))
         self._there.set()
         self.on_connection(True)
 
@@ -156,9 +179,12 @@ class Client:
                 if self._closing:
                     return
                 self._there.clear()
-                if self._link is not None:
-                    self._link.drop()
-                    self._link = None
+                if self._transport is not None:
+                    self._transport.drop()
+                    self._transport = None
+                if self.in_process:
+                    self._fail(error)
+                    raise
                 self.on_connection(False)
                 await self._again(error)
 
@@ -172,11 +198,11 @@ class Client:
             await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 that not all come at once
             self._pause = min(2 * self._pause, LONGEST_PAUSE_S)
             try:
-                link = await Link.open(self._address, self._name)
+                transport, welcome = await self._greeted()
                 try:
-                    self._begin(link)
+                    self._begin(transport, welcome)
                 except ConnectionFault:
-                    link.drop()
+                    transport.drop()
                     raise
                 return
             except ConnectionFault as error:
@@ -194,10 +220,10 @@ class Client:
             session.end(error)
 
     async def _read(self) -> None:
-        link = self._link
-        assert link is not None
+        transport = self._transport
+        assert transport is not None
         while True:
-            told = await link.receive()
+            told = understood(await transport.receive())
             if self._until:  # a server that only greets is none that is back
                 self._pause, self._until = FIRST_PAUSE_S, 0.0
             if isinstance(told, Reply):
@@ -234,8 +260,8 @@ class Client:
     async def close(self) -> None:
         """End the connection; work at the server goes on."""
         self._closing = True
-        if self._link is not None:
-            await self._link.close()
+        if self._transport is not None:
+            await self._transport.close()
 
 
 @asynccontextmanager
@@ -245,17 +271,23 @@ async def connect(
     token: str | None = None,
     name: str = "",
     ca_file: str | Path | None = None,
+    transport: Transport | None = None,
 ) -> AsyncIterator[Client]:
     """A client of this user's server, or of the one at a path or at `ws://HOST:PORT` with a token; at `wss://HOST:PORT`
-    its certificate is checked against the system's authorities and those of `ca_file`.
+    its certificate is checked against the system's authorities and those of `ca_file`. A `transport` that is open already is
+    used instead, as long as it lasts.
 
     Raises `ServerGone` when no server is there, `NotAllowed` when it does not let this client in.
     """
     if not isinstance(name, str):
         raise ConfigError("The name of a client is a text.")
-    if not isinstance(address, Address):
+    if transport is None and not isinstance(address, Address):
         address = address_of(address, token, ca_file)
-    client = Client(address, name)
+
+    async def dial() -> Transport:
+        return transport or await WebSocketTransport.open(cast("Address", address))
+
+    client = Client(dial, name)
     await client.open()
     reading = asyncio.create_task(quietly(client))
     try:

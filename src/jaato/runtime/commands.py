@@ -9,7 +9,7 @@ import anyio.to_thread
 from jaato.abc.plugin import Plugin, UserCommand
 from jaato.agent.session import Session
 from jaato.agent.touched import files_changed
-from jaato.errors import JaatoError, PluginError
+from jaato.errors import ConfigError, JaatoError, PluginError
 from jaato.plugins.session.files import COMMANDS
 from jaato.protocol.codec import encode
 from jaato.protocol.ids import new_id
@@ -19,9 +19,13 @@ from jaato.runtime.later import Later
 from jaato.runtime.modes import COMMAND as MODE_COMMAND
 from jaato.runtime.modes import mode_command
 from jaato.runtime.registry import PluginRegistry
+from jaato.tools.access import grant_text
 from jaato.tools.call import CURRENT, Call, clean, plain
 from jaato.tools.unseen import one_line
 
+PERMISSIONS_COMMAND = UserCommand(
+    "permissions", "What is allowed and denied for good: permissions [revoke ID | trust]"
+)
 MAX_COMMANDS, MAX_NAME_CHARS, MAX_WORDS_CHARS = 500, 100, 300
 
 
@@ -34,6 +38,8 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
     """
     if name == MODE_COMMAND.name:
         return mode_command(session, rest)
+    if name == PERMISSIONS_COMMAND.name:
+        return permissions_command(session, rest)
     for toolset in registry.toolsets():
         command, run = toolset.commands.get(name, (None, None))
         if command is None or run is None:
@@ -66,6 +72,26 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
     return None
 
 
+def permissions_command(session: Session, rest: str) -> str:
+    """`/permissions [revoke ID | trust]`: what it says. Raises `ConfigError` for a grant that does not exist."""
+    gate = session.gate
+    verb, _, grant_id = rest.strip().partition(" ")
+    match verb:
+        case "revoke":
+            gate.revoke(grant_id.strip())
+            return "Revoked."
+        case "trust":
+            gate.policy.trust()
+            return f"{gate.policy.path} is trusted as it is now, and this session goes by it."
+        case "":
+            lines = [
+                one_line(f"{grant.id}  {grant.effect} {grant.scope:<7} {grant_text(grant)}", MAX_WORDS_CHARS)
+                for grant in gate.grants()
+            ]
+            return "\n".join(lines) or "No lasting answers; what reads runs, the rest is asked about."
+    raise ConfigError("There is /permissions, /permissions revoke ID and /permissions trust.")
+
+
 def call_of(session: Session, name: str, rest: str) -> Call:
     """What a command is told about where it runs."""
     state = session.state
@@ -83,7 +109,7 @@ def call_of(session: Session, name: str, rest: str) -> Call:
 
 def commands_of(session: Session, registry: PluginRegistry) -> list[CommandEntry]:
     """Every command `run_command` would run, by name; no more than some, and of bounded length."""
-    found = {MODE_COMMAND.name: entry_of(MODE_COMMAND, "session")}
+    found = {one.name: entry_of(one, "session") for one in (MODE_COMMAND, PERMISSIONS_COMMAND)}
     for toolset in registry.toolsets():
         for name, (command, run) in toolset.commands.items():
             if run is not None and len(name) <= MAX_NAME_CHARS:

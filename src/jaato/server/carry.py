@@ -38,6 +38,7 @@ from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.protocol.frames import Done, Opened, Result, Said, Settled, Taken
 from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
+from jaato.runtime.modes import find_backend
 from jaato.runtime.namesakes import namesakes
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of, piece_of
@@ -60,10 +61,12 @@ MOST_WATCHED = 256
 class Carrier:
     """Carries out the commands of one client, and holds its places in the sessions it watches."""
 
-    def __init__(self, hub: Hub, wire: Wire, client: ClientView) -> None:
+    def __init__(self, hub: Hub, wire: Wire, client: ClientView, *, local: bool = True) -> None:
         self._hub = hub
         self._wire = wire
         self._client = client
+        self._local = local
+        """Whether the client is a process of the same user on the same machine."""
         self._deltas = self._info = True
         self._feeds: dict[str, tuple[Room, Feed]] = {}
         self._visits: set[str] = set()
@@ -89,13 +92,18 @@ class Carrier:
         if isinstance(command, SessionAttach):
             session_id = self._hub.find(command.session_id)
             if self._info:
-                await self._hub.look_around(session_id)
+                await self._look_around(session_id)
             await self._hub.room(session_id)
         elif isinstance(command, HistoryRequest | BlobRequest):
             await self._room(command)
         elif isinstance(command, ClientConfig) and command.info:
             for session_id in list(self._feeds):
-                await self._hub.look_around(session_id)
+                await self._look_around(session_id)
+
+    async def _look_around(self, session_id: str) -> None:
+        """Find out what takes time of that which surrounds a session at work: what confines its commands."""
+        if (live := self._hub.lives.by_id.get(session_id)) is not None:
+            await find_backend(live.session)
 
     def carry_out(self, command: Command) -> Result | Awaitable[Result]:
         """The result of a command that is `ready`, or what will give it. Raises `JaatoError`s."""
@@ -274,10 +282,11 @@ class Carrier:
     async def _stop(self, command: SessionStop) -> Done:
         room = await self._room(command)
         if room.session_id in self._hub.lives.by_id or unfinished(room.state):
-            session = (await self._hub.live(room.session_id)).session
-            if session.is_interrupted:
-                session.abandon()
-            session.stop()
+            live = await self._hub.live(room.session_id)
+            live.stops += 1
+            if live.session.is_interrupted:
+                live.session.abandon()
+            live.session.stop()
         return Done()
 
     async def _continue(self, command: TurnContinue) -> Done:
@@ -302,6 +311,8 @@ class Carrier:
         return Done(namesakes(self._hub.store, session_id, session_name(command.name)))
 
     async def _execute(self, command: CommandExecute) -> Said:
+        if command.name == "permissions" and command.arguments.strip() and not self._local:
+            raise NotAllowed("Permissions are changed on the machine of the server: `jaato permissions`.")
         live = await self._live(command)
         with live.in_use():
             said = await live.session.run_command(command.name, command.arguments)

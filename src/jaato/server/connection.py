@@ -83,7 +83,7 @@ class Connection:
         if client is None:
             return
         self._socket.let_in(MAX_FRAME_BYTES if client.role == "owner" else MAX_OTHERS_FRAME_BYTES)
-        carrier = Carrier(self._hub, self._socket, client)
+        carrier = Carrier(self._hub, self._socket, client, local=self._admission.local)
         self._socket.drained = carrier.go_on
         try:
             while (text := await self._socket.receive()) is not None:

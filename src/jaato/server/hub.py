@@ -18,7 +18,7 @@ from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
-from jaato.runtime.modes import find_backend, sandbox_view
+from jaato.runtime.modes import sandbox_view
 from jaato.server.feed import Feed, Wire
 from jaato.server.folding import Folding
 from jaato.server.left import Left
@@ -145,11 +145,6 @@ class Hub:
         feed = room.enter(wire, client, after_seq, deltas=deltas, info=info)
         self._answerable(room)
         return feed
-
-    async def look_around(self, session_id: str) -> None:
-        """Find out what takes time of that which surrounds a session at work: what confines its commands."""
-        if (live := self.lives.by_id.get(session_id)) is not None:
-            await find_backend(live.session)
 
     def leave(self, room: Room, feed: Feed) -> None:
         """Watch a session no more; one that nobody watches is saved, where its workspace says so."""

@@ -69,6 +69,8 @@ class Live:
     left_since: float = 0.0
     how: Resume = AS_BEFORE
     """How it was made or resumed."""
+    stops: int = 0
+    """How often its work was stopped."""
     uses: int = 0
     """How many commands are just being carried out in it; a message is one until its turn has ended."""
     idle_since: float = field(default_factory=anyio.current_time)

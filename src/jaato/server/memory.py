@@ -93,7 +93,7 @@ class MemoryTransport:
     def __init__(self, socket: MemorySocket) -> None:
         self._socket = socket
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, /) -> None:
         """Send one whole frame. Raises `ServerGone` after the end of the connection."""
         if self._socket.ended:
             raise ServerGone(f"The connection is over: {self._socket.ended}.")
@@ -119,6 +119,10 @@ class MemoryTransport:
 
     async def close(self) -> None:
         """End the connection."""
+        self.drop()
+
+    def drop(self) -> None:
+        """End the connection now."""
         self._socket.end("the client has left")
 
 

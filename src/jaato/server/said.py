@@ -83,13 +83,15 @@ async def stop_task(live: Live | None, task_id: str) -> Done:
 
 
 async def settled_down(live: Live | None) -> Done:
-    """Wait for subagents that still work, and let the agent hear of them, until there is nothing more to hear."""
+    """Wait for subagents that still work, and let the agent hear of them, until there is nothing more to hear or the work is
+    stopped."""
     if live is None:
         return Done()
-    session = live.session
+    session, stops = live.session, live.stops
     while True:
         await session.supervisor.all_done()
-        if session.is_busy or not any(message.source == "child" for message in session.inbox.messages):
+        waiting = any(message.source == "child" for message in session.inbox.messages)
+        if live.stops != stops or session.is_busy or not waiting:
             return Done()
         turn = await session.run_queued()
         if turn is None or turn.reason != "stop":

@@ -125,6 +125,7 @@ COMMANDS = (
         "join a session of the server at this terminal",
         "[session:attach] --verbose --connect --token-file",
         ATTACH,
+        module="chat",
     ),
     Command(
         "events",

@@ -1,16 +1,18 @@
-"""What happens in one session, told at a terminal that has joined it."""
+"""What one session shows at a terminal: its events, each once, however they come."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from jaato.cli.asking import Answering, Questions
 from jaato.cli.keyboard import Keyboard
 from jaato.cli.kin import Kin
 from jaato.cli.narrate import Narrator, tell_end
 from jaato.cli.screen import Screen, one_line
-from jaato.cli.stream import Stream
 from jaato.cli.transcript import user_text
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
@@ -19,7 +21,9 @@ from jaato.protocol.events import (
     AgentStatusChanged,
     CommandList,
     Event,
+    MessageModel,
     MessageUser,
+    Retry,
     SessionInfo,
     SystemMessage,
     TurnCompleted,
@@ -29,7 +33,7 @@ SERVERS_WORDS = "The turn was cut off when the server ended."
 CUT_OFF = "The turn was cut off; what had begun is not repeated. /continue goes on with it, a message too."
 
 
-class Hearing:
+class SessionOutput:
     """Told the events of a session, each once. `changed` is set when something has begun, ended or been asked."""
 
     def __init__(
@@ -48,7 +52,7 @@ class Hearing:
         self.keyboard = keyboard
         kin = Kin()
         kin.restore(session.state.agents)
-        self._stream = Stream(Narrator(screen, verbose=verbose, plan=True, kin=kin))
+        self._stream = DeltaFilter(Narrator(screen, verbose=verbose, plan=True, kin=kin))
         self.questions = Questions(desk, screen, kin)
         self.changed = asyncio.Event()
         self.told_seq = 0
@@ -206,3 +210,51 @@ def completions(info: SessionInfo) -> list[str]:
     sessions = [one.name or one.id for one in info.sessions if one.workspace == info.workspace]
     known = [f"/model {name}" for name in info.models] + [f"/resume {name}" for name in sessions]
     return [clean for text in known if (clean := one_line(text, 200)) == text]
+
+
+class DeltaFilter:
+    """Passes events on to a listener; of an agent's words only those it has not had."""
+
+    def __init__(self, listener: Callable[[Event], None]) -> None:
+        self._listener = listener
+        self._shown: dict[tuple[str, str], int] = {}
+        """Characters shown of the message that is being said, by agent and kind of text."""
+
+    def __call__(self, event: Event) -> None:
+        """Something has happened."""
+        match event:
+            case AgentOutput():
+                self._piece(event)
+                return
+            case MessageModel():
+                self._rest(event)
+            case Retry() | TurnCompleted():
+                self._forget(event.agent_id)
+        self._listener(event)
+
+    def _piece(self, event: AgentOutput) -> None:
+        key = (event.agent_id, event.source)
+        shown = self._shown.get(key, 0)
+        if event.offset > shown:
+            return  # words are missing before these; the whole message brings them
+        text = event.text[shown - event.offset :]
+        if text:
+            self._shown[key] = shown + len(text)
+            self._listener(msgspec.structs.replace(event, text=text, offset=shown))
+
+    def _rest(self, event: MessageModel) -> None:
+        shown = self._shown.get((event.agent_id, "model"), 0)
+        rest = event.message.text[shown:]
+        if rest:
+            head: dict[str, Any] = {
+                "session_id": event.session_id,
+                "agent_id": event.agent_id,
+                "seq": event.seq,
+                "timestamp": event.timestamp,
+            }
+            self._listener(AgentOutput(**head, source="model", text=rest, mode="append", offset=shown))
+        self._forget(event.agent_id)
+
+    def _forget(self, agent_id: str) -> None:
+        for key in [key for key in self._shown if key[0] == agent_id]:
+            del self._shown[key]

@@ -1,0 +1,355 @@
+"""The `/` commands of the terminal at a session, the same at a server and at a hub in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from jaato.cli.asked import file_at
+from jaato.cli.confined import sandbox_lines
+from jaato.cli.connect import same_place
+from jaato.cli.narrate import closing_line, price_text, usage_text
+from jaato.cli.screen import one_line
+from jaato.cli.shown import file_text, plan_lines, root_plan
+from jaato.errors import ConfigError, JaatoError, SessionNotFound
+from jaato.protocol.commands import SessionFork, SessionUpdate, TaskStop, TurnContinue
+from jaato.protocol.frames import Done, Opened
+from jaato.settings import environment
+
+if TYPE_CHECKING:
+    from jaato.cli.repl import Repl
+
+COMMANDS = {
+    "help": "this list",
+    "tools": "[CATEGORY] the tools the agent has; * is declared to the model now",
+    "model": "[NAME | PROVIDER NAME] the model that answers, or another one from now on",
+    "plan": "the agent's plan",
+    "tasks": "the background tasks; /tasks stop ID stops one",
+    "mode": "[NAME] what runs without a question, or another mode: ask, accept-edits, auto, plan, read-only",
+    "permissions": "[revoke ID | trust] what is allowed and denied for good; taken back, or the file read anew",
+    "files": "the files the agent's tools have changed; not those that shell commands changed",
+    "usage": "tokens, price and how full the context is",
+    "session": "this session",
+    "rename": "NAME give this session a name, or another one",
+    "fork": "[NAME] go on in a new session that begins as this one is; this one stays",
+    "sessions": "the sessions of this workspace",
+    "who": "who else is here",
+    "new": "[NAME] begin a new session (in jaato chat)",
+    "resume": "ID go on with another session",
+    "image": "FILE show the model an image with your next message",
+    "save": "[FILE] save the session in its workspace, or write its events to a file, as JSON lines",
+    "delete-session": "ID remove that file of a session; its log stays",
+    "continue": "go on with a turn that was cut off; what had begun is not repeated",
+    "stop": "stop what the agent is doing, as Ctrl-C does",
+    "exit": "leave",
+}
+"""Every command with its arguments and meaning."""
+ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usage", "status": "session"}
+MODELS = "`jaato models` lists what there is."
+MODELS_SHOWN = 40
+NOT_SESSION = (
+    "There is no /session {rest}: /session shows this one, /rename NAME names it, /fork [NAME] copies it."
+)
+
+
+async def run_slash_command(repl: Repl, text: str) -> None:
+    """Carry out one command; what fails is said. Raises `JaatoError`."""
+    name, _, rest = text.strip().partition(" ")
+    rest = rest.strip()
+    name = ALIASES.get(name, name)
+    command = BUILTIN.get(name)
+    try:
+        if command is not None:
+            await command(repl, rest)
+        else:
+            repl.screen.note(await repl.session.execute(name, rest))
+    except ConfigError as error:
+        unknown = f"There is no command /{name}." in str(error)
+        more = " /help lists them." if unknown else ""
+        repl.screen.note(f"{one_line(str(error), 1_000)}{more}", "yellow")
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        repl.screen.note(f"{place}{error.strerror or error}", "red")
+
+
+async def help_command(repl: Repl, _rest: str) -> None:
+    """/help"""
+    for name, text in COMMANDS.items():
+        repl.screen.note(f"/{name:<15} {text}")
+    for command in repl.session.state.commands:
+        if command.name not in COMMANDS:
+            text = " ".join(filter(None, [command.parameters, command.description]))
+            repl.screen.note(one_line(f"/{command.name:<15} {text}", repl.screen.width))
+
+
+async def tools_command(repl: Repl, rest: str) -> None:
+    """/tools"""
+    tools = repl.session.info.tools if repl.session.info is not None else []
+    if not tools:
+        repl.screen.note("The session rests; its tools are known once it works.")
+        return
+    categories = sorted({tool.get("category", "") for tool in tools})
+    if rest and rest not in categories:
+        known = ", ".join(categories)
+        repl.screen.note(f"There is no category {one_line(rest, 60)}; there are {known}.", "yellow")
+        return
+    for category in [rest] if rest else categories:
+        repl.screen.note(category, "bold")
+        for tool in tools:
+            if tool.get("category", "") == category:
+                sign = "*" if tool.get("declared") else " "
+                line = f"{sign} {tool['name']}: {tool['description']}"
+                repl.screen.note(one_line(line, repl.screen.width - 2))
+
+
+async def model_command(repl: Repl, rest: str) -> None:
+    """/model"""
+    state = repl.session.state
+    if not rest:
+        repl.screen.note(f"{state.provider} {state.model} answers.")
+        others = [
+            name for name in (repl.session.info.models if repl.session.info else []) if name != state.model
+        ]
+        repl.screen.note(f"/model NAME: {', '.join(others[:MODELS_SHOWN])}" if others else MODELS)
+        return
+    words = rest.split()
+    provider, model = (words[0], words[1]) if len(words) > 1 else (state.provider, words[0])
+    await repl.client.ask(SessionUpdate(session_id=repl.session.id, provider=provider, model=model))
+    if repl.creation is not None:
+        repl.creation = msgspec.structs.replace(repl.creation, provider=provider, model=model)
+    repl.screen.note(f"{model} answers from now on.")
+
+
+async def mode_command(repl: Repl, rest: str) -> None:
+    """/mode"""
+    before, repl.output.mode = repl.output.mode, rest or repl.output.mode
+    try:
+        repl.screen.note(await repl.session.execute("mode", rest))
+    except JaatoError:
+        repl.output.mode = before
+        raise
+
+
+async def plan_command(repl: Repl, _rest: str) -> None:
+    """/plan"""
+    state = repl.session.state
+    plan_id = root_plan(state)
+    if not plan_id:
+        repl.screen.note("There is no plan.")
+        return
+    for line in plan_lines(state.agents[state.root_agent_id].plans[plan_id]):
+        repl.screen.note(line)
+
+
+async def tasks_command(repl: Repl, rest: str) -> None:
+    """/tasks"""
+    verb, _, task_id = rest.partition(" ")
+    if verb == "stop":
+        await repl.client.ask(TaskStop(session_id=repl.session.id, task_id=task_id.strip()))
+        repl.screen.note(f"{one_line(task_id, 60)} was told to stop.")
+        return
+    tasks = repl.session.state.tasks
+    for task in tasks.values():
+        repl.screen.note(f"{task.task_id}  {task.status:<10} {task.tool}")
+    if not tasks:
+        repl.screen.note("There are no background tasks.")
+
+
+async def files_command(repl: Repl, _rest: str) -> None:
+    """/files"""
+    state = repl.session.state
+    for file in state.files.values():
+        repl.screen.note(one_line(file_text(file), repl.screen.width))
+    if state.files_left_out:
+        repl.screen.note(f"and {state.files_left_out} more")
+    if not state.files:
+        repl.screen.note("No tool has changed a file.")
+
+
+async def usage_command(repl: Repl, _rest: str) -> None:
+    """/usage"""
+    state = repl.session.state
+    cost = None if state.unpriced else state.cost_usd
+    repl.screen.note(f"session: {usage_text(state.usage)}, {price_text(cost)}, {state.turns} turns")
+    if repl.output.turns:
+        repl.screen.note(f"here:    {closing_line(repl.output.turns, state.session_id)}")
+    agent = state.agents.get(state.root_agent_id)
+    if agent is not None:
+        used, limit = agent.context_tokens, agent.context_limit
+        of_all = f" of {limit:,} ({used * 100 / limit:.0f} %)" if limit else ""
+        repl.screen.note(f"context: {used:,} tokens{of_all}")
+
+
+async def who_command(repl: Repl, _rest: str) -> None:
+    """/who"""
+    clients = repl.session.info.clients if repl.session.info is not None else []
+    for client in clients:
+        own = " (this terminal)" if client.id == repl.client.welcome.client_id else ""
+        repl.screen.note(f"{one_line(client.name, 80)}, {client.role}{own}")
+
+
+async def image_command(repl: Repl, rest: str) -> None:
+    """/image"""
+    if not rest:
+        repl.screen.note("Say which: /image FILE")
+        return
+    path = Path(os.path.expanduser(rest))  # noqa: ASYNC240 a moment's work
+    repl.files.append(file_at(path))
+    repl.screen.note(f"{path.name} goes with your next message.", "dim")
+
+
+async def save_command(repl: Repl, rest: str) -> None:
+    """/save"""
+    if not rest:
+        repl.screen.note(await repl.session.execute("save"))
+        return
+    if not same_place(repl.client.welcome.state_dir, environment()):
+        raise ConfigError(
+            f"`jaato sessions export {repl.session.id} --to FILE` there writes the events to a file."
+        )
+    path = Path(os.path.expanduser(rest))  # noqa: ASYNC240 nothing is read
+    with open(path, "xb") as file:  # noqa: ASYNC230 a moment's work, and the agent rests
+        count = write_log(file, repl.session.id, Path(repl.session.state.workspace))
+    repl.screen.note(f"{count} events are in {path}.")
+
+
+def write_log(file: IO[bytes], session_id: str, workspace: Path) -> int:
+    """Write every event of a session of this machine as a line of JSON; gives their number."""
+    from jaato.cli.transcript import write_events
+    from jaato.runtime.assemble import open_store, settings_for
+    from jaato.runtime.blueprint import Blueprint
+    from jaato.runtime.secret_values import secrets_of
+
+    settings = settings_for(Blueprint(workspace=workspace), workspace)
+    store = open_store(settings)
+    try:
+        return write_events(store, session_id, file, secrets_of(settings, workspace=workspace))
+    finally:
+        store.close()
+
+
+async def continue_command(repl: Repl, _rest: str) -> None:
+    """/continue"""
+    await repl.client.ask(TurnContinue(session_id=repl.session.id))
+
+
+async def stop_command(repl: Repl, _rest: str) -> None:
+    """/stop"""
+    await repl.session.stop()
+
+
+async def exit_command(repl: Repl, _rest: str) -> None:
+    """/exit"""
+    repl.leaving = True
+
+
+async def session_command(repl: Repl, rest: str) -> None:
+    """/session"""
+    verb, _, name = rest.partition(" ")
+    if verb == "name" and name.strip():
+        await rename_command(repl, name.strip())
+        return
+    if rest:
+        raise ConfigError(NOT_SESSION.format(rest=one_line(rest, 60)))
+    state = repl.session.state
+    repl.screen.note(f"{state.session_id} {state.name or '(no name)'}")
+    repl.screen.note(f"workspace {state.workspace}, {state.provider} {state.model}, {state.turns} turns")
+    view = repl.session.info.sandbox if repl.session.info is not None else None
+    for line in sandbox_lines(view) if view is not None else ():
+        repl.screen.note(line)
+
+
+async def rename_command(repl: Repl, rest: str) -> None:
+    """/rename"""
+    if not rest:
+        raise ConfigError("Say which name: /rename NAME")
+    done = await repl.client.ask(SessionUpdate(session_id=repl.session.id, name=rest))
+    repl.screen.note(f"{repl.session.id} is called {rest}.")
+    if isinstance(done, Done) and done.notice:
+        repl.screen.note(done.notice, "yellow")
+
+
+async def fork_command(repl: Repl, rest: str) -> None:
+    """/fork"""
+    before = repl.session.id
+    made = await repl.client.ask(SessionFork(session_id=before, name=rest or None))
+    assert isinstance(made, Opened)
+    await go_on_in(repl, made.session_id)
+    if made.notice:
+        repl.screen.note(made.notice, "yellow")
+    repl.screen.note(f"This is the fork; /resume {before} goes back.")
+
+
+async def sessions_command(repl: Repl, _rest: str) -> None:
+    """/sessions"""
+    found = await repl.client.list(repl.session.state.workspace, 20)
+    for row in found.sessions:
+        sign = "*" if row.id == repl.session.id else " "
+        repl.screen.note(f"{sign} {row.id}  {row.updated_at[:16]}  {row.model}  {row.name or ''}")
+
+
+async def new_command(repl: Repl, rest: str) -> None:
+    """/new"""
+    if repl.creation is None:
+        raise JaatoError("This terminal has repl a session; `jaato chat` begins one.")
+    said = repl.creation if repl.creation.provider or repl.begun is None else repl.begun
+    begun = msgspec.structs.replace(
+        said, session_id="", resume=False, name=rest or None, once=again(said.once)
+    )
+    await repl.change(begun, None)
+
+
+def again(once: str) -> str:
+    """Another word for `once`, where one is used at all."""
+    return os.urandom(12).hex() if once else ""
+
+
+async def resume_command(repl: Repl, rest: str) -> None:
+    """/resume"""
+    if not rest:
+        await sessions_command(repl, "")
+        repl.screen.note("Say which: /resume ID")
+        return
+    try:
+        await go_on_in(repl, rest)
+    except SessionNotFound:
+        repl.screen.note(await repl.session.execute("resume", rest), "dim")  # a saved one is stored again
+        await go_on_in(repl, rest)
+
+
+async def go_on_in(repl: Repl, named: str) -> None:
+    """Leave for another session. Raises `JaatoError`, and stays."""
+    if repl.creation is None:
+        await repl.change(None, named)
+        return
+    fresh = {"name": None, "provider": None, "model": None, "once": again(repl.creation.once)}
+    begun = msgspec.structs.replace(repl.creation, session_id=named, resume=False, **fresh)
+    await repl.change(begun, None)
+
+
+BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
+    "help": help_command,
+    "tools": tools_command,
+    "model": model_command,
+    "mode": mode_command,
+    "plan": plan_command,
+    "tasks": tasks_command,
+    "files": files_command,
+    "usage": usage_command,
+    "session": session_command,
+    "rename": rename_command,
+    "fork": fork_command,
+    "sessions": sessions_command,
+    "who": who_command,
+    "new": new_command,
+    "resume": resume_command,
+    "image": image_command,
+    "save": save_command,
+    "continue": continue_command,
+    "stop": stop_command,
+    "exit": exit_command,
+}
