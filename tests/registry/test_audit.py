@@ -21,7 +21,7 @@ from jaato.errors import ConfigError
 from jaato.runtime.assemble import settings_for
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.names import names_of
-from jaato.server.registry import keeping
+from jaato.server.registry import caller_sessions
 from jaato.server.registry.audit import Audit, Entry, Wanted, audits
 from jaato.server.registry.keys import Keyed, Keys, add_key, rate_in
 from jaato.server.registry.listen import bound, serving
@@ -130,7 +130,7 @@ def test_what_is_secret_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_log_that_has_grown_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After so many calls a caller goes on in another session; what is under way ends where it began, and can be cancelled."""
-    monkeypatch.setattr(keeping, "MAX_CALLS", 5)
+    monkeypatch.setattr(caller_sessions, "MAX_CALLS", 5)
     waiting = threading.Event()
 
     @tool(access="read")
@@ -191,14 +191,17 @@ def test_old_calls_are_removed(tmp_path: Path) -> None:
             assert min(sizes) > 100
             assert other.size_bytes("s_nothing") == 0
         known: dict[str, int] = {}
-        assert keeping.remove_old(store, keeping.Kept(), known, lambda: True) == 0
-        assert keeping.remove_old(store, keeping.Kept(1.0, 1e9), known, lambda: True) == 0
-        assert keeping.remove_old(store, keeping.Kept(None, 1.0), known, lambda: False) == 0
-        assert keeping.remove_old(store, keeping.Kept(None, sum(sizes) - 1), known, lambda: True) == 1
+        assert caller_sessions.remove_old(store, caller_sessions.Kept(), known, lambda: True) == 0
+        assert caller_sessions.remove_old(store, caller_sessions.Kept(1.0, 1e9), known, lambda: True) == 0
+        assert caller_sessions.remove_old(store, caller_sessions.Kept(None, 1.0), known, lambda: False) == 0
+        assert (
+            caller_sessions.remove_old(store, caller_sessions.Kept(None, sum(sizes) - 1), known, lambda: True)
+            == 1
+        )
         assert len(sessions()) == 3
-        assert keeping.remove_old(store, keeping.Kept(-1.0), known, lambda: True) == 2
+        assert caller_sessions.remove_old(store, caller_sessions.Kept(-1.0), known, lambda: True) == 2
         assert [row.name for row in audits(store)] == ["registry: d"]
-        callers.kept = keeping.Kept(-1.0)
+        callers.kept = caller_sessions.Kept(-1.0)
         anyio.from_thread.run(callers.leave, "d")
         anyio.from_thread.run(callers.remove_old)
         assert sessions() == []

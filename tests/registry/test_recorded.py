@@ -17,7 +17,7 @@ from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Problem, ToolResult
 from jaato.runtime.blueprint import Blueprint
 from jaato.server.registry.audit import Audit, Wanted
-from jaato.server.registry.callers import Caller, Callers
+from jaato.server.registry.caller_sessions import Caller, Callers
 from jaato.server.registry.course import had_begun
 from jaato.server.registry.opening import open_registry
 from jaato.storage.sqlite import SqliteStore

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from jaato.protocol.arp import InvalidJson, InvalidShape, ToolError, decode_invocation, strict
 from jaato.protocol.codec import encode
-from jaato.server.registry.callers import Caller, Callers
+from jaato.server.registry.caller_sessions import Caller, Callers
 from jaato.server.registry.calling import Calls, origin_of
 from jaato.server.registry.course import How
 from jaato.server.registry.heard import Heard

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from jaato.errors import StoreError
 from jaato.protocol.arp import LIST_PATH, InvalidShape
 from jaato.server.registry.audit import is_audit, who_of
-from jaato.server.registry.callers import Caller, Callers
+from jaato.server.registry.caller_sessions import Caller, Callers
 from jaato.server.registry.query import once, parameters
 from jaato.server.registry.request import Headers, Request, Who
 from jaato.server.registry.responses import NOT_STORED, Answer, refusal

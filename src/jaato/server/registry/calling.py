@@ -12,7 +12,7 @@ from msgspec import UNSET, structs
 from jaato.errors import ConfigError, JaatoError, Overloaded, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, decode_invocation
-from jaato.server.registry.callers import Callers
+from jaato.server.registry.caller_sessions import Callers
 from jaato.server.registry.course import Done, How, OutcomeUnknown
 from jaato.server.registry.heard import Heard, Streamed
 from jaato.server.registry.limits import Places

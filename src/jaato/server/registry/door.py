@@ -10,7 +10,7 @@ import anyio
 from jaato.log import logger
 from jaato.server.asgi import Refused
 from jaato.server.registry import batch, behind, elsewhere, listing, metrics, several
-from jaato.server.registry.callers import Callers
+from jaato.server.registry.caller_sessions import Callers
 from jaato.server.registry.calling import Bounds, Calls
 from jaato.server.registry.listing import Finder
 from jaato.server.registry.metrics import Figures

@@ -14,7 +14,7 @@ from jaato.errors import SessionNotFound, StoreError, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart
-from jaato.server.registry.callers import Callers, done_by
+from jaato.server.registry.caller_sessions import Callers, done_by
 from jaato.server.registry.course import UNKNOWN, How
 from jaato.server.registry.heard import Heard
 from jaato.server.registry.repeats import Key, Made

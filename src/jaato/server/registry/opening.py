@@ -11,11 +11,10 @@ from jaato.runtime.assemble import settings_for, workspace_of
 from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.domains import load_domains
 from jaato.server.mcp.offer import Offer
-from jaato.server.registry.callers import Callers
+from jaato.server.registry.caller_sessions import Callers, kept_by
 from jaato.server.registry.calling import Bounds
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.elsewhere import is_for_others
-from jaato.server.registry.keeping import kept_by
 from jaato.server.registry.limits import places_of
 from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.registered.folder import Folder

@@ -14,7 +14,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import UNSET
 
-from jaato.server.registry.callers import Callers
+from jaato.server.registry.caller_sessions import Callers
 from jaato.server.registry.registered.checked import check
 from jaato.server.registry.registered.folder import Difference, Folder, file_name
 from jaato.server.registry.registered.handlers import Handlers

@@ -22,7 +22,7 @@ from jaato.server.registry.responses import NOT_STORED, Answer, refusal
 
 if TYPE_CHECKING:
     from jaato.agent.journal import Journal
-    from jaato.server.registry.callers import Callers
+    from jaato.server.registry.caller_sessions import Callers
 
 Action = Literal["put", "delete"]
 LOG = logger("server.registry")

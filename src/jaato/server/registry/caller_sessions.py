@@ -1,23 +1,34 @@
-"""Who calls: a session for each key, whose calls take the pipeline and are answered when their result is in the log."""
+"""Sessions of callers: one for each key, whose calls take the pipeline; a session that has grown gives way, and old ones go."""
 
 from __future__ import annotations
 
 import asyncio
+import datetime
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
+import anyio
+import anyio.to_thread
+
+from jaato.abc.store import Store
 from jaato.agent.session import Session
-from jaato.errors import Overloaded, StoreError
+from jaato.errors import ConfigError, JaatoError, Overloaded, StoreError
+from jaato.log import logger
 from jaato.protocol.arp import Invocation
-from jaato.protocol.events import Event, ToolCallEnd
+from jaato.protocol.codec import encode
+from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import ToolCall
+from jaato.protocol.messages import Text, ToolCall
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
+from jaato.server.mcp.door import Door
 from jaato.server.mcp.offer import Offer
 from jaato.server.mcp.visit import Visit
+from jaato.server.registry.audit import audits
 from jaato.server.registry.course import (
     NOT_BEGUN,
     UNKNOWN,
@@ -27,15 +38,192 @@ from jaato.server.registry.course import (
     Running,
     had_begun,
 )
-from jaato.server.registry.keeping import Weight
 from jaato.server.registry.repeats import Repeats
-from jaato.server.registry.rolling import Rolling
 from jaato.server.registry.values import Read, value_of
+from jaato.settings import Settings
 from jaato.tools.call import Outcome
 from jaato.tools.others import INVOCATION
 from jaato.tools.pipeline import run
 from jaato.tools.policy import Policy
 from jaato.tools.tool import Tool
+
+LOG = logger("server.registry")
+MAX_CALLS = 5_000
+MAX_SIZE_BYTES = 16_000_000
+CALL_BYTES = 600
+"""What a call takes beside its arguments and its result."""
+
+
+class Weight:
+    """How much a session has of calls; nothing of it is measured while a call waits but the length of its arguments."""
+
+    def __init__(self, session: Session) -> None:
+        self.empty()
+        session.journal.bus.listen(self.heard)
+
+    def empty(self) -> None:
+        """Begin to count."""
+        self.calls = self.size_bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time for another."""
+        return self.calls >= MAX_CALLS or self.size_bytes >= MAX_SIZE_BYTES
+
+    def heard(self, event: Event) -> None:
+        """An event of the session."""
+        if type(event) is ToolCallEnd:
+            self.calls += 1
+            for one in event.result.content:
+                if isinstance(one, Text):
+                    self.size_bytes += len(one.text)
+            if event.arguments is not None:
+                self.size_bytes += CALL_BYTES + len(encode(event.arguments))
+        elif type(event) is ToolCallStart:
+            self.size_bytes += CALL_BYTES + len(encode(event.arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How much of the log is kept; None: all of it."""
+
+    days: float | None = None
+    size_bytes: float | None = None
+
+
+def kept_by(settings: Settings) -> Kept:
+    """What the settings say. Raises `ConfigError` for what is no number from zero up."""
+    for name in ("tool_registry_log_days", "tool_registry_log_mb"):
+        if not 0 <= settings[name] < math.inf:
+            raise ConfigError(f"{name} = {settings[name]}: take a number from zero up; 0 keeps all of it.")
+    return Kept(settings["tool_registry_log_days"] or None, settings["tool_registry_log_mb"] * 1e6 or None)
+
+
+def remove_old(store: Store, kept: Kept, sizes: dict[str, int], goes_on: Callable[[], bool]) -> int:
+    """Remove the sessions of calls that are beyond what is kept, the oldest first to go; gives how many. Slow, so not for
+    the loop. `sizes` remembers those of sessions that grow no more; it stops between two sessions when `goes_on` says no."""
+    if (kept.days is None and kept.size_bytes is None) or store.read_only:
+        return 0
+    until = ""
+    if kept.days is not None:
+        days = min(kept.days, 36_500.0)
+        until = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days)).strftime(
+            "%Y-%m-%dT%H:%M:%S"
+        )
+    total, removed, known = 0, 0, {}
+    for row in list(audits(store)):
+        if not goes_on():
+            break
+        at_work = store.holder(row.id) is not None
+        if kept.size_bytes is not None:
+            size = None if at_work else sizes.get(row.id)
+            known[row.id] = size = store.size_bytes(row.id) if size is None else size
+            total += size
+        if at_work or not (
+            row.updated_at < until or (kept.size_bytes is not None and total > kept.size_bytes)
+        ):
+            continue
+        try:
+            store.delete(row.id)
+            removed += 1
+        except JaatoError as error:
+            LOG.info("The calls of session %s stay: %s", row.id, error)
+    sizes.clear()
+    sizes.update(known)
+    return removed
+
+
+LEFT_S = 0.05
+FIRST_S = 60.0
+REMOVE_S = 3_600.0
+"""How often old calls are looked for; a session that grows full has it done too."""
+
+
+class Rolling(Door):
+    """Lets callers in, each of whose logs stays within bounds, and all of them together."""
+
+    def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
+        super().__init__(runtime, plan, offer, state_dir)
+        self.kept = Kept()
+        self._rolling: dict[str, asyncio.Task[None]] = {}
+        self._sizes: dict[str, int] = {}
+        self._look = asyncio.Event()
+        self._removing = anyio.Lock()
+        self._closing = False
+
+    @property
+    def store(self) -> Store:
+        """Where the sessions of callers are."""
+        return self._runtime.store
+
+    def roll(self, key: str, full: Caller) -> None:
+        """Begin another session for a caller whose has grown, once; nobody waits for it."""
+        if key not in self._rolling:
+            self._rolling[key] = rolling = asyncio.create_task(self._rolled(key, full))
+            rolling.add_done_callback(lambda _over: self._rolling.pop(key, None))
+
+    async def _rolled(self, key: str, full: Caller) -> None:
+        """Take the new one; what is under way in that one ends there."""
+        try:
+            fresh = cast("Caller", await self._begun(full.client))
+        except JaatoError as error:
+            LOG.warning("The log of %s goes on in its session: %s", full.client, error)
+            full.weight.empty()
+            return
+        if self.visiting(key) is not full:
+            await self._close(fresh)  # it has left meanwhile
+            return
+        fresh.before, self._visits[key] = full, fresh
+        while full.busy:  # noqa: ASYNC110 what goes on in the background tells nobody of its end
+            await asyncio.sleep(LEFT_S)
+        fresh.before = None
+        await self._close(full)
+        self._look.set()
+
+    async def sweep(self) -> None:
+        """Close, again and again, the sessions of those who have not called for long, and remove what is too old."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(super().sweep)
+            patience_s = FIRST_S
+            while True:
+                with anyio.move_on_after(patience_s):
+                    await self._look.wait()
+                patience_s = REMOVE_S
+                self._look.clear()
+                await self.remove_old()
+
+    async def remove_old(self) -> None:
+        """Remove the logs of calls that are beyond what is kept."""
+        async with self._removing:
+            try:
+                await anyio.to_thread.run_sync(
+                    remove_old, self.store, self.kept, self._sizes, lambda: not self._closing
+                )
+            except JaatoError as error:
+                LOG.warning("The log of calls could not be looked after: %s", error)
+
+    async def leave(self, key: str) -> None:
+        """The caller has gone: its session is closed, and the one before it."""
+        rolling = self._rolling.get(key)
+        visit = cast("Caller | None", self.visiting(key))
+        before = None if visit is None else visit.before
+        await super().leave(key)
+        with anyio.CancelScope(shield=True):
+            if before is not None and rolling is not None:
+                rolling.cancel()
+            if rolling is not None:
+                await asyncio.wait((rolling,))
+            if before is not None:
+                await self._close(before)
+
+    async def close(self) -> None:
+        """Close every session, then the plugins and the store, which another thread may still be looking after."""
+        self._closing = True
+        with anyio.CancelScope(shield=True):
+            async with self._removing:
+                pass
+        await super().close()
+
 
 MAX_AT_ONCE = 256
 """Calls of one caller that may be under way."""
