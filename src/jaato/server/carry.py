@@ -218,7 +218,7 @@ class Carrier:
         if command.answers is not None:
             self._client = msgspec.structs.replace(self._client, answers=command.answers)
         for room, feed in self._feeds.values():
-            feed.deltas, feed.info = self._deltas, self._info
+            feed.want(deltas=self._deltas, info=self._info)
             self._hub.change(room, feed, self._client)
             if command.info:
                 room.tell()

@@ -15,8 +15,15 @@ BEHIND = 1_000
 AT_ONCE = 256
 AT_ONCE_BYTES = 256 << 10
 """Events sent in one go to a watcher that is behind."""
-INFO = (SessionInfo, CommandList, MemoryList)
-"""What surrounds a session, which not every client wants to know."""
+IN_LOG, PASSING, AROUND = 1, 2, 4
+"""Kinds of events: those every client is sent, those that only say how something goes on, and what surrounds a session."""
+
+
+def kind_of(event: Event) -> int:
+    """Of which kind an event is. That a turn has broken off is sent to all, for no event of the log will say so."""
+    if event.durable or (isinstance(event, AgentStatusChanged) and event.reason and event.status == "error"):
+        return IN_LOG
+    return AROUND if isinstance(event, SessionInfo | CommandList | MemoryList) else PASSING
 
 
 class Wire(Protocol):
@@ -35,7 +42,7 @@ class Wire(Protocol):
 class Feed:
     """One watcher of a room. `seq` is the last durable event that was sent, None while nothing was."""
 
-    __slots__ = ("_place", "_room", "_seq", "_wire", "deltas", "info", "snapshots")
+    __slots__ = ("_place", "_room", "_seq", "_wire", "info", "snapshots", "wants")
 
     def __init__(
         self, room: Room, wire: Wire, after_seq: int | None, *, deltas: bool = True, info: bool = True
@@ -45,23 +52,20 @@ class Feed:
         self._seq = after_seq
         self._place = -1
         """The next event of the ring; -1 while the store is read."""
-        self.deltas = deltas
-        self.info = info
         self.snapshots = 0
+        self.want(deltas=deltas, info=info)
 
-    def heard(self, frame: bytes, event: Event) -> None:
+    def want(self, *, deltas: bool, info: bool) -> None:
+        """Which kinds of events are sent from now on."""
+        self.info = info
+        self.wants = IN_LOG | PASSING * deltas | AROUND * (deltas and info)
+
+    def heard(self, frame: bytes, kind: int) -> None:
         """Something has happened: the common case, of a watcher who is up to date."""
         if self._place == self._room.ring.end - 1 and self._wire.ready:
             self._place += 1
-            if self._wanted(event):
+            if kind & self.wants:
                 self._wire.write(frame)
-
-    def _wanted(self, event: Event) -> bool:
-        if event.durable:
-            return True
-        if isinstance(event, AgentStatusChanged) and event.reason and event.status == "error":
-            return True  # a turn has broken off; no event of the log will say so
-        return self.deltas and (self.info or not isinstance(event, INFO))
 
     def go_on(self) -> None:
         """Send what is due, as much as the wire takes."""
@@ -94,9 +98,8 @@ class Feed:
     def _from_ring(self) -> None:
         items = self._room.ring.since(self._place, AT_ONCE, AT_ONCE_BYTES)
         self._place += len(items)
-        if not (self.deltas and self.info):
-            items = [item for item in items if self._wanted(item[0])]
-        for frame in joined(items):
+        wanted = [item for item in items if kind_of(item[0]) & self.wants]
+        for frame in joined(wanted):
             self._wire.write(frame)
 
     def _snapshot(self) -> None:

@@ -23,7 +23,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.state import State
 from jaato.protocol.specs import ClientView, SandboxView, SessionEntry
 from jaato.server.accepted import Accepted
-from jaato.server.feed import Feed, Wire
+from jaato.server.feed import Feed, Wire, kind_of
 from jaato.server.recall import Recall
 from jaato.server.ring import Ring, framed
 from jaato.tools.secrets import Secrets
@@ -86,9 +86,9 @@ class Room:
             self.ring.end += 1
             self.ring.start = self.ring.end
             return
-        frame = self.ring.add(event)
+        frame, kind = self.ring.add(event), kind_of(event)
         for feed in self._watchers:
-            feed.heard(frame, event)
+            feed.heard(frame, kind)
 
     def _keep(self, event: Event) -> None:
         """What is known of the session after an event."""
