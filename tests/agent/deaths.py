@@ -22,7 +22,7 @@ import anyio
 NEEDED = (
     "anyio._backends._asyncio",
     "importlib.metadata",
-    "jaato.plugins.introspection.plugin",
+    "jaato.plugins.introspection",
     "jaato.plugins.subagent.plugin",
     "jsonschema_rs",
 )

@@ -11,7 +11,7 @@ import pytest
 
 from jaato.abc.asker import Clarification
 from jaato.errors import InvalidArguments
-from jaato.plugins.clarification.plugin import ClarificationPlugin
+from jaato.plugins.clarification import ClarificationPlugin
 from jaato.protocol.ids import is_id
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool, tools_of

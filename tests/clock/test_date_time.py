@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.clock import datetimes
-from jaato.plugins.clock.plugin import ClockPlugin
+from jaato.plugins import clock as datetimes
+from jaato.plugins.clock import ClockPlugin
 
 DATE = shutil.which("date") or ""
 

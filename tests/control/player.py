@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from tests.shell.running import OneHost
 
-from jaato.plugins.shell.plugin import ShellPlugin
+from jaato.plugins.shell import ShellPlugin
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.control_names import control_names

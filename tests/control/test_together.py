@@ -13,7 +13,7 @@ import pytest
 from tests.control.player import Player
 
 from jaato.abc.background import TaskStatus
-from jaato.plugins.background.plugin import BackgroundPlugin
+from jaato.plugins.background import BackgroundPlugin
 from jaato.tools.background import Task, Tasks
 from jaato.tools.call import Call
 from jaato.tools.files.backups import Backups

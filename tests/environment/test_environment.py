@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from jaato import settings
-from jaato.plugins.environment.plugin import Aspect, EnvironmentPlugin
+from jaato.plugins.environment import Aspect, EnvironmentPlugin
 from jaato.tools.call import Call
 from jaato.tools.tool import tools_of
 

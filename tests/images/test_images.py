@@ -15,7 +15,7 @@ from tests.datadesk import Desk
 from tests.kit import call, provider_of, results, say, session
 
 from jaato.errors import ToolError
-from jaato.plugins.images.plugin import MODELS, ImagesPlugin
+from jaato.plugins.images import MODELS, ImagesPlugin
 from jaato.protocol.messages import Media
 from jaato.runtime.registry import PluginRegistry
 from jaato.tools.picture import Picture, look

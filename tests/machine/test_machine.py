@@ -15,9 +15,7 @@ import anyio
 import psutil
 import pytest
 
-from jaato.plugins.machine.plugin import MachinePlugin
-from jaato.plugins.machine.processes import connections, listeners
-from jaato.plugins.machine.secrets import hidden
+from jaato.plugins.machine import MachinePlugin, connections, hidden, listeners
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Command, Limits

@@ -13,14 +13,14 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.memory import notes
-from jaato.plugins.memory.plugin import MemoryPlugin
+from jaato.plugins import memory as notes
+from jaato.plugins.memory import MemoryPlugin
 from jaato.tools import folder
 
 WRITER = """
 import sys
 from pathlib import Path
-from jaato.plugins.memory.notes import Notes
+from jaato.plugins.memory import Notes
 from jaato.tools.folder import Folder
 kept = Notes(Folder(Path(sys.argv[1]), ".jaato", "memory"))
 for number in range(int(sys.argv[3])):

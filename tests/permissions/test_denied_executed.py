@@ -14,7 +14,7 @@ import pytest
 from tests.permissions.ground import C4
 from tests.shell.running import OneHost
 
-from jaato.plugins.shell.plugin import ShellPlugin
+from jaato.plugins.shell import ShellPlugin
 from jaato.tools.call import Call
 from jaato.tools.permissions import Gate, Policy
 from jaato.tools.tool import tool_from

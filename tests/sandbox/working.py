@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 from tests.shell.running import OneHost
 
-from jaato.plugins.shell.plugin import ShellPlugin
+from jaato.plugins.shell import ShellPlugin
 from jaato.protocol.specs import SandboxAccess
 from jaato.settings import environment
 from jaato.tools.call import Call

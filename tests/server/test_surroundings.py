@@ -16,7 +16,7 @@ from jaato.cli.keyboard import Keyboard
 from jaato.cli.screen import Screen
 from jaato.client.connection import connect
 from jaato.client.session import RemoteSession
-from jaato.plugins.memory.notes import entries_of, notes_of
+from jaato.plugins.memory import entries_of, notes_of
 from jaato.protocol.codec import encode
 from jaato.protocol.events import CommandList, MemoryList, SessionInfo
 from jaato.protocol.events.state import State

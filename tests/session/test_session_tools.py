@@ -11,7 +11,7 @@ from tests.datadesk import Desk
 from tests.kit import call, recorded, reopened, results, say, session
 
 from jaato.errors import ToolError
-from jaato.plugins.session.plugin import SessionToolsPlugin
+from jaato.plugins.session import SessionToolsPlugin
 from jaato.protocol.events import SessionUpdated
 from jaato.providers.scripted import Step
 from jaato.tools.permissions import Policy

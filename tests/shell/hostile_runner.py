@@ -19,7 +19,7 @@ from typing import Any
 
 import anyio
 
-from jaato.plugins.shell.plugin import ShellPlugin
+from jaato.plugins.shell import ShellPlugin
 from jaato.tools.call import Call
 
 BATCH = 16

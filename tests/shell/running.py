@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 import jaato
-from jaato.plugins.shell.plugin import ShellPlugin
+from jaato.plugins.shell import ShellPlugin
 from jaato.tools.call import Call, no_blobs, no_output
 
 SOURCES = str(Path(jaato.__file__).parent.parent)

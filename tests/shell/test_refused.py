@@ -9,8 +9,7 @@ import pytest
 from tests.shell.running import OneHost, Shell
 
 from jaato.errors import InvalidArguments
-from jaato.plugins.shell.plugin import ShellPlugin
-from jaato.plugins.shell.refusals import with_refusals
+from jaato.plugins.shell import ShellPlugin, with_refusals
 from jaato.plugins.terminal.plugin import TerminalPlugin
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.pipeline import invalid

@@ -15,7 +15,7 @@ import pytest
 from tests.shell.running import OneHost, Shell
 
 from jaato.errors import CancelledException, InvalidArguments, ToolError
-from jaato.plugins.shell.plugin import ShellPlugin
+from jaato.plugins.shell import ShellPlugin
 from jaato.tools.tool import tools_of
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from jaato.abc.plugin import UserCommand
 from jaato.errors import ToolError
-from jaato.plugins.todo.plans import KeptPlans, PlanError
-from jaato.plugins.todo.plugin import TodoPlugin
+from jaato.plugins.todo import KeptPlans, PlanError, TodoPlugin
 from jaato.protocol.specs import Plan
 from jaato.tools.call import CURRENT, Call
 from jaato.tools.tool import Tool, tools_of

@@ -7,10 +7,10 @@ import inspect
 import anyio.to_thread
 
 from jaato.abc.plugin import Plugin, UserCommand
+from jaato.agent.results import files_changed
 from jaato.agent.session import Session
-from jaato.agent.touched import files_changed
 from jaato.errors import ConfigError, JaatoError, PluginError
-from jaato.plugins.session.files import COMMANDS
+from jaato.plugins.session import COMMANDS
 from jaato.protocol.codec import encode
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import CommandEntry

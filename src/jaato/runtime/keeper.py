@@ -14,8 +14,7 @@ from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.log import logger
-from jaato.plugins.session.config import found_config
-from jaato.plugins.session.files import FileSessionPlugin
+from jaato.plugins.session import FileSessionPlugin, found_config
 from jaato.protocol.events import ErrorRaised, Event, TurnCompleted
 from jaato.protocol.messages import Problem
 from jaato.runtime.bounded import brief, within

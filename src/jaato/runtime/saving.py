@@ -35,7 +35,7 @@ BLOB_BYTES = 16_000_000
 DIGEST = re.compile(r"[0-9a-f]{64}")
 METHODS = "initialize shutdown save load list_sessions delete on_session_start on_turn_complete on_session_end".split()
 SAVERS: Kind[SessionPlugin] = Kind(
-    "session", "session plugin", "SessionPlugin", METHODS, {"file": "jaato.plugins.session.files"}
+    "session", "session plugin", "SessionPlugin", METHODS, {"file": "jaato.plugins.session"}
 )
 
 

@@ -14,7 +14,7 @@ import anyio.to_thread
 from jaato.agent.masking import masked_events
 from jaato.errors import ToolError
 from jaato.log import logger
-from jaato.plugins.memory.notes import Notes, entries_of, notes_of
+from jaato.plugins.memory import Notes, entries_of, notes_of
 from jaato.protocol.events import CommandList, Event, MemoryList, SessionUpdated, ToolCallEnd
 from jaato.protocol.specs import MemoryEntry
 from jaato.runtime.commands import commands_of

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from jaato.plugins.calculation.arithmetic import MAX_CHARS, digits, evaluate
-from jaato.plugins.clock.datetimes import converted
+from jaato.plugins.clock import converted
 from jaato.tools.tool import Tool, tool, tool_from
 
 LARGEST = 2**53 - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaato.abc.background import BackgroundCapable, TaskHandle, TaskResult, TaskStatus
-from jaato.plugins.background.plugin import BackgroundPlugin
+from jaato.plugins.background import BackgroundPlugin
 from jaato.tools.background import BackgroundCapableMixin
 
 __all__ = [

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.background.plugin import BackgroundPlugin
+from jaato.plugins.background import BackgroundPlugin
 
 __all__ = ["BackgroundPlugin"]

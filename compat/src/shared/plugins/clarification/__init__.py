@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.clarification.plugin import ClarificationPlugin
+from jaato.plugins.clarification import ClarificationPlugin
 
 __all__ = ["ClarificationPlugin"]

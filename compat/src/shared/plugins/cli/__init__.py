@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.shell.plugin import ShellPlugin as CLIToolPlugin
+from jaato.plugins.shell import ShellPlugin as CLIToolPlugin
 
 __all__ = ["CLIToolPlugin"]

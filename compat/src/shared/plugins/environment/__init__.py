@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.environment.plugin import EnvironmentPlugin
+from jaato.plugins.environment import EnvironmentPlugin
 
 __all__ = ["EnvironmentPlugin"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.introspection.plugin import IntrospectionPlugin
+from jaato.plugins.introspection import IntrospectionPlugin
 
 __all__ = ["IntrospectionPlugin"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin, SessionState
-from jaato.plugins.session.config import load_session_config
-from jaato.plugins.session.files import FileSessionPlugin, create_plugin
+from jaato.plugins.session import FileSessionPlugin, create_plugin, load_session_config
 from jaato.runtime.saving import discover_session_plugins, load_session_plugin
 
 __all__ = [

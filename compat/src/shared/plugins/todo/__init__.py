@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.todo.plugin import TodoPlugin
+from jaato.plugins.todo import TodoPlugin
 
 __all__ = ["TodoPlugin"]

@@ -1,4 +1,4 @@
-"""`list_tools` and `get_tool_schemas`: how the model reaches tools it is not shown."""
+"""The plugin `introspection`: `list_tools` and `get_tool_schemas`: how the model finds and activates tools."""
 
 from __future__ import annotations
 

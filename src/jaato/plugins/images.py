@@ -1,4 +1,4 @@
-"""`viewImage`."""
+"""The plugin `multimodal`: `viewImage` shows an image of the workspace to a model that can see."""
 
 from __future__ import annotations
 

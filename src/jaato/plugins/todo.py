@@ -1,35 +1,191 @@
-"""The eight plan tools and the `plan` command."""
+"""The plugin `todo`: plans, the rules by which their steps change, their eight tools and the `plan` command."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
 from jaato.abc.plugin import Host, Plugin, UserCommand
-from jaato.plugins.todo.plans import (
-    EndStatus,
-    KeptPlans,
-    PlanError,
-    Plans,
-    StepStatus,
-    chosen,
-    drawn,
-    new_plan,
-    next_step,
-    open_plan,
-    progress,
-    shown,
-    step_of,
-    text_of,
-    with_added,
-    with_step,
-)
-from jaato.protocol.specs import Plan
+from jaato.errors import ToolError
+from jaato.protocol.specs import Plan, PlanStep
 from jaato.tools.call import CURRENT, Call
 from jaato.tools.tool import tool
+
+StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
+EndStatus = Literal["completed", "failed", "cancelled"]
+
+MAX_STEPS = 200
+MAX_TEXT = 2000
+OPEN = ("draft", "active")
+DONE = ("completed", "skipped")
+
+
+class PlanError(ToolError):
+    """The plan or step is not there, or may not change that way."""
+
+    code = "plan_invalid"
+
+
+class Plans(Protocol):
+    """Where plans are kept: a session folds them from its log and logs each change."""
+
+    @property
+    def current(self) -> Plan | None: ...
+
+    @property
+    def plans(self) -> dict[str, Plan]: ...
+
+    def update(self, plan: Plan) -> None: ...
+
+    def clear(self, plan_id: str) -> None: ...
+
+
+class KeptPlans:
+    """Plans in memory, for calls without a session; the current plan is the one changed last."""
+
+    def __init__(self) -> None:
+        self.plans: dict[str, Plan] = {}
+        self.current: Plan | None = None
+
+    def update(self, plan: Plan) -> None:
+        """Keep the plan as it is now."""
+        self.plans[plan.id] = plan
+        self.current = plan
+
+    def clear(self, plan_id: str) -> None:
+        """Forget the plan."""
+        self.plans.pop(plan_id, None)
+        if self.current is not None and self.current.id == plan_id:
+            self.current = None
+
+
+def text_of(text: str, what: str) -> str:
+    """The text without space around it; raises `PlanError` when it is empty or too long."""
+    text = text.strip()
+    if not text:
+        raise PlanError(f"The {what} is empty. Say in a few words what is to be done.")
+    if len(text) > MAX_TEXT:
+        raise PlanError(
+            f"The {what} has {len(text)} characters; at most {MAX_TEXT} are possible. Shorten it."
+        )
+    return text
+
+
+def new_plan(plans: Plans, title: str, steps: list[str]) -> Plan:
+    """A draft with these steps, numbered from 1."""
+    if not steps:
+        raise PlanError("The plan has no steps. Give at least one.")
+    numbers = [int(name[1:]) for name in plans.plans if re.fullmatch(r"p[0-9]{1,9}", name)]
+    made = [PlanStep(str(at), text_of(step, f"step {at}")) for at, step in enumerate(steps, 1)]
+    return sized(Plan(f"p{max(numbers, default=0) + 1}", text_of(title, "title"), made))
+
+
+def sized(plan: Plan) -> Plan:
+    """The plan, unless it has too many steps."""
+    if len(plan.steps) > MAX_STEPS:
+        raise PlanError(f"A plan has at most {MAX_STEPS} steps. Join some, or make a second plan.")
+    return plan
+
+
+def chosen(plans: Plans, plan_id: str | None) -> Plan:
+    """The plan with this id, or the current one; raises `PlanError` that names the ids there are."""
+    if plan_id is None:
+        if plans.current is not None:
+            return plans.current
+        known = ", ".join(plans.plans)
+        raise PlanError(
+            f"No plan is current. Give plan_id: {known}." if known else "There is no plan. Use createPlan."
+        )
+    plan = plans.plans.get(plan_id.strip())
+    if plan is None:
+        known = ", ".join(plans.plans) or "none yet, use createPlan"
+        raise PlanError(f"There is no plan {plan_id!r}. Plans: {known}.")
+    return plan
+
+
+def open_plan(plans: Plans) -> Plan:
+    """The current plan, which must not have ended."""
+    plan = chosen(plans, None)
+    if plan.status not in OPEN:
+        raise PlanError(
+            f"Plan {plan.id} is {plan.status}. startPlan opens it again, createPlan makes another."
+        )
+    return plan
+
+
+def step_of(plan: Plan, step_id: str) -> int:
+    """Where the step with this id stands; raises `PlanError` that names the ids there are."""
+    wanted = step_id.strip().lower().removeprefix("step").strip(" #.:")
+    for at, step in enumerate(plan.steps):
+        if step.id == wanted:
+            return at
+    known = ", ".join(step.id for step in plan.steps)
+    raise PlanError(f"Plan {plan.id} has no step {step_id!r}. Steps: {known}.")
+
+
+def with_step(plan: Plan, at: int, status: StepStatus, result: str | None) -> Plan:
+    """The plan with one step's status set, and under way; a result that is not given stays."""
+    old = plan.steps[at]
+    kept = old.result if result is None else result.strip()[:MAX_TEXT] or None
+    steps = [*plan.steps]
+    steps[at] = PlanStep(old.id, old.description, status, kept)
+    return msgspec.structs.replace(plan, steps=steps, status="active")
+
+
+def with_added(plan: Plan, description: str, after: str | None) -> tuple[Plan, PlanStep]:
+    """The plan with one more step, and that step; other steps keep their ids."""
+    at = len(plan.steps) if after is None else step_of(plan, after) + 1
+    step = PlanStep(
+        str(max((int(step.id) for step in plan.steps if step.id.isdecimal()), default=0) + 1), description
+    )
+    return sized(msgspec.structs.replace(plan, steps=[*plan.steps[:at], step, *plan.steps[at:]])), step
+
+
+def progress(plan: Plan) -> str:
+    """How far the plan is, as `done/all`."""
+    return f"{sum(step.status in DONE for step in plan.steps)}/{len(plan.steps)}"
+
+
+def next_step(plan: Plan) -> PlanStep | None:
+    """The step that is under way, else the first that waits."""
+    for status in ("in_progress", "pending"):
+        for step in plan.steps:
+            if step.status == status:
+                return step
+    return None
+
+
+def shown(plan: Plan) -> dict[str, Any]:
+    """The whole plan as a model reads it."""
+    steps = [msgspec.to_builtins(step) | {"status": step.status} for step in plan.steps]
+    view = {
+        "plan_id": plan.id,
+        "title": plan.title,
+        "status": plan.status,
+        "progress": progress(plan),
+        "steps": steps,
+    }
+    return view | ({"summary": plan.summary} if plan.summary else {})
+
+
+MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "failed": "[!]", "skipped": "[-]"}
+
+
+def drawn(plan: Plan) -> str:
+    """The plan as a person reads it in a terminal."""
+    lines = [f"{plan.id}  {plan.title}  ({plan.status}, {progress(plan)})"]
+    for step in plan.steps:
+        lines.append(f"  {MARKS[step.status]} {step.id}. {step.description}")
+        if step.result:
+            lines.append(f"        {step.result}")
+    if plan.summary:
+        lines.append(f"  {plan.summary}")
+    return "\n".join(lines)
+
 
 STEP_WORDS = {"todo_id": "step_id", "id": "step_id", "step": "step_id"}
 PLAN_WORDS = {"todo_id": "plan_id", "id": "plan_id"}

@@ -1,4 +1,4 @@
-"""`request_clarification`: the model asks, the user answers, the call waits."""
+"""The plugin `clarification`: the model asks the user questions, and its call waits for the answers."""
 
 from __future__ import annotations
 

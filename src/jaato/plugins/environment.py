@@ -1,4 +1,4 @@
-"""The `get_environment` tool: one aspect, or the few facts that are worth their tokens."""
+"""The plugin `environment`: `get_environment` tells where the agent is and what it can use."""
 
 from __future__ import annotations
 

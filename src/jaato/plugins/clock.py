@@ -1,13 +1,54 @@
-"""Dates and times: read from text, moved by durations, shown in a zone."""
+"""The plugin `clock`: read dates, times and durations, convert time zones, add and compare."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from jaato.abc.plugin import Plugin
 from jaato.errors import ToolError
+from jaato.tools.tool import tool
+
+
+class ClockPlugin(Plugin):
+    """Dates and times, without doing calendar arithmetic in one's head."""
+
+    name: ClassVar[str] = "clock"
+
+    @tool(
+        category="system",
+        access="read",
+        examples=({"zone": "Asia/Tokyo"}, {"when": "2026-03-01T09:00", "add": "90 days"}),
+    )
+    def date_time(
+        self,
+        when: Annotated[
+            str, "now, ISO 8601, RFC 2822, 2026-11-05 14:30, Unix seconds or milliseconds"
+        ] = "now",
+        zone: Annotated[
+            str | None, "of a time without one, such as Europe/Berlin, +02:00; local by default"
+        ] = None,
+        to_zone: Annotated[str | None, "convert into this zone"] = None,
+        add: Annotated[
+            str | None, "P1M2DT3H, -P1W, or 3 days 2 hours; months keep the day where there is it"
+        ] = None,
+        until: Annotated[str | None, "another time: the difference is returned too"] = None,
+    ) -> dict[str, Any]:
+        """Tell the current time, read a date, convert time zones, add durations, count days between two dates. Returns
+        ISO time, zone, weekday, week, day of year, Unix time."""
+
+        moment = read(when, zone)
+        if add is not None:
+            moment = added(moment, add)
+        if to_zone is not None:
+            moment = converted(moment, to_zone)
+        said = facts(moment)
+        if until is not None:
+            said["until"] = difference(moment, read(until, zone))
+        return said
+
 
 OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
 UNIX = re.compile(r"@?(-?\d{9,19}(?:\.\d{1,9})?)|@(-?\d{1,19}(?:\.\d{1,9})?)")

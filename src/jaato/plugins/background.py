@@ -1,4 +1,4 @@
-"""The five background tools, over the tasks of the session and of background-capable plugins."""
+"""The plugin `background`: start, check, read, stop and list tasks that run while the model does something else."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Background tasks as tools: start, look, read, stop, list."""

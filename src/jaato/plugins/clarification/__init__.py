@@ -1,1 +1,0 @@
-"""Questions from the model to the user."""

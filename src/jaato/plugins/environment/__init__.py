@@ -1,1 +1,0 @@
-"""The `get_environment` tool: where the agent is and what it can use."""

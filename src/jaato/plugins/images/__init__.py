@@ -1,1 +1,0 @@
-"""Images for models that can see."""

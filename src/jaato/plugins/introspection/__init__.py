@@ -1,1 +1,0 @@
-"""The gateway to all other tools: find them, read their schemas, activate them."""

@@ -1,1 +1,0 @@
-"""Notes that outlive a session."""

@@ -1,1 +1,0 @@
-"""The `run` tool: shell commands whose processes never outlive the call."""
