@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.cli.desk import Desk
 
-from jaato.agent.compaction.transcript import SUMMARY_HEAD
+from jaato.agent.compaction.summary import SUMMARY_HEAD
 
 
 def test_another_process_goes_on_after_a_summary(tmp_path: Path) -> None:

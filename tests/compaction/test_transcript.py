@@ -7,7 +7,7 @@ from tests.compaction.test_summaries import BOTH, FULL, strategy, turns
 
 from jaato.abc.compactor import GCConfig
 from jaato.agent.compaction.history import settled
-from jaato.agent.compaction.transcript import SUMMARY_HEAD, transcript
+from jaato.agent.compaction.summary import SUMMARY_HEAD, transcript
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 
 

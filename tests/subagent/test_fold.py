@@ -16,9 +16,8 @@ from jaato.abc.compactor import GCConfig
 from jaato.abc.provider import ModelRequest
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.truncate import TruncateGCPlugin
-from jaato.agent.family import Family
 from jaato.agent.journal import Journal
-from jaato.agent.state import State
+from jaato.agent.state import Family, State
 from jaato.errors import StoreError
 from jaato.protocol.codec import decode_event, encode
 from jaato.protocol.events import AgentCreated, Event, GcCompleted

@@ -144,7 +144,7 @@ def test_a_process_that_dies_before_it_has_noted_where_it_is(tmp_path: Path) -> 
     dying = (
         "import anyio, os, signal, sys\n"
         "from pathlib import Path\n"
-        "from jaato.agent.waypoints import Waypoints\n"
+        "from jaato.agent.services import Waypoints\n"
         "from tests.kit import reopened, say\n"
         "from tests.waypoint.live import PLUGINS, typed\n"
         "Waypoints.stand = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -14,9 +14,7 @@ from msgspec import Struct
 from jaato.abc.background import TaskStatus
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.output import OutputSink
-from jaato.agent.results import Results
-from jaato.agent.touched import files_changed
+from jaato.agent.results import OutputSink, Results, files_changed
 from jaato.errors import JaatoError, StoreError, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.events import BackgroundUpdated

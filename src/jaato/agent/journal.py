@@ -9,9 +9,8 @@ from typing import Any
 
 from jaato.abc.store import Damaged, Store
 from jaato.agent.bus import Bus
-from jaato.agent.family import Family
 from jaato.agent.masking import masked_event, masked_events
-from jaato.agent.state import State
+from jaato.agent.state import Family, State
 from jaato.errors import JaatoError
 from jaato.log import logger
 from jaato.protocol.events import Event

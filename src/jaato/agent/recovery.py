@@ -14,11 +14,10 @@ from msgspec import Struct
 from jaato.abc.asker import Clarification
 from jaato.abc.background import TaskStatus
 from jaato.agent.background import BackgroundTasks
-from jaato.agent.earlier import Asked, answers_of
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.questions import Desk
-from jaato.agent.touched import left_behind
+from jaato.agent.questions import Asked, Desk, answers_of
+from jaato.agent.results import left_behind
 from jaato.protocol.events import (
     BackgroundUpdated,
     ClarificationQuestion,

@@ -1,8 +1,13 @@
-"""Results as they are kept: whatever a tool gave becomes something durable, and what is long stands behind a handle."""
+"""What a call gives: its output while it runs, the files it has changed, and its result as it is kept."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,9 +15,146 @@ from jaato.agent.journal import Journal
 from jaato.agent.masking import masked_bytes, masked_file
 from jaato.errors import StoreError, ToolError
 from jaato.protocol.codec import encode
+from jaato.protocol.events import ToolCallStart, ToolOutput, WorkspaceFilesChanged
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
-from jaato.tools.call import Call, Outcome, Output, result_of
+from jaato.protocol.specs import FileChange
+from jaato.tools.call import Call, Outcome, Output, clean, result_of
 from jaato.tools.pipeline import failed
+from jaato.tools.processes.text import NOT_SHOWN
+from jaato.tools.secrets import Stream
+
+if TYPE_CHECKING:
+    from jaato.tools.files.records import Record
+
+KEPT_CHARS = 64_000
+"""Characters shown of what piles up while the loop is busy; the tool's result is not affected."""
+
+
+class OutputSink:
+    """Call it with text from any thread; watchers get it on the loop, in as few events as they can take.
+
+    What is said after the call's end is dropped, unless the call `outlives` its result as a background task.
+    """
+
+    outlives = False
+    also: Callable[[str], None] | None = None
+    _chars = _offset = 0
+    _due = _over = False
+    _stream: Stream | None = None
+
+    def __init__(self, journal: Journal, call_id: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._journal = journal
+        self._call_id = call_id
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._parts: deque[str] = deque()
+
+    def __call__(self, text: str) -> None:
+        """Show text."""
+        if self._over:
+            return
+        with self._lock:
+            if self._stream is None:
+                self._stream = self._journal.secrets.stream()
+            if text[:3] == "\n[…" and NOT_SHOWN.fullmatch(text):
+                self._stream.cut()
+            text = self._stream.feed(text)
+        self._gather(text)
+
+    def _gather(self, text: str) -> None:
+        if not text:
+            return
+        if self.also is not None:
+            self.also(text)
+        with self._lock:
+            self._parts.append(text)
+            self._chars += len(text)
+            while self._chars > KEPT_CHARS:
+                self._drop_oldest()
+            if self._due:
+                return
+            self._due = True
+        try:
+            self._loop.call_soon_threadsafe(self.flush)
+        except RuntimeError:
+            return  # the loop has ended; nobody watches any more
+
+    def _drop_oldest(self) -> None:
+        oldest = self._parts.popleft()
+        surplus = min(len(oldest), self._chars - KEPT_CHARS)
+        if surplus < len(oldest):
+            self._parts.appendleft(oldest[surplus:])
+        self._chars -= surplus
+        self._offset += surplus
+
+    def flush(self) -> None:
+        """Show what has gathered; on the loop only."""
+        with self._lock:
+            text, offset = "".join(self._parts), self._offset
+            self._parts.clear()
+            self._offset += len(text)
+            self._chars = 0
+            self._due = False
+        if text:
+            head = self._journal.shown()
+            self._journal.show(ToolOutput(**head, call_id=self._call_id, text=clean(text), offset=offset))
+
+    def end(self) -> None:
+        """The call has a result: show what is left of its output before it; nothing comes after."""
+        self._over = not self.outlives
+        if self._stream is None:
+            return  # most calls say nothing
+        if self._over:
+            self._gather(self._stream.end())
+        self.flush()
+
+
+def files_changed(journal: Journal, call: Call) -> list[WorkspaceFilesChanged]:
+    """What a call has changed since it was asked last, to be recorded at once; none where nothing was."""
+    taken = call.changed[:]
+    if not taken:
+        return []
+    from jaato.tools.files.told import summed
+
+    del call.changed[: len(taken)]  # a worker may add more meanwhile
+    files, more = summed(taken)
+    if not files and not more:
+        return []
+    call_id = "" if call.door == "user" else call.id
+    return [WorkspaceFilesChanged(**journal.head(), files=files, call_id=call_id, more=more)]
+
+
+def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
+    """Record what calls had changed whose process died before they ended, as the backups of the workspace know it. Raises
+    `StoreError`."""
+    if not begun:
+        return
+    from jaato.tools.files.backups import Backups
+    from jaato.tools.files.records import first_id
+    from jaato.tools.files.told import summed
+
+    backups = Backups(Path(journal.state.workspace), max_count=0)
+    try:
+        records = backups.since(first_id(min(start.timestamp for start in begun)))
+    except ToolError:
+        return  # the file tools say what is wrong with them
+    for start in begun:
+        files, more = summed([noted(record) for record in records if record.call_id == start.call_id])
+        if files or more:
+            journal.record(
+                WorkspaceFilesChanged(**journal.head(), files=files, call_id=start.call_id, more=more)
+            )
+
+
+def noted(record: Record) -> FileChange:
+    """A change as its record has it: it may be that it was about to happen and did not."""
+    from jaato.tools.files.undo import is_moved
+
+    folder = record.before == "directory"
+    if is_moved(record) or record.after == "absent" or (folder and record.other is None):
+        return FileChange(record.path, "deleted", directory=folder)
+    return FileChange(record.path, "created" if record.before == "absent" else "modified")
+
 
 RESULT_CHARS = 30_000
 """Characters of a result the model gets at once; the rest is behind its handle."""

@@ -17,16 +17,15 @@ from jaato.agent.compaction.engine import CompactionContext, CompactionEngine, C
 from jaato.agent.inbox import NO_AUTHOR, Author, Enrich, Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.model import ModelClient, ProviderOpener
-from jaato.agent.plans import Plans
 from jaato.agent.questions import Desk
 from jaato.agent.recovery import Recovery, RecoveryContext
 from jaato.agent.retry import RetryPolicy
+from jaato.agent.services import Plans, Waypoints
 from jaato.agent.state import State, own_call
 from jaato.agent.subagents.service import SubagentService
 from jaato.agent.subagents.supervisor import SubagentFactory, Supervisor
 from jaato.agent.tool_runner import MAX_CALLS_AT_ONCE, ToolContext, ToolRunner
 from jaato.agent.turn import Limits, TurnBody, TurnContext, TurnRunner
-from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.events import ToolsStatus, TurnCompleted

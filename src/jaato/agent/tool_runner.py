@@ -15,8 +15,7 @@ from jaato.agent.active_tools import ActiveTools
 from jaato.agent.background import BackgroundContext, BackgroundGroup, BackgroundTasks
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.output import OutputSink
-from jaato.agent.results import Results
+from jaato.agent.results import OutputSink, Results, files_changed
 from jaato.agent.tool_execution import (
     EscapedError,
     cancellable,
@@ -27,7 +26,6 @@ from jaato.agent.tool_execution import (
     timeout_message,
 )
 from jaato.agent.tool_threads import ToolThreads
-from jaato.agent.touched import files_changed
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
 from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import ToolCall

@@ -15,11 +15,10 @@ from jaato.abc.provider import Reply
 from jaato.agent.compaction.engine import CompactionEngine
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.model import ModelClient
+from jaato.agent.model import ModelClient, context_tokens_with
 from jaato.agent.questions import Desk
 from jaato.agent.recovery import Recovery, close_calls
 from jaato.agent.tool_runner import ToolRunner
-from jaato.agent.usage import context_tokens_with
 from jaato.errors import CancelledException, LimitReached, ProviderError
 from jaato.protocol.codec import json_problems
 from jaato.protocol.events import (

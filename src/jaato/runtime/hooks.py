@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jaato.agent.model import context_fields
 from jaato.agent.session import Session
 from jaato.agent.subagents.subagent import AgentSession
-from jaato.agent.usage import context_fields
 from jaato.log import logger
 from jaato.protocol.events import (
     AgentCompleted,

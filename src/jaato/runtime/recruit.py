@@ -11,9 +11,9 @@ import msgspec
 
 from jaato.abc.provider import Provider
 from jaato.abc.subagents import Order, ToolChoice
-from jaato.agent.family import Member
 from jaato.agent.model import ProviderOpener
 from jaato.agent.session import Session, SessionParts
+from jaato.agent.state import Member
 from jaato.agent.subagents.gate import SubagentGate
 from jaato.agent.subagents.subagent import AgentSession, SubagentError, SubagentLimits
 from jaato.agent.subagents.supervisor import Supervisor

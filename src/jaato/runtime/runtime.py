@@ -19,10 +19,10 @@ from jaato.agent.journal import Journal
 from jaato.agent.prompt import system_prompt
 from jaato.agent.questions import Desk
 from jaato.agent.retry import RetryPolicy
+from jaato.agent.services import Waypoints
 from jaato.agent.session import Session, SessionParts
 from jaato.agent.state import State
 from jaato.agent.turn import Limits
-from jaato.agent.waypoints import Waypoints
 from jaato.errors import ConfigError
 from jaato.protocol.events import (
     AgentCreated,

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import anyio
 
 from jaato.abc.store import Store
-from jaato.agent.family import Family
-from jaato.agent.state import State
+from jaato.agent.state import Family, State
 from jaato.errors import StoreError
 from jaato.protocol.events import (
     AgentCompleted,

@@ -12,12 +12,11 @@ from msgspec import Struct
 from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
 from jaato.agent.compaction.answers import asked, cut, name_of, parted, remark, summarising, told, verdict
 from jaato.agent.compaction.history import settled
-from jaato.agent.compaction.note import note_of
+from jaato.agent.compaction.summary import note_of
 from jaato.agent.journal import Journal
-from jaato.agent.model import ModelAnswer, ModelClient, ModelCost
+from jaato.agent.model import CHARS_PER_TOKEN, ModelAnswer, ModelClient, ModelCost, context_fields
 from jaato.agent.state import chars_of
 from jaato.agent.tool_threads import ToolThreads
-from jaato.agent.usage import CHARS_PER_TOKEN, context_fields
 from jaato.errors import ConfigError, PluginError
 from jaato.log import logger
 from jaato.protocol.events import GcCompleted, Placed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaato.abc.compactor import GCConfig
-from jaato.agent.compaction.pieces import newer_half, parted_history
+from jaato.agent.compaction.history import newer_half, parted_history
 from jaato.agent.compaction.summarize import SummarizeGCPlugin
 from jaato.protocol.messages import Message
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult
-from jaato.agent.compaction.pieces import parted_history
-from jaato.agent.compaction.transcript import (
+from jaato.agent.compaction.history import parted_history
+from jaato.agent.compaction.summary import (
     SUMMARY_HEAD,
     is_summary,
     requests_of,

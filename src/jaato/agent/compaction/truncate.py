@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult
-from jaato.agent.compaction.pieces import parted_history
+from jaato.agent.compaction.history import parted_history
 from jaato.protocol.messages import Message
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from jaato.abc.subagents import Order
-from jaato.agent.family import Shared
 from jaato.agent.inbox import Author
+from jaato.agent.state import Shared
 from jaato.agent.subagents.subagent import Subagent, SubagentError
 from jaato.agent.subagents.supervisor import Supervisor
 from jaato.protocol.events import MessageUser, MidTurnQueued, SharedUpdated

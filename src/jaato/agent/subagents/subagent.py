@@ -9,11 +9,10 @@ import anyio
 from msgspec import Struct
 
 from jaato.agent.compaction.engine import CompactionEngine
-from jaato.agent.family import Member
 from jaato.agent.inbox import NO_AUTHOR, Author, Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.model import ModelClient
-from jaato.agent.state import State
+from jaato.agent.state import Member, State
 from jaato.errors import ToolError
 from jaato.protocol.events import AgentCreated, TurnCompleted
 from jaato.protocol.messages import Media, Source

@@ -9,7 +9,7 @@ import anyio
 
 from jaato.abc.subagents import Order
 from jaato.agent.background import BackgroundGroup
-from jaato.agent.family import Family, Member
+from jaato.agent.state import Family, Member
 from jaato.agent.subagents.runner import SubagentRunner
 from jaato.agent.subagents.subagent import (
     STOPPING_S,

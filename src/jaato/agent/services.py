@@ -1,12 +1,38 @@
-"""Waypoints as a tool sees them: read from the fold, changed through the log."""
+"""Plans and waypoints as tools see them: read from the fold, changed through the log."""
 
 from __future__ import annotations
 
 from jaato.agent.journal import Journal
-from jaato.protocol.events import WaypointUpdated, now
+from jaato.protocol.events import PlanCleared, PlanUpdated, WaypointUpdated, now
 from jaato.protocol.messages import Message
-from jaato.protocol.specs import Owner, Waypoint
+from jaato.protocol.specs import Owner, Plan, Waypoint
 from jaato.tools.waypoints import Action, Tree
+
+
+class Plans:
+    """The plans of a session."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def current(self) -> Plan | None:
+        """The plan in work."""
+        return self._journal.state.plan
+
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """Every plan by id."""
+        return self._journal.state.plans
+
+    def update(self, plan: Plan) -> None:
+        """Record a plan as it is now."""
+        self._journal.record(PlanUpdated(**self._journal.head(), plan=plan))
+
+    def clear(self, plan_id: str) -> None:
+        """Forget a plan."""
+        self._journal.record(PlanCleared(**self._journal.head(), plan_id=plan_id))
+
 
 PREVIEW_CHARS = 100
 

@@ -1,4 +1,4 @@
-"""A part of a conversation as a text for the model that is to summarise it, however long it is."""
+"""What the model reads in place of what was left out: a note of what still counts, and the text to be summarised."""
 
 from __future__ import annotations
 
@@ -6,7 +6,29 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from jaato.agent.compaction.answers import cut
+from jaato.agent.state import State
+from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Refusal, Text, ToolCall, ToolResult
+
+MAX_TASKS, MAX_STEPS_CHARS, LEAST_STEP_CHARS, TITLE_CHARS = 50, 4_000, 12, 200
+SIGNS = {"completed": "x", "in_progress": ">", "failed": "!", "skipped": "-", "pending": " "}
+
+
+def note_of(state: State, gone: int) -> Message:
+    """That something is missing, which tasks run, and the open plan with every step, long ones cut."""
+    lines = [f"[system] {gone} earlier messages were left out to make room."]
+    running = [task for task in state.tasks.values() if task.status == "running"]
+    lines += [
+        f"Background task {task.task_id} ({cut(task.tool, 64)}) still runs." for task in running[-MAX_TASKS:]
+    ]
+    plan = state.plan
+    if plan is not None and plan.status in ("draft", "active"):
+        room = max(LEAST_STEP_CHARS, MAX_STEPS_CHARS // max(1, len(plan.steps)))
+        lines.append(f"Your open plan {plan.id}: {cut(plan.title, TITLE_CHARS)}")
+        lines += [f"[{SIGNS[step.status]}] {step.id}: {cut(step.description, room)}" for step in plan.steps]
+    return Message("user", [Text("\n".join(lines))], id=new_id("m"), source="system")
+
 
 SUMMARY_HEAD = "[system] Summary of the conversation before, in the model's own words:\n"
 LINE_CHARS = 4_000
