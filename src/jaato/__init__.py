@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from jaato.version import __version__ as __version__
 
 TYPE_CHECKING = False  # as in typing, which costs as much to import as an interpreter to start
 

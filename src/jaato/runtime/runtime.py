@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 
-import jaato
 from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
@@ -45,6 +44,7 @@ from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Gate, Policy
 from jaato.tools.processes.sandbox.sandbox import profiles_of
 from jaato.tools.secrets import Secrets
+from jaato.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Runtime:
         state = State(session_id=plan.id or new_id("s"), agent_id=new_id("a"))
         journal = Journal(self.store, state, secrets=self.secrets)
         created = SessionCreated(
-            **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=jaato.__version__
+            **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=__version__
         )
         self.store.hold(state.session_id)
         journal.begin(created, self._agent(plan, journal, workspace))

@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketClose
 
-import jaato
 from jaato.protocol.frames import PROTOCOL
 from jaato.server.admission import KEY
 from jaato.server.asgi import App, Receive, Refused, Scope, Send
@@ -22,6 +21,7 @@ from jaato.server.metrics import Metrics
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import worded
 from jaato.server.wire import EXTENSION, FramedSocket
+from jaato.version import __version__
 
 PATH = "/v1/connect"
 VERSION = TOOLS.split("/")[1]
@@ -35,7 +35,7 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlett
         return JSONResponse(
             {
                 "status": "going_down" if hub.closing else "ok",
-                "version": jaato.__version__,
+                "version": __version__,
                 "protocol": PROTOCOL,
                 "uptime_s": round(time.monotonic() - metrics.since, 1),
                 "sessions": len(hub.lives.by_id),

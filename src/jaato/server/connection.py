@@ -8,7 +8,6 @@ from typing import Protocol
 
 import msgspec
 
-import jaato
 from jaato.errors import JaatoError, Overloaded
 from jaato.log import logger
 from jaato.protocol.codec import COMMANDS, encode
@@ -37,6 +36,7 @@ from jaato.server.carry import Carrier
 from jaato.server.feed import Wire
 from jaato.server.hub import Hub
 from jaato.server.ring import framed
+from jaato.version import __version__
 
 LOG = logger("server")
 AT_ONCE = 64
@@ -131,7 +131,7 @@ class Connection:
         client_id = new_id("k")
         name = clean(hello.name) or held.name or clean(hello.client) or "a client"
         place = str(self._hub.base.state_dir or "") if self._admission.local else ""
-        self._send(Welcome(PROTOCOL, f"jaato {jaato.__version__}", client_id, held.role, place))
+        self._send(Welcome(PROTOCOL, f"jaato {__version__}", client_id, held.role, place))
         return ClientView(client_id, name, held.role, answers=held.role != "viewer")
 
     async def _take(self, carrier: Carrier, text: str) -> bool:

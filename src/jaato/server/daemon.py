@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import jaato
 from jaato.log import logger
 from jaato.server.collector import set_aside
 from jaato.server.hub import Hub
@@ -23,6 +22,7 @@ from jaato.server.run import Doors, Running, opened
 from jaato.server.sockets import passed_listeners, tell_supervisor, unix_listener
 from jaato.settings import environment, user_dir
 from jaato.tools.atomic import write_private
+from jaato.version import __version__
 
 LOG = logger("server")
 FIRST_SESSION_S = 5.0
@@ -55,7 +55,7 @@ async def serve(wanted: Wanted, announce: Callable[[str], None]) -> None:
             listeners = at(wanted, passed, stack)
             served = await stack.enter_async_context(opened(replace(wanted.doors, listeners=listeners)))
             web = [address_of(one, served) for one in listeners if one.family != socket.AF_UNIX]
-            note(fd, Record(os.getpid(), jaato.__version__, time.time(), str(wanted.path), web))
+            note(fd, Record(os.getpid(), __version__, time.time(), str(wanted.path), web))
             with contextlib.suppress(OSError):
                 write_private(user_dir(environ, "XDG_STATE_HOME", ".local/state") / LAST, bytes(wanted.path))
             where = f"serving at {wanted.path}" + "".join(f" and {address}" for address in web)

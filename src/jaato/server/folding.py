@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-import jaato
 from jaato.abc.store import Damaged, Store
 from jaato.agent.masking import masked_struct
 from jaato.client import state as code
@@ -28,6 +27,7 @@ from jaato.protocol.events import state as shape
 from jaato.protocol.events.state import State
 from jaato.server.recall import Recall
 from jaato.tools.secrets import Secrets
+from jaato.version import __version__
 
 LOG = logger("server")
 AT_ONCE = 64
@@ -119,7 +119,7 @@ def digest_of(event: Event) -> str:
 @functools.cache
 def made_by() -> str:
     """What the fold's code is: another version of it may make another state of the same events."""
-    digest = hashlib.sha256(jaato.__version__.encode())
+    digest = hashlib.sha256(__version__.encode())
     for module in (code, shape, messages, specs):
         try:
             digest.update(Path(module.__file__ or "").read_bytes())

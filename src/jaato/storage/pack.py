@@ -15,7 +15,6 @@ from typing import IO
 
 import msgspec
 
-import jaato
 from jaato.abc.store import Damaged, Store
 from jaato.errors import StoreError
 from jaato.protocol.codec import encode
@@ -23,6 +22,7 @@ from jaato.protocol.events import Event, now
 from jaato.storage.blobs import CHUNK_BYTES
 from jaato.storage.bundle import BLOBS, EVENTS, FORMAT, MANIFEST, MAX_PARTS, VERSION, Manifest
 from jaato.storage.faults import file_fault
+from jaato.version import __version__
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 FIRST_DATE = (1980, 1, 1, 0, 0, 0)
@@ -51,7 +51,7 @@ def pack(store: Store, session_id: str, records: Records, clean: Clean, target: 
             manifest = Manifest(
                 format=FORMAT,
                 version=VERSION,
-                jaato_version=jaato.__version__,
+                jaato_version=__version__,
                 created_at=now(),
                 session_id=session_id,
                 events=count,

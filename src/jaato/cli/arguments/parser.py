@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from importlib import import_module
 
-import jaato
 from jaato.cli.arguments.options import GROUPS, OPTIONS
+from jaato.version import __version__
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def make_parser(wanted: str | None = None) -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"jaato {jaato.__version__}")
+    parser.add_argument("--version", action="version", version=f"jaato {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     found = [table for table, names in TABLES.items() if wanted in names.split()]
     for name in found or TABLES:

@@ -23,7 +23,6 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-import jaato
 from jaato.errors import JaatoError
 from jaato.plugins.mcp.calls import Deadline, Tasks, shown_progress
 from jaato.plugins.mcp.config import ServerConfig
@@ -32,6 +31,7 @@ from jaato.plugins.mcp.faults import CallLost, ServerFault, ServerRefusal
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.manifest import Manifest
 from jaato.plugins.mcp.survey import Page, first_line, survey
+from jaato.version import __version__
 
 LISTEN_AGAIN_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
 """How long after a lost subscription the next is asked for."""
@@ -225,7 +225,7 @@ class McpClient:
             async with SdkClient(
                 self._transport,
                 mode="legacy" if self._handshake_first else "auto",
-                client_info=types.Implementation(name="jaato", version=jaato.__version__),
+                client_info=types.Implementation(name="jaato", version=__version__),
                 elicitation_callback=self._elicit,
                 list_roots_callback=self._roots,
                 logging_callback=self._logged,

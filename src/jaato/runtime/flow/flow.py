@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-import jaato
 from jaato.agent.inbox import NO_AUTHOR, message_of
 from jaato.agent.session import Session
 from jaato.agent.turn import Turn
@@ -39,6 +38,7 @@ from jaato.runtime.workshop import Workshop
 from jaato.settings import Settings
 from jaato.tools.call import clean, problem_of
 from jaato.tools.paths import Roots
+from jaato.version import __version__
 
 if TYPE_CHECKING:
     from jaato.abc.provider import Provider
@@ -239,7 +239,7 @@ class FlowExecution:
             instruction=secrets.mask(clean(self.instruction)),
             registries=tools.places,
             max_steps=self.max_steps,
-            jaato_version=jaato.__version__,
+            jaato_version=__version__,
         )
         runner = FlowRunner(begun, tools, recorder)
         assert self._scope is not None

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-import jaato
 from jaato.errors import JaatoError, PermissionDenied, PluginError, ToolError
 from jaato.protocol.messages import Problem, ToolCall
 from jaato.protocol.specs import ToolSpec
@@ -29,6 +28,7 @@ from jaato.runtime.flow.trace import Trace
 from jaato.tools.schema_bounds import validator_of
 from jaato.tools.secrets import placeholder_in
 from jaato.tools.unseen import one_line
+from jaato.version import __version__
 
 MAX_SHOWN_CHARS = 300
 
@@ -165,7 +165,7 @@ def replay(trace: Trace) -> Replayed:
 
 def compare(trace: Trace, played: list[AnyRecord]) -> None:
     """Raise `ReplayMismatch` for the first record that the flow does not come to again; it may go on where the trace ends."""
-    same_version = trace.begun.jaato_version == jaato.__version__
+    same_version = trace.begun.jaato_version == __version__
     recorded = [record for record in trace.records if not isinstance(record, Ended)]
     for number, (then, now) in enumerate(zip_longest(recorded, played[: len(recorded)]), 1):
         if now is None or plain(then, asked=same_version) != plain(now, asked=same_version):

@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 from msgspec import Struct, field
 
-import jaato
 from jaato.errors import ConfigError
 from jaato.settings import Settings, home_of
 from jaato.tools.route import checked, login_of, proxy_for, split_url
+from jaato.version import __version__
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PATH = "/v1/traces"
@@ -73,7 +73,7 @@ def read_config(settings: Settings, workspace: Path) -> TracingConfig:
         max_bytes=max(1, int(megabytes * 1_000_000)),
         endpoint=collector(settings, notes),
         content=settings["trace_content"],
-        resource={"service.name": name, "service.version": jaato.__version__, **attributes},
+        resource={"service.name": name, "service.version": __version__, **attributes},
         notes=notes,
     )
 

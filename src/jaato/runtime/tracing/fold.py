@@ -12,7 +12,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-import jaato
 from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
@@ -32,12 +31,13 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.ids import span_id, trace_id
 from jaato.runtime.tracing import attributes as genai
+from jaato.version import __version__
 
 FAILED = ("error", "limit", "interrupted")
 """Endings of a turn that are errors; one that the user stopped is none."""
 MAX_NS = 2**63 - 1
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-SCOPE = InstrumentationScope("jaato", jaato.__version__)
+SCOPE = InstrumentationScope("jaato", __version__)
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 NO_RESOURCE = Resource({})
 

@@ -15,7 +15,6 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-import jaato
 from jaato.errors import JaatoError, StoreError, UnknownTool
 from jaato.server.mcp.changes import Changes, Tell
 from jaato.server.mcp.door import Door
@@ -25,6 +24,7 @@ from jaato.server.mcp.held import ANSWER_S, Held
 from jaato.server.mcp.present import SCHEME, contents_of, failed, result_of, tool_of, uri_of
 from jaato.server.mcp.visit import Visit
 from jaato.tools.call import problem_of
+from jaato.version import __version__
 
 PAGE = 500
 MAX_READ_BYTES = 1_000_000
@@ -62,7 +62,7 @@ class Handlers:
         """The server of these handlers."""
         return Offered(
             "jaato",
-            version=jaato.__version__,
+            version=__version__,
             instructions=self.door.offer.instructions(self.door.catalog),
             get_tool_input_schema=self._schema,
             on_list_tools=self.list_tools,

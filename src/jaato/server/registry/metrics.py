@@ -11,7 +11,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-import jaato
 from jaato.protocol.arp import SCHEMA_VERSION
 from jaato.protocol.codec import encode
 from jaato.server.registry.listing import sent
@@ -19,6 +18,7 @@ from jaato.server.registry.request import LIST, Kind, Request, Who
 from jaato.server.registry.responses import JSON, NOT_STORED, Answer
 from jaato.server.registry.shelf import Page, Shelf
 from jaato.server.registry.sight import Sight
+from jaato.version import __version__
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 MAX_TOOLS = 200
@@ -153,7 +153,7 @@ def health(shelf: Shelf, figures: Figures) -> Answer:
 
 def version() -> Answer:
     """Which it is."""
-    return said(Version("jaato", jaato.__version__, SCHEMA_VERSION))
+    return said(Version("jaato", __version__, SCHEMA_VERSION))
 
 
 def metrics(shelf: Shelf, figures: Figures, sessions: int, sight: Sight | None) -> Answer:

@@ -13,10 +13,10 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
-import jaato
+from jaato import version
 from jaato.tools.processes.warden import netns, wire
 
-PACKAGES = Path(jaato.__file__).resolve().parent.parent
+PACKAGES = Path(version.__file__).resolve().parent.parent
 START = "import sys; sys.path.append(sys.argv[1]); from jaato.tools.processes.warden.main import main; main()"
 CLOSE_WITHIN_S = 15.0
 NETWORK_WITHIN_S = 3.0

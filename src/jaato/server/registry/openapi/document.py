@@ -8,7 +8,6 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-import jaato
 from jaato.protocol.arp import INVOKE, LIST_PATH, SCHEMA_VERSION, SPOKEN
 from jaato.server.registry.openapi.operations import (
     ALWAYS,
@@ -31,6 +30,7 @@ from jaato.server.registry.openapi.operations import (
 )
 from jaato.server.registry.request import SCOPES, Kind
 from jaato.server.registry.responses import STATUS
+from jaato.version import __version__
 
 REF = "#/components/schemas/{name}"
 
@@ -112,7 +112,7 @@ def document(*, whole: bool = True, keyed: bool = False) -> dict[str, Any]:
     failures: dict[str, Any] = {}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "jaato tool registry", "version": jaato.__version__, "description": WORDS},
+        "info": {"title": "jaato tool registry", "version": __version__, "description": WORDS},
         "servers": [{"url": "/"}],
         "tags": [
             {"name": "tools", "description": "The tools that are served."},

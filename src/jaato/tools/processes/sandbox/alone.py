@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import jaato
+from jaato import version
 from jaato.tools.atomic import is_below
 from jaato.tools.call import CURRENT
 from jaato.tools.processes.sandbox.backends import BackendChoice, choose
@@ -146,7 +146,7 @@ def shown_places() -> tuple[str, ...]:
         sys.base_exec_prefix,
         os.path.dirname(sys.executable),
     ]
-    python += [os.path.dirname(os.path.realpath(sys.executable)), str(Path(jaato.__file__).parent.parent)]
+    python += [os.path.dirname(os.path.realpath(sys.executable)), str(Path(version.__file__).parent.parent)]
     python += [place for place in sys.path if os.path.isabs(place)]
     wanted = [*PROGRAMS, *FILES, *python, *map(os.path.realpath, python)]
     there = {place.rstrip("/") for place in wanted if place.strip("/") and os.path.exists(place)}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import jaato
+from jaato import version
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.settings import home_of
 from jaato.tools.atomic import is_below, resolved
@@ -118,7 +118,7 @@ def visible_below_tmp(places: Iterable[Path], home: str, environ: Mapping[str, s
     wanted = [
         *map(os.path.realpath, places),
         home,
-        str(Path(jaato.__file__).resolve().parent.parent),
+        str(Path(version.__file__).resolve().parent.parent),
         os.path.realpath(sys.prefix),
         os.path.realpath(sys.base_prefix),
     ]
