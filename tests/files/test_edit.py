@@ -8,7 +8,7 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.files.edit import Edit, EditRefused, applied
+from jaato.plugins.files.anchored_edit import Edit, EditRefused, applied
 
 TEXT = "def a():\n    return 1\n\ndef b():\n    return 1\n\ndef c():\n    return 2\n"
 

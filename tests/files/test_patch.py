@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.files.desk import Desk, state
 
 from jaato.errors import ToolError
-from jaato.plugins.files.patch_text import parse
+from jaato.plugins.files.patch_parser import parse
 
 MOVED = "diff --git a/f.txt b/g\nsimilarity index 100%\nrename from f.txt\nrename to f.txt2\n"
 TEXT = "".join(f"line {n}\n" for n in range(1, 21))

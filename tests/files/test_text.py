@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
+from jaato.plugins.files.anchored_edit import Edit, applied
 from jaato.plugins.files.diff import unified
-from jaato.plugins.files.edit import Edit, applied
 from jaato.tools.files.text import NotText, form_of, lines_of
 
 LINES = st.lists(

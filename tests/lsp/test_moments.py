@@ -14,8 +14,8 @@ from tests.lsp.test_odd import Odd
 from jaato import settings
 from jaato.errors import ToolError
 from jaato.plugins.lsp import client
-from jaato.plugins.lsp.edits import EditRefused
 from jaato.plugins.lsp.plugin import LspPlugin
+from jaato.plugins.lsp.workspace_edits import EditRefused
 
 
 def project(path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_killed_jaato_takes_its_kernel_with_it(tmp_path: Path) -> None:
         assert program.stdout.readline() == b"up\n"
         assert carrying(mark)
         assert not list(Path(private).iterdir())
-        bridges = carrying(str(tmp_path)) + carrying("kernel_side.py")
+        bridges = carrying(str(tmp_path)) + carrying("kernel_startup.py")
         assert bridges
         program.send_signal(signal.SIGKILL)
     assert gone(lambda: carrying(mark))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from jaato.abc.asker import Question
-from jaato.plugins.permission.show import question_text
-from jaato.plugins.permission.written import written
+from jaato.plugins.permission.channels import question_text
+from jaato.plugins.permission.webhook_file_channels import written
 from jaato.protocol.specs import Grant, SandboxAccess
 from jaato.tools.access import access_lines, access_text, grant_text
 

@@ -15,8 +15,8 @@ from tests.permissions.test_webhook import C4, Change, as_it_is, question
 
 from jaato.abc.asker import Answer
 from jaato.errors import ConfigError
-from jaato.plugins.permission.folder import FileChannel
 from jaato.plugins.permission.plugin import PermissionPlugin
+from jaato.plugins.permission.webhook_file_channels import FileChannel
 from jaato.protocol.ids import new_id
 
 

@@ -17,7 +17,7 @@ from tests.permissions.ground import READ, Script
 from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
 from jaato.plugins.permission import PermissionPlugin, QueueChannel
-from jaato.plugins.permission.show import question_text
+from jaato.plugins.permission.channels import question_text
 from jaato.tools.unseen import visible
 
 S1 = pytest.mark.spec("S1", "Permission Integration")

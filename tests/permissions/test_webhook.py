@@ -18,7 +18,7 @@ from tests.providers.server import answer, head, serve
 
 from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
-from jaato.plugins.permission.webhook import KEY, Reach, WebhookChannel
+from jaato.plugins.permission.webhook_file_channels import KEY, Reach, WebhookChannel
 from jaato.protocol.ids import new_id
 from jaato.tools.address import Allowed
 from jaato.tools.signed import key_of

@@ -12,7 +12,7 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.references.declared import MAX_PROBLEMS, Place, declared
+from jaato.plugins.references.declarations import MAX_PROBLEMS, Place, declared
 from jaato.plugins.references.plugin import ReferencesPlugin
 
 

@@ -11,9 +11,8 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
+from jaato.plugins.skills.discovery import taken_apart, text_of
 from jaato.plugins.skills.plugin import SkillsPlugin, Written, files_of
-from jaato.plugins.skills.shelf import text_of
-from jaato.plugins.skills.written import taken_apart
 from jaato.tools.call import Call, Output
 from jaato.tools.cancel import CancelToken
 from jaato.tools.catalog import Catalog, wire_name
@@ -204,7 +203,7 @@ def test_only_changed_files_are_read_again(tmp_path: Path, monkeypatch: pytest.M
         read.append(folder.label)
         return text_of(folder, name)
 
-    monkeypatch.setattr("jaato.plugins.skills.shelf.text_of", noted)
+    monkeypatch.setattr("jaato.plugins.skills.discovery.text_of", noted)
     assert len(plugin(tmp_path).offered()) == 4
     assert read == []
     paths[2].write_text(SKILL.replace("pdf", "new-name", 1))

@@ -12,7 +12,7 @@ from tests.subagent.acts import problem, value
 from tests.subagent.cast import stage
 
 from jaato.abc.provider import ModelRequest
-from jaato.plugins.subagent.sharing import MAX_KEYS, MAX_TOTAL_BYTES, MAX_VALUE_BYTES
+from jaato.plugins.subagent.plugin import MAX_KEYS, MAX_TOTAL_BYTES, MAX_VALUE_BYTES
 from jaato.protocol.events import SharedUpdated
 from jaato.providers.scripted import Step
 

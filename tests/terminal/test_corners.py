@@ -12,7 +12,7 @@ import pytest
 from tests.terminal.desk import Desk, at_desk
 
 from jaato.errors import InvalidArguments
-from jaato.plugins.terminal.results import masked
+from jaato.plugins.terminal.terminals import masked
 
 EDITOR = """
 import sys, termios, tty

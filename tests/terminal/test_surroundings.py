@@ -17,7 +17,7 @@ from tests.shell.running import SOURCES
 from tests.shell.test_edges import carrying
 from tests.terminal.desk import PATHS, Desk, at_desk
 
-from jaato.plugins.terminal.session import MOST_WAITING_BYTES
+from jaato.plugins.terminal.program import MOST_WAITING_BYTES
 from jaato.protocol.messages import ToolResult
 from jaato.tools.permissions import Policy
 

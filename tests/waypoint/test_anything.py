@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.waypoint.trip import Trip, kept
 
 from jaato.errors import ToolError
-from jaato.plugins.waypoint.world import OCCUPIED, path_below
+from jaato.plugins.waypoint.past_state import OCCUPIED, path_below
 
 PATHS = ("a", "b", "d/a", "d/b", "e/a")
 PATH = st.sampled_from(PATHS)

@@ -11,8 +11,8 @@ import pytest
 from tests.waypoint.trip import Trip, kept
 
 from jaato.errors import ToolError
-from jaato.plugins.waypoint.plan import PRUNED
-from jaato.plugins.waypoint.world import AMID, EDITED, PROTECTED
+from jaato.plugins.waypoint.past_state import AMID, EDITED, PROTECTED
+from jaato.plugins.waypoint.restore import PRUNED
 
 S4 = pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")
 

@@ -13,7 +13,7 @@ S4 = pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")
 KILLER = """
 import os, shutil, signal, sys
 from pathlib import Path
-from jaato.plugins.waypoint.manager import WaypointManager
+from jaato.plugins.waypoint.restore import WaypointManager
 from jaato.tools.files import disk, moves, replace
 left = -1
 def step(event, arguments):

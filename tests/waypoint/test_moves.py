@@ -9,8 +9,8 @@ import pytest
 from tests.files.desk import Desk
 from tests.waypoint.trip import Trip, changed, kept
 
-from jaato.plugins.waypoint.manager import WaypointManager
-from jaato.plugins.waypoint.world import ANOTHER, HUGE
+from jaato.plugins.waypoint.past_state import ANOTHER, HUGE
+from jaato.plugins.waypoint.restore import WaypointManager
 from jaato.tools.call import Call
 
 S4 = pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")

@@ -11,8 +11,7 @@ from tests.files.desk import Desk
 from tests.waypoint.trip import Trip, kept
 
 from jaato.errors import ToolError
-from jaato.plugins.waypoint.course import WaypointRefused
-from jaato.plugins.waypoint.manager import WaypointManager
+from jaato.plugins.waypoint.restore import WaypointManager, WaypointRefused
 from jaato.tools.files.records import IDS, Ids, id_text
 
 S4 = pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")

@@ -14,8 +14,7 @@ from tests.kit import call, calls, reopened, say, session
 from tests.waypoint.live import ACTIVATE, PLUGINS, S4, data, turn, typed
 from tests.waypoint.trip import Trip, kept
 
-from jaato.plugins.waypoint.course import MAX_WAYPOINTS, WaypointRefused
-from jaato.plugins.waypoint.plan import PRUNED
+from jaato.plugins.waypoint.restore import MAX_WAYPOINTS, PRUNED, WaypointRefused
 from jaato.tools.files.records import IDS
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.plugins.waypoint.manager import KeptWaypoints
-from jaato.plugins.waypoint.shown import drawn
+from jaato.plugins.waypoint.plugin import drawn
+from jaato.plugins.waypoint.restore import KeptWaypoints
 from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.waypoints import START, Tree
 

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from tests.files.desk import Desk
 
-from jaato.plugins.waypoint.course import Restored
-from jaato.plugins.waypoint.manager import WaypointManager
-from jaato.plugins.waypoint.plan import paths_of
+from jaato.plugins.waypoint.restore import Restored, WaypointManager, paths_of
 
 
 class Trip:

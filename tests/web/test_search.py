@@ -12,7 +12,7 @@ from tests.web.server import Answer, Host, ask, serving, text
 
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.plugin import WebPlugin
-from jaato.plugins.web.search import Ddgs
+from jaato.plugins.web.web_search import Ddgs
 
 RESULTS = {
     "results": [

@@ -91,7 +91,7 @@ class Relay:
 
     def _open(self, wanted: Channel) -> Outside | None:
         from jaato.plugins.permission.channels import Places, channel_of
-        from jaato.plugins.permission.webhook import Reach
+        from jaato.plugins.permission.webhook_file_channels import Reach
 
         def places() -> Places:
             return Places(self._state_dir, Reach(self._environ, Allowed.of(self._allow)))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.data.rows import Guarded, fetched, may_read
+from jaato.plugins.data.queries import Guarded, fetched, may_read
 from jaato.tools.apart import QueryTimer
 
 DELIMITERS = ",;\t|"

@@ -238,7 +238,7 @@ class DataPlugin(Plugin):
             order |= {"time_s": self.limit_s or QUERY_S}
             room = size + 4 * GB if write else GB
             around = Places(directory=place.dir_fd)
-            said = self._work(f"sqlite_work:{what}", order, call, QUERY_S, [], places=around, file_bytes=room)
+            said = self._work(f"sqlite:{what}", order, call, QUERY_S, [], places=around, file_bytes=room)
             if write:
                 change: Literal["created", "modified"] = "created" if info is None else "modified"
                 call.changed.append(FileChange(told_name(self.roots, place), change))

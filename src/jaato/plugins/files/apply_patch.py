@@ -12,9 +12,8 @@ from msgspec import Meta
 from jaato.errors import ToolError
 from jaato.plugins.files.batch import outcome, refuse_slash
 from jaato.plugins.files.diff import unified
-from jaato.plugins.files.patch_parts import FilePatch, Hunk, PatchRefused
-from jaato.plugins.files.patch_place import Placed, place_all
-from jaato.plugins.files.patch_text import parse
+from jaato.plugins.files.hunk_matching import Placed, place_all
+from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused, parse
 from jaato.plugins.files.substitute import substituted
 from jaato.tools.call import Call
 from jaato.tools.files.changes import Changes

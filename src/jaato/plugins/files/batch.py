@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jaato.errors import ToolError
+from jaato.plugins.files.anchored_edit import Edit, EditRefused, applied
 from jaato.plugins.files.diff import unified
-from jaato.plugins.files.edit import Edit, EditRefused, applied
 from jaato.plugins.files.substitute import Span, check, literal, matches, substituted
 from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken

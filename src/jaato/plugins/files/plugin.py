@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import listing
+from jaato.plugins.files.anchored_edit import Edit, EditRefused
 from jaato.plugins.files.apply_patch import Patching
 from jaato.plugins.files.batch import (
     Search,
@@ -21,7 +22,6 @@ from jaato.plugins.files.batch import (
     replace_all,
 )
 from jaato.plugins.files.diff import unified
-from jaato.plugins.files.edit import Edit, EditRefused
 from jaato.plugins.files.reading import HANDLE, read, read_handle
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output

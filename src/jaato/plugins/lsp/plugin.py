@@ -11,10 +11,10 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
 from jaato.plugins.lsp import requests
 from jaato.plugins.lsp.client import SEVERITIES
-from jaato.plugins.lsp.edits import EditRefused, NewText, new_texts, preview
 from jaato.plugins.lsp.languages import languages
 from jaato.plugins.lsp.pool import IDLE_S, Pool, profile_of
 from jaato.plugins.lsp.requests import Where
+from jaato.plugins.lsp.workspace_edits import EditRefused, NewText, new_texts, preview
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call
 from jaato.tools.processes.launch import Launcher

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.lsp.client import Server, ServerFailed, Way
+from jaato.plugins.lsp.documents import Project
 from jaato.plugins.lsp.languages import (
     Language,
     NoServer,
@@ -19,7 +20,6 @@ from jaato.plugins.lsp.languages import (
     language_of,
     settings_of,
 )
-from jaato.plugins.lsp.project import Project
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.tools.paths import Roots
 from jaato.tools.processes.environ import for_commands

@@ -9,10 +9,9 @@ from typing import Any
 
 from jaato.errors import ToolError
 from jaato.plugins.lsp.client import SEVERITIES, SYMBOL_KINDS
-from jaato.plugins.lsp.edits import EditRefused, NewText, new_texts
+from jaato.plugins.lsp.documents import Lines, Project, index_of, location_of, source_line
 from jaato.plugins.lsp.pool import Pool
-from jaato.plugins.lsp.positions import Lines, index_of
-from jaato.plugins.lsp.project import Project, location_of, source_line
+from jaato.plugins.lsp.workspace_edits import EditRefused, NewText, new_texts
 from jaato.tools.paths import Roots
 
 MAX_TEXT_CHARS = 8_000

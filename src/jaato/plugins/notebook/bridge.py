@@ -73,7 +73,7 @@ class Kernel:
         environment |= {"IPYTHONDIR": str(self.place), "JPY_PARENT_PID": str(os.getpid())}
         environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(HERE) / "kernel_side.py"), "-f", file, *FLAGS],
+            [sys.executable, str(Path(HERE) / "kernel_startup.py"), "-f", file, *FLAGS],
             stdin=subprocess.DEVNULL,
             stdout=2,
             env=environment,

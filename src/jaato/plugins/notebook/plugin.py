@@ -14,7 +14,7 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
 from jaato.plugins.notebook.kernel import Kernel, KernelFailed
 from jaato.plugins.notebook.notebook_file import Book, NotebookRefused, Shelf
-from jaato.plugins.notebook.report import LOSS, placed, report, without
+from jaato.plugins.notebook.results import LOSS, placed, report, without
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call, Output
 from jaato.tools.file_errors import FileMissing

@@ -1,8 +1,9 @@
-"""How a permission question reaches a person: a terminal, a queue another thread serves, a webhook, or files."""
+"""Permission channels `console` and `queue`: questions as plain text in a terminal, or in a queue that a thread serves."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import queue
 import select
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.errors import ConfigError
-from jaato.plugins.permission.show import question_text
+from jaato.tools.access import access_lines
 from jaato.tools.policy_document import Channel
+from jaato.tools.unseen import visible
 
 if TYPE_CHECKING:
-    from jaato.plugins.permission.webhook import Reach
+    from jaato.plugins.permission.webhook_file_channels import Reach
 
 CHOICES = "[y]es [n]o [a]lways [t]urn [i]dle once never all [e]dit [c TEXT]"
 
@@ -183,12 +185,50 @@ def channel_of(kind: str, channel: Channel, places: Callable[[], Places]) -> Ask
         case "queue":
             return QueueChannel(timeout_s)
         case "webhook":
-            from jaato.plugins.permission.webhook import WebhookChannel
+            from jaato.plugins.permission.webhook_file_channels import WebhookChannel
 
             there = places()
             return WebhookChannel(channel.endpoint, timeout_s, state_dir=there.state_dir, reach=there.reach)
         case "file":
-            from jaato.plugins.permission.folder import FileChannel
+            from jaato.plugins.permission.webhook_file_channels import FileChannel
 
             return FileChannel(channel.endpoint, timeout_s, state_dir=places().state_dir)
     raise ConfigError(f"There is no permission channel {kind!r}; use one of: {', '.join(KINDS)}.")
+
+
+MAX_LINES = 60
+MAX_CHARS = 4_000
+
+
+def question_text(question: Question) -> str:
+    """Tool, arguments or change, what a yes opens, the part that needs asking, and what a lasting answer would cover."""
+    lines = [f"May {visible(question.tool)} run?", *arguments_lines(question)]
+    if question.access is not None:
+        lines += ["  a yes opens:", *(f"    {line}" for line in access_lines(question.access))]
+    lines.append(f"  why asked: {visible(question.reason)}")
+    if question.shape is None:
+        lines.append("  whatever is answered counts for this call only")
+    else:
+        lines.append("  always, turn and idle would cover: " + visible(question.shape.replace("\n", "; ")))
+    return "\n".join(lines)
+
+
+def arguments_lines(question: Question) -> list[str]:
+    """The arguments one by one; a replacement as a diff."""
+    arguments = dict(question.arguments)
+    old, new = arguments.get("old"), arguments.get("new")
+    diff: list[str] = []
+    if isinstance(old, str) and isinstance(new, str):
+        del arguments["old"], arguments["new"]
+        changed = difflib.unified_diff(old.splitlines(), new.splitlines(), "old", "new", lineterm="")
+        diff = [f"    {visible(line)}" for line in list(changed)[:MAX_LINES]]
+    lines = []
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
+        shown = text[:MAX_CHARS].split("\n")
+        lines.append(f"  {visible(name)}: {visible(shown[0])}")
+        lines += [f"    {visible(line)}" for line in shown[1:MAX_LINES]]
+        hidden = len(text) - sum(len(line) + 1 for line in shown[:MAX_LINES]) + 1
+        if hidden > 0:
+            lines.append(f"    ... and {hidden:,} characters more, which are not shown")
+    return [*lines, *diff]

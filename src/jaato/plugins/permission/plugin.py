@@ -100,7 +100,7 @@ class PermissionPlugin:
 
     def _places(self) -> Places:
         """Where the channels `webhook` and `file` lead, by the user's own settings."""
-        from jaato.plugins.permission.webhook import Reach
+        from jaato.plugins.permission.webhook_file_channels import Reach
         from jaato.settings import environment, load
         from jaato.tools.address import Allowed
 

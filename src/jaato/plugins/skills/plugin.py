@@ -14,8 +14,7 @@ from msgspec import Meta
 
 from jaato.abc.plugin import Host, Plugin, UserCommand
 from jaato.errors import InvalidArguments, ToolError
-from jaato.plugins.skills.shelf import MAX_DESCRIPTION, PREFIXES, Found, Item, found, text_of
-from jaato.plugins.skills.written import taken_apart
+from jaato.plugins.skills.discovery import MAX_DESCRIPTION, PREFIXES, Found, Item, found, taken_apart, text_of
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name

@@ -11,8 +11,8 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, InvalidArguments, ToolError
-from jaato.plugins.terminal.desk import MAX_COLUMNS, MAX_ROWS, Desk, Options, bounded
 from jaato.plugins.terminal.input import typed
+from jaato.plugins.terminal.terminals import MAX_COLUMNS, MAX_ROWS, Desk, Options, bounded
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call

@@ -16,7 +16,7 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.client import OURS, TOKEN, VALUE, Ask, Client, headers_of
 from jaato.plugins.web.page import WARNING, Form, shown
-from jaato.plugins.web.search import Period, search_provider
+from jaato.plugins.web.web_search import Period, search_provider
 from jaato.tools.address import Allowed, Url, parse_url
 from jaato.tools.call import Call, Output, clean
 from jaato.tools.reach import environ_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jaato.plugins.waypoint.manager import WaypointManager
 from jaato.plugins.waypoint.plugin import WaypointPlugin
+from jaato.plugins.waypoint.restore import WaypointManager
 from jaato.tools.files.backups import Backups as BackupManager
 
 __all__ = ["BackupManager", "WaypointManager", "WaypointPlugin"]

@@ -15,7 +15,7 @@ import anyio
 
 from jaato.errors import ToolError
 from jaato.plugins.terminal.escape_sequences import EscapeSequences
-from jaato.plugins.terminal.foreground import leader_of, modes_now, modes_of, name_of, size_of, unread, watch
+from jaato.plugins.terminal.input_wait import leader_of, modes_now, modes_of, name_of, size_of, unread, watch
 from jaato.plugins.terminal.screen import Screen
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Command

@@ -12,7 +12,7 @@ import stat
 from typing import Any
 from urllib.parse import quote
 
-from jaato.plugins.data.rows import Guarded, QueryFailed, fetched, may_read, may_write
+from jaato.plugins.data.queries import Guarded, QueryFailed, fetched, may_read, may_write
 
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|;", re.DOTALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jaato.plugins.files.patch_parts import Hunk, PatchRefused
+from jaato.plugins.files.patch_parser import Hunk, PatchRefused
 
 MAX_FUZZ = 2
 MAX_SHOWN = 8

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.lsp.positions import Lines
-from jaato.plugins.lsp.project import Project
+from jaato.plugins.lsp.documents import Lines, Project
 from jaato.tools.paths import Roots
 
 MAX_FILES = 200

@@ -1,0 +1,295 @@
+"""Permission channels `webhook` and `file`: signed JSON documents that are posted, or files in a private directory."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec import Struct
+
+from jaato.abc.asker import Answer, Question
+from jaato.errors import ConfigError, JaatoError
+from jaato.log import logger
+from jaato.protocol.ids import is_id
+from jaato.tools.access import access_lines
+from jaato.tools.address import Allowed, Url, parse_url
+from jaato.tools.background import start_thread
+from jaato.tools.dial import Dialer, open_pool, request_to
+from jaato.tools.file_errors import FileMissing
+from jaato.tools.folder import Folder
+from jaato.tools.route import is_loopback
+from jaato.tools.signed import SIGNATURE, key_of, signature
+
+if TYPE_CHECKING:
+    import httpcore2
+
+MAX_COMMENT_CHARS = 10_000
+
+
+class Written(Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer as it comes: `question_id` and `digest` are those of the question."""
+
+    question_id: str
+    digest: str
+    answer: str
+    nonce: str | None = None
+    arguments: dict[str, Any] | None = None
+    comment: str | None = None
+    by: str = ""
+
+
+DECODER: msgspec.json.Decoder[Written] = msgspec.json.Decoder(Written)
+
+
+def written(question: Question, **more: str) -> bytes:
+    """A question as a document; `opens` says in words what a yes opens."""
+    document = {name: value for name, value in msgspec.to_builtins(question).items() if name != "id"}
+    opens = access_lines(question.access) if question.access is not None else []
+    return msgspec.json.encode({"version": 1, "question_id": question.id, **document, "opens": opens, **more})
+
+
+def read_answer(data: bytes, question: Question, *, by: str, nonce: str | None = None) -> Answer:
+    """The answer a document gives to this question. Raises `ConfigError` for what is none, or is to another one."""
+    try:
+        given = DECODER.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ConfigError(f"it is no answer: {error}") from None
+    if (given.question_id, given.digest, given.nonce) != (question.id, question.digest, nonce):
+        raise ConfigError("it is the answer to another question")
+    comment = given.comment[:MAX_COMMENT_CHARS] if given.comment else None
+    who = " ".join("".join(c if c.isprintable() else " " for c in given.by[:200]).split())
+    return Answer(
+        answer=given.answer[:100],
+        arguments=given.arguments,
+        comment=comment,
+        by=f"{by} ({who})" if who else by,
+    )
+
+
+def in_a_thread(work: Callable[[], Awaitable[Answer | None]]) -> Answer | None:
+    """What a coroutine gives, waited for by a caller who may be on a loop of its own, or have none."""
+
+    async def run() -> Answer | None:
+        return await work()
+
+    answer: Answer | None = start_thread(lambda: anyio.run(run)).result()
+    return answer
+
+
+LOG = logger("permission")
+KEY = "webhook-key"
+MAX_ANSWER_BYTES = 65_536
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How the network is reached: the environment's proxies and certificates, and the private addresses allowed."""
+
+    environ: Mapping[str, str]
+    allowed: Allowed = Allowed()
+
+
+class WebhookChannel:
+    """Posts each question to `endpoint` and waits for the answer in the response, at most `timeout_s` (60 s).
+
+    Both bodies are signed with the key in `state_dir`/webhook-key; an answer names question, digest and nonce of its
+    question, so none can be made up, moved to another call, or used again. Redirects are not followed; only https is
+    used, but on this machine; private addresses only when the setting `allow_hosts` names them. Raises `ConfigError`.
+    """
+
+    def __init__(
+        self, endpoint: str | None, timeout_s: float | None, *, state_dir: Path, reach: Reach
+    ) -> None:
+        if not endpoint:
+            raise ConfigError('The permission channel "webhook" needs an endpoint: the address to post to.')
+        try:
+            self._url = parse_url(endpoint)
+        except JaatoError as error:
+            raise ConfigError(f"The endpoint of the permission channel: {error}") from None
+        if self._url.scheme != "https" and not is_loopback(self._url.host):
+            raise ConfigError(f"The permission channel posts to {self._url.host} over plain http; use https.")
+        self._timeout_s = timeout_s or TIMEOUT_S
+        self._state_dir = state_dir
+        self._reach = reach
+
+    def ask(self, question: Question) -> Answer | None:
+        """The answer, waited for in this thread. Raises `TimeoutError` when the time is over."""
+        return in_a_thread(lambda: self.asked(question))
+
+    async def asked(self, question: Question) -> Answer | None:
+        """The answer; None when none that counts comes. Raises `TimeoutError` when the time is over."""
+        try:
+            with anyio.fail_after(self._timeout_s):
+                return await self._exchange(
+                    question, await anyio.to_thread.run_sync(key_of, self._state_dir / KEY)
+                )
+        except TimeoutError:
+            raise
+        except (JaatoError, OSError) as error:
+            LOG.warning("The permission webhook cannot be asked: %s", error)
+            return None
+
+    async def _exchange(self, question: Question, key: bytes) -> Answer | None:
+        import httpcore2
+
+        nonce = secrets.token_hex(16)
+        sent = datetime.now(UTC).isoformat(timespec="milliseconds")
+        body = written(question, nonce=nonce, sent=sent)
+        dialer = Dialer(self._reach.allowed)
+        pool, proxied = open_pool(self._url, dialer, self._reach.environ)
+        if proxied:
+            await dialer.check_proxied(self._url)
+        headers = {"Content-Type": "application/json", SIGNATURE: signature(key, nonce, body)}
+        try:
+            async with pool:
+                response = await pool.handle_async_request(request_of(self._url, headers, body))
+                try:
+                    data = await whole(response)
+                finally:
+                    await response.aclose()
+        except (httpcore2.NetworkError, httpcore2.ProxyError, httpcore2.TimeoutException) as error:
+            raise ConfigError(f"{self._url.authority} cannot be reached: {str(error)[:200]}") from None
+        except httpcore2.ProtocolError:
+            raise ConfigError(f"{self._url.authority} did not keep to HTTP.") from None
+        given = dict(response.headers).get(SIGNATURE.lower().encode()) or next(
+            (value for name, value in response.headers if name.lower() == SIGNATURE.lower().encode()), b""
+        )
+        if not hmac.compare_digest(given, signature(key, nonce, data).encode()):
+            raise ConfigError(f"{self._url.authority} has not signed its answer with the key in {KEY}.")
+        return read_answer(data, question, by=f"webhook {self._url.host}", nonce=nonce)
+
+
+def request_of(url: Url, headers: Mapping[str, str], body: bytes) -> httpcore2.Request:
+    """The request as it goes out; nothing packed is asked for, so nothing unfolds."""
+    every = {**headers, "Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "jaato"}
+    return request_to(url, "POST", (every | {"Content-Length": str(len(body))}).items(), body)
+
+
+async def whole(response: httpcore2.Response) -> bytes:
+    """The body of a good answer. Raises `ConfigError` for any other status, a redirect too, and for too much."""
+    if response.status != 200:
+        raise ConfigError(f"it answers with status {response.status}, and only 200 is an answer.")
+    data = bytearray()
+    async for chunk in response.aiter_stream():
+        data += chunk
+        if len(data) > MAX_ANSWER_BYTES:
+            raise ConfigError(f"its answer is longer than {MAX_ANSWER_BYTES:,} bytes.")
+    return bytes(data)
+
+
+DIRECTORY = "questions"
+QUESTION, ANSWER = ".question.json", ".answer.json"
+MAX_QUESTION_BYTES = 16_000_000
+LOOK_S = 0.1
+
+
+class FileChannel:
+    """Writes each question as `ID.question.json` and waits for `ID.answer.json`, which whoever answers puts there whole
+    (written beside it, then renamed).
+
+    The directory is `endpoint`, by default `questions` in `state_dir`; it belongs to this user alone (0700). An answer
+    is read once and removed; one to another question or of another digest is removed and does not count. Raises
+    `ConfigError`.
+    """
+
+    def __init__(self, endpoint: str | None, timeout_s: float | None, *, state_dir: Path) -> None:
+        place = Path(endpoint) if endpoint else state_dir / DIRECTORY
+        if not place.is_absolute() or "\0" in str(place) or place.name in ("", ".."):
+            raise ConfigError(
+                'The endpoint of the permission channel "file" is a directory, by its absolute path.'
+            )
+        self._place = place
+        self._timeout_s = timeout_s
+        self._folder = Folder(place.parent, place.name)
+
+    def ask(self, question: Question) -> Answer | None:
+        """The answer, waited for in this thread. Raises `TimeoutError` when the time is over."""
+        return in_a_thread(lambda: self.asked(question))
+
+    async def asked(self, question: Question) -> Answer | None:
+        """The answer; None when the directory cannot be used. Raises `TimeoutError` when the time is over."""
+        try:
+            await anyio.to_thread.run_sync(self._put, question)
+            with anyio.fail_after(self._timeout_s):
+                while True:
+                    answer = await anyio.to_thread.run_sync(self._look, question)
+                    if answer is not None:
+                        return answer
+                    await anyio.sleep(LOOK_S)
+        except TimeoutError:
+            raise
+        except (JaatoError, OSError) as error:
+            LOG.warning("The permission questions in %s cannot be asked: %s", self._place, error)
+            return None
+        finally:
+            self._remove(question.id + QUESTION)
+            self._remove(question.id + ANSWER)
+
+    def _put(self, question: Question) -> None:
+        private(self._place)
+        self._sweep()
+        self._folder.write(question.id + QUESTION, written(question), mode=0o600)
+
+    def _look(self, question: Question) -> Answer | None:
+        """The answer, if one is there; what is none is logged and removed, half of one is waited for."""
+        name = question.id + ANSWER
+        info = self._folder.stat(name)
+        if info is None:
+            return None
+        try:
+            if info.st_uid != os.geteuid() or not stat.S_ISREG(info.st_mode):
+                raise ConfigError("it is no file of this user's")
+            data = self._folder.read(name, MAX_ANSWER_BYTES) or b""
+            if not data.rstrip().endswith(b"}"):
+                return None  # still being written
+            return read_answer(data, question, by="file")
+        except JaatoError as error:
+            LOG.warning("%s/%s does not count: %s", self._place, name, error)
+            self._remove(name)
+            return None
+
+    def _sweep(self) -> None:
+        """Remove answers nobody waits for any more, and questions whose time is over."""
+        names = self._folder.names()
+        open_ids = {name.removesuffix(QUESTION) for name in names if name.endswith(QUESTION)}
+        for name in names:
+            question_id, _, kind = name.partition(".")
+            if not is_id(question_id, "q"):
+                continue
+            left = kind == ANSWER[1:] and question_id not in open_ids
+            if left or (kind == QUESTION[1:] and self._is_over(name)):
+                self._remove(name)
+
+    def _is_over(self, name: str) -> bool:
+        """Whether the deadline of a question has passed; whoever asked it has died, or it would be gone."""
+        with contextlib.suppress(JaatoError, msgspec.MsgspecError, ValueError, TypeError, AttributeError):
+            data = self._folder.read(name, MAX_QUESTION_BYTES) or b"{}"
+            deadline = msgspec.json.decode(data).get("deadline")
+            return deadline is not None and datetime.fromisoformat(deadline) < datetime.now(UTC)
+        return False
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileMissing, JaatoError, OSError):
+            self._folder.remove(name)
+
+
+def private(place: Path) -> None:
+    """Make the directory, or see that it is this user's alone. Raises `ConfigError`, OSError."""
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    info = place.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077:
+        raise ConfigError(f"{place} is no directory of this user's alone; chmod 700 it, or name another.")

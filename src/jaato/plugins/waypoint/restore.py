@@ -1,0 +1,392 @@
+"""Makes waypoints and restores files to them: the plan of what changes and what is kept, then the transaction."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from jaato.errors import ToolError
+from jaato.plugins.waypoint.past_state import ABSENT, HUGE, MAY_BE_FORCED, PROTECTED, Content, World, looker
+from jaato.protocol import events
+from jaato.protocol.specs import Owner, Waypoint
+from jaato.tools.call import Call, clean
+from jaato.tools.files.backups import Backups
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.records import IDS, first_id
+from jaato.tools.files.recovery import recover
+from jaato.tools.files.replace import FileChanged
+from jaato.tools.files.sets import Relocation, Step, carry_out, remove_empty
+from jaato.tools.paths import Roots
+from jaato.tools.waypoints import RESTORING, START, Action, Book, Tree, waypoint_key
+
+DIRECTORY = "a directory is in its place"
+FILE = "a file is in its place"
+PRUNED = "its backup is gone or damaged"
+
+
+@dataclass
+class Plan:
+    """Steps and relocations, what is left alone (path, as it is called afterwards, and reason), and whether somebody
+    else's changes are overruled."""
+
+    relocations: list[Relocation] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)
+    """Directories that are not needed afterwards, if nothing is in them."""
+    forced: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.relocations or self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a plan may do: overrule other people's changes, and touch what decides what runs."""
+
+    force: bool = False
+    protected: Callable[[str], bool] = lambda _path: False
+
+
+def plan_back(changes: Changes, session_id: str, mark: str, rules: Rules) -> Plan:
+    """The way from the files as they are to what this session's changes since a mark had found."""
+    records = changes.backups.since(mark)
+    own = [record for record in records if record.session_id == session_id]
+    foreign = frozenset(record.path for record in records if record.session_id != session_id)
+    world = World(looker(changes), foreign, rules.protected)
+    world.go_back(own)
+    return Planner(changes, world, rules).plan()
+
+
+class Planner:
+    """Makes a plan of a world that has gone back."""
+
+    def __init__(self, changes: Changes, world: World, rules: Rules) -> None:
+        self._changes = changes
+        self._world = world
+        self._rules = rules
+        self._differing = [
+            (path, content, self._now(path))
+            for path, content in sorted(world.contents.items())
+            if content.held != self._now(path).held
+        ]
+
+    def _now(self, path: str) -> Content:
+        """What is at a path, once the directories have moved."""
+        place = self._world.now_at(path)
+        return ABSENT if place is None else self._world.look(place)
+
+    def plan(self) -> Plan:
+        """The plan."""
+        world = self._world
+        made = Plan(relocations=list(world.moved), emptied=world.spare_directories())
+        made.kept += [(destination, reason) for _, destination, reason in world.stuck]
+        moves = self._clean_moves()
+        for path, content, now in self._differing:
+            if path in moves or path in moves.values():
+                continue
+            if found := self._obstacle(path, content, now):
+                world.trouble[world.groups[path]] = found
+        for path, content, now in self._differing:
+            problem = world.problem(path)
+            if problem and not (self._rules.force and problem in MAY_BE_FORCED):
+                made.kept.append((path, problem))
+                continue
+            made.forced = made.forced or bool(problem)
+            if path in moves:
+                made.relocations.append(Relocation(moves[path], path, content.state, content.mode))
+            elif path not in moves.values():
+                made.steps.append(self._step(path, content, now))
+        made.kept = sorted(dict(reversed(made.kept)).items())
+        return made
+
+    def _clean_moves(self) -> dict[str, str]:
+        """The files that can get their old name back, by it: those that are whole under the new one, where nothing else
+        was."""
+        world = self._world
+        leaving = {
+            world.now_at(path): path
+            for path, content, now in self._differing
+            if content.state == "absent" and now.state in ("file", "link")
+        }
+        moves: dict[str, str] = {}
+        for path, content, now in self._differing:
+            source = leaving.get(content.origin) if content.origin else None
+            free = now.held == "absent" and source not in moves.values()
+            if source is not None and free and not any(map(self._rules.protected, (path, source))):
+                moves[path] = source
+        return moves
+
+    def _obstacle(self, path: str, content: Content, now: Content) -> str:
+        """Why a path cannot be changed, whoever wants it; empty for no reason."""
+        world = self._world
+        known = world.problem(path)
+        if known and known not in MAY_BE_FORCED:
+            return known
+        if self._rules.protected(path):
+            return PROTECTED
+        if now.unknown or now.state == "directory":
+            return now.unknown or DIRECTORY
+        if content.state == "directory" and now.state != "absent":
+            return FILE
+        if now.is_huge or content.is_huge:
+            return HUGE
+        if content.digest and not content.origin and not self._changes.backups.is_whole(content.digest):
+            return PRUNED
+        return known
+
+    def _step(self, path: str, content: Content, now: Content) -> Step:
+        """The change of one path. The mode of a file that was there all the time stays as it is."""
+        stays = now.state == "file" and path not in self._world.born
+        return Step(
+            path=path,
+            at=self._world.now_at(path) or "",
+            now=now.held,
+            state=content.state,
+            digest=content.digest,
+            link=content.link,
+            mode=None if stays or content.state != "file" else content.mode,
+            size_bytes=content.size_bytes,
+        )
+
+
+def paths_of(plan: Plan) -> Sequence[tuple[str, str]]:
+    """Every change of a plan, as the path and what happens to it."""
+    said = [(one.destination, f"moved back from {one.source}") for one in plan.relocations]
+    for step in plan.steps:
+        match step.state:
+            case "absent":
+                said.append((step.path, "removed"))
+            case _ if step.now == "absent":
+                said.append((step.path, "brought back"))
+            case _:
+                said.append((step.path, "restored"))
+    return sorted(said)
+
+
+MAX_WAYPOINTS = 200
+MAX_DESCRIPTION = 500
+TRIES = 5
+T = TypeVar("T")
+
+
+class WaypointRefused(ToolError):
+    """There is no such waypoint, or it cannot be made, left or deleted that way."""
+
+    code = "waypoint_refused"
+
+
+class NotOwner(ToolError):
+    """The waypoint is the user's."""
+
+    code = "not_owner"
+
+
+class Away(Protocol):
+    """Runs what waits for the disk, away from the loop."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+@dataclass
+class Restored:
+    """How going back went: what changed (or would), and the ceiling that was made first."""
+
+    waypoint: Waypoint
+    plan: Plan = field(default_factory=Plan)
+    ceiling: Waypoint | None = None
+    unsaved: bool = False
+
+
+class Course:
+    """The waypoints of one session in one workspace. Coroutines run on the session's loop; only `away` leaves it."""
+
+    def __init__(self, changes: Changes, book: Book, session_id: str, away: Away) -> None:
+        self._changes = changes
+        self._book = book
+        self._session_id = session_id
+        self._away = away
+
+    def find(self, waypoint_id: str) -> Waypoint:
+        """The waypoint with this id. Raises `WaypointRefused` that names those there are."""
+        known = self._book.tree.waypoints
+        found = known.get(waypoint_key(waypoint_id))
+        if found is None:
+            raise WaypointRefused(
+                f"There is no waypoint {waypoint_id[:40]!r}. Waypoints: {', '.join(list(known)[:50])}."
+            )
+        return found
+
+    async def create(self, description: str, owner: Owner, *, ceiling: bool = False) -> Waypoint:
+        """Make a waypoint of the files as they are. Raises `ToolError`s; there is none then."""
+        text = " ".join("".join(c if c.isprintable() else " " for c in clean(description)).split())
+        if not text:
+            raise WaypointRefused("The description is empty. Say in a few words where this is.")
+        if len(text) > MAX_DESCRIPTION:
+            raise WaypointRefused(
+                f"The description has {len(text)} characters; at most {MAX_DESCRIPTION} fit."
+            )
+        tree = self._book.tree
+        if len(tree.waypoints) >= MAX_WAYPOINTS:
+            raise WaypointRefused(
+                f"There are {MAX_WAYPOINTS} waypoints already. Delete some that are no longer needed."
+            )
+        marks = self._marks()
+        mark = await self._away(lambda: self._pinned(marks))
+        return self._book.create(text, owner, mark, ceiling=ceiling)
+
+    def _marks(self) -> list[str]:
+        """Every moment in the backups that a waypoint stands for, that of the start among them."""
+        return [one.mark for one in self._book.tree.waypoints.values()]
+
+    def _pinned(self, marks: list[str]) -> str:
+        """A new mark, whose backups stay from now on."""
+        for known in (*marks, self._book.tree.mark):
+            IDS.passed(known)
+        with self._changes.backups.open():
+            mark = IDS.next()
+        self._changes.backups.pin(self._session_id, [*marks, mark])
+        return mark
+
+    async def delete(self, waypoint_id: str, by: Owner) -> Waypoint:
+        """Forget a waypoint. Raises `NotOwner` and `WaypointRefused`."""
+        found = self.find(waypoint_id)
+        if found.id == START:
+            raise WaypointRefused(f"{START} is where the session began; it stays.")
+        if by == "model" and found.owner == "user":
+            raise NotOwner(f"{found.id} is a waypoint of the user, so only the user can delete it.")
+        self._book.delete(found.id)
+        marks = self._marks()
+        await self._away(lambda: self._changes.backups.pin(self._session_id, marks))
+        return found
+
+    async def look(self, waypoint_id: str, by: Owner, *, force: bool = False) -> Restored:
+        """What going back would change, without doing it."""
+        found = self.find(waypoint_id)
+        return await self._away(lambda: self._looked(found, by, force))
+
+    async def restore(self, waypoint_id: str, by: Owner, call: Call, *, force: bool = False) -> Restored:
+        """Take the files back to a waypoint; what is unsaved becomes a ceiling first. Raises `ToolError`s; the files are
+        as they were then."""
+        found = self.find(waypoint_id)
+        ceiling: Waypoint | None = None
+        for attempt in range(1, TRIES + 1):
+            done = await self._away(lambda: self._looked(found, by, force))
+            if done.unsaved and ceiling is None:
+                ceiling = await self.create(f"before going back to {found.id}", by, ceiling=True)
+            try:
+                await self._away(functools.partial(self._go, done.plan, call))
+                break
+            except FileChanged:
+                if attempt == TRIES:
+                    raise
+        done.ceiling = ceiling
+        self._book.stand(found.id, IDS.next(), saved=not done.plan.kept)
+        return done
+
+    def _go(self, plan: Plan, call: Call) -> None:
+        """Carry a plan out."""
+        if plan:
+            carry_out(self._changes, plan.relocations, plan.steps, call, RESTORING)
+        remove_empty(self._changes, plan.emptied)
+
+    def _looked(self, waypoint: Waypoint, by: Owner, force: bool) -> Restored:
+        """The plan, and whether it would take away what no waypoint has."""
+        recover(self._changes)
+        tree = self._book.tree
+        began = tree.waypoints[START].created_at if waypoint.id == START else ""
+        lost = self._changes.backups.lost(self._session_id)
+        if lost > max(waypoint.mark, first_id(began)) and not force:
+            raise WaypointRefused(
+                f"{waypoint.id} has faded: backups that it needs were dropped to keep within their bounds. "
+                "A newer waypoint may still be whole; the user can force what is left of this one."
+            )
+        protected = (lambda _path: False) if by == "user" else self._changes.roots.is_control
+        rules = Rules(force, protected)
+        plan = plan_back(self._changes, self._session_id, waypoint.mark, rules)
+        unsaved = bool(plan) and (
+            plan.forced
+            or not tree.saved
+            or bool(plan_back(self._changes, self._session_id, tree.mark, Rules(True)))
+        )
+        return Restored(waypoint, plan, None, unsaved)
+
+
+class KeptWaypoints:
+    """Waypoints in memory, for calls without a session."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.tree.begin(events.now())
+
+    def create(self, description: str, owner: Owner, mark: str, *, ceiling: bool = False) -> Waypoint:
+        """Make one, which is then the current one."""
+        tree = self.tree
+        made = Waypoint(
+            tree.next_id, description, owner, tree.current, events.now(), mark=mark, ceiling=ceiling
+        )
+        self._note("created", made, made.id, mark, True)
+        return made
+
+    def stand(self, waypoint_id: str, mark: str, saved: bool) -> None:
+        """Note that the files went back to one."""
+        self._note("restored", self.tree.waypoints[waypoint_id], waypoint_id, mark, saved)
+
+    def delete(self, waypoint_id: str) -> None:
+        """Forget one."""
+        current, saved = self.tree.without(waypoint_id)
+        self._note("deleted", self.tree.waypoints[waypoint_id], current, self.tree.mark, saved)
+
+    def _note(self, action: Action, waypoint: Waypoint, current: str, mark: str, saved: bool) -> None:
+        self.tree.apply(action, waypoint, current, mark, saved)
+
+
+class WaypointManager:
+    """The waypoints of a workspace, for the changes that were made under this session id. Raises `ToolError`s."""
+
+    def __init__(self, workspace: str | Path, session_id: str = "") -> None:
+        self._session_id = session_id
+        self._book = KeptWaypoints()
+        self._changes = Changes(Roots(Path(workspace)), Backups(Path(workspace), max_count=0))
+        self._course = Course(self._changes, self._book, session_id, at_once)
+
+    @property
+    def tree(self) -> Tree:
+        """Every waypoint, and the current one."""
+        return self._book.tree
+
+    def create(self, description: str, owner: Owner = "user") -> Waypoint:
+        """Make a waypoint of the files as they are."""
+        return stepped(self._course.create(description, owner))
+
+    def preview(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> Restored:
+        """What going back would change."""
+        return stepped(self._course.look(waypoint_id, by, force=force))
+
+    def restore(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> Restored:
+        """Take the files back to a waypoint."""
+        call = Call("", "restore_waypoint", {}, session_id=self._session_id)
+        return stepped(self._course.restore(waypoint_id, by, call, force=force))
+
+    def delete(self, waypoint_id: str, by: Owner = "user") -> Waypoint:
+        """Forget a waypoint."""
+        return stepped(self._course.delete(waypoint_id, by))
+
+
+async def at_once(work: Callable[[], T], /) -> T:
+    """Do it here and now."""
+    return work()
+
+
+def stepped(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise RuntimeError("a coroutine waited that was not to")
