@@ -25,8 +25,7 @@ from jaato.protocol.events import (
     PermissionResolved,
     ToolCallEnd,
 )
-from jaato.storage.log import LOOKS_EVERY_S
-from jaato.storage.sqlite import SqliteStore
+from jaato.storage.sqlite import LOOKS_EVERY_S, SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import tool

@@ -9,7 +9,7 @@ from tests.storage.logs import agent, created, said
 from jaato.agent.masking import masked_file, masked_log
 from jaato.protocol.events import PermissionGranted
 from jaato.protocol.specs import Grant
-from jaato.storage.pack import pack
+from jaato.storage.export import pack
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.secrets import Secrets
 

@@ -20,7 +20,7 @@ from jaato.errors import StoreError
 from jaato.protocol.codec import encode
 from jaato.protocol.events import PermissionRevoked, SessionCreated, SessionUpdated
 from jaato.storage.bundle import is_bundle
-from jaato.storage.pack import pack
+from jaato.storage.export import pack
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.secrets import Secrets
 

@@ -13,7 +13,7 @@ import pytest
 from tests.storage.logs import begin, run, said, sound
 
 from jaato.errors import StoreError, StoreReadOnly
-from jaato.storage.faults import database_fault
+from jaato.storage.errors import database_fault
 from jaato.storage.sqlite import SqliteStore
 
 

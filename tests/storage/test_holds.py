@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from jaato.errors import SessionBusy
-from jaato.storage.holds import Holds
+from jaato.storage.leases import Holds
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from jaato.storage.holds import Holds
+from jaato.storage.leases import Holds
 holds = Holds(Path(sys.argv[1]))
 holds.take("s1")
 print("held", flush=True)

@@ -14,7 +14,7 @@ from tests.storage.logs import begin, created, renamed, run, said
 from jaato.errors import StoreError
 from jaato.protocol.events import Event, ToolCallEnd
 from jaato.protocol.messages import Text, ToolResult
-from jaato.storage.index_file import index_path
+from jaato.storage.search import index_path
 from jaato.storage.sqlite import SqliteStore
 
 

@@ -87,7 +87,7 @@ def test_what_belongs_to_nobody_goes(store: SqliteStore) -> None:
     kept = store.put_blob("s1", b"kept")
     run(
         """
-from jaato.storage.draft import Draft
+from jaato.storage.fork import Draft
 store = SqliteStore(Path(sys.argv[1]))
 if os.fork() == 0:
     store.hold("never begun")

@@ -229,7 +229,7 @@ def make(store: Store, args: Namespace, workspace: Path) -> None:
 
 def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Secrets) -> None:
     """A session as one file."""
-    from jaato.storage.pack import pack
+    from jaato.storage.export import pack
 
     if args.to is None or args.json:
         raise ConfigError("A bundle is a file of its own: say --to FILE, and not --json.")

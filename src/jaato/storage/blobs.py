@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaato.errors import StoreError
-from jaato.storage.faults import file_fault
-from jaato.storage.files import private_directory, sync_directory
+from jaato.storage.errors import file_fault
+from jaato.storage.private_files import private_directory, sync_directory
 
 CHUNK_BYTES = 1 << 20
 DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -1,22 +1,58 @@
-"""Opening the database: ours or refused, for writing or, where that is impossible, for reading."""
+"""Opens the database of a store: checks it, migrates it, sets WAL mode; one thread at a time uses a connection."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from types import TracebackType
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from jaato.errors import StoreError, StoreReadOnly
-from jaato.storage.faults import damaged, database_fault, file_fault, foreign
-from jaato.storage.files import create_private, narrow, own_file, private_directory, writable
-from jaato.storage.listing import ROW
+from jaato.storage.errors import damaged, database_fault, file_fault, foreign
+from jaato.storage.private_files import create_private, narrow, own_file, private_directory, writable
 from jaato.storage.schema import APPLICATION_ID, STEPS, migrate, version_of
+from jaato.storage.session_table import ROW
+
+
+class Guard:
+    """A context for every use of a connection: at its end the lock is free and no transaction open."""
+
+    __slots__ = ("_connection", "_lock", "_path")
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._lock.acquire()
+        return self._connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is not None:
+                self._roll_back()
+        finally:
+            self._lock.release()
+        if isinstance(error, sqlite3.Error):
+            raise database_fault(error, self._path) from error
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass  # the fault that led here is the one to tell; SQLite has rolled back by itself
+
 
 BUSY_TIMEOUT_S = 5.0
 

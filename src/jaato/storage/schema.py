@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jaato.errors import StoreError
 from jaato.protocol.events import now
-from jaato.storage.files import FILE_MODE
+from jaato.storage.private_files import FILE_MODE
 
 APPLICATION_ID = 0x6A61746F
 """`jato` in ASCII, in the header of every database of ours."""

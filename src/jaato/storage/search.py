@@ -1,26 +1,210 @@
-"""Full-text search: an index in a file of its own, brought up to date when somebody searches; appending knows nothing of it.
+"""Full-text search of sessions: an FTS5 index in a file of its own, brought up to date when somebody searches.
 
-The index holds words and places, no text. It can be deleted at any time, and is made anew where it does not fit the log.
-"""
+The index holds words and places, no text. It can be deleted at any time, and is made anew where it does not fit the log."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 import threading
 import time
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from jaato.abc.store import Damaged, Hit, Hits, SessionRow
 from jaato.errors import StoreError
-from jaato.storage.database import open_to_read
-from jaato.storage.events import decoded, rows_after
-from jaato.storage.faults import database_fault
-from jaato.storage.index_file import damage, empty, index_path, open_index, remove, transaction
-from jaato.storage.listing import list_sessions
-from jaato.storage.schema import SEQ_BITS, STEPS
-from jaato.storage.words import snippet, terms_of, text_of
+from jaato.protocol.events import (
+    Event,
+    MessageModel,
+    MessageUser,
+    MidTurnQueued,
+    SessionCreated,
+    SessionUpdated,
+    ToolCallEnd,
+)
+from jaato.protocol.messages import Media, Message, Refusal, Text, ToolCall
+from jaato.storage.database import BUSY_TIMEOUT_S, connect, open_to_read
+from jaato.storage.errors import database_fault
+from jaato.storage.event_table import decoded, rows_after
+from jaato.storage.private_files import create_private, own_file
+from jaato.storage.schema import SEQ_BITS, STEPS, statements, version_of
+from jaato.storage.session_table import list_sessions
+
+VERSION = 1
+"""Goes up whenever `text_of` gives other words: an index of other words is made anew."""
+MESSAGE_CHARS = 200_000
+RESULT_CHARS = 4_000
+ARGUMENT_CHARS = 1_000
+MAX_ARGUMENTS = 50
+MAX_QUERY_CHARS = 1_000
+MAX_WORDS = 16
+MAX_WORD_CHARS = 100
+PREFIX_CHARS = 3
+"""A word of so many characters is found as the beginning of a longer one, too."""
+SNIPPET_CHARS = 160
+BEFORE_CHARS = 50
+QUOTED = re.compile(r'"([^"]*)"|(\S+)')
+
+
+def text_of(event: Event) -> str:
+    """What of an event can be searched: names, what was said, what tools were given and the beginning of what they gave."""
+    match event:
+        case SessionCreated(name=str(name)):
+            return name
+        case SessionUpdated():
+            return "\n".join([text for text in (event.name, event.description) if text])
+        case MessageUser() | MessageModel() | MidTurnQueued():
+            return said(event.message)[:MESSAGE_CHARS]
+        case ToolCallEnd(result=result):
+            texts = [part.text for part in result.content if isinstance(part, Text)]
+            return "\n".join([*texts, result.error.message if result.error else ""])[:RESULT_CHARS]
+    return ""
+
+
+def said(message: Message) -> str:
+    """The words of a message, calls and the names of attachments included."""
+    found: list[str] = []
+    for part in message.parts:
+        match part:
+            case Text() | Refusal():
+                found.append(part.text)
+            case ToolCall():
+                found.append(f"{part.name} {' '.join(values(part.arguments))}")
+            case Media(name=str(name)):
+                found.append(name)
+    return "\n".join(found)
+
+
+def values(arguments: dict[str, Any]) -> list[str]:
+    """The texts among arguments."""
+    texts = [value for value in arguments.values() if isinstance(value, str)]
+    return [text[:ARGUMENT_CHARS] for text in texts[:MAX_ARGUMENTS]]
+
+
+def terms_of(query: str) -> list[str]:
+    """What a query asks for, as phrases for FTS5 that hold no operator of its language; empty for nothing to look for.
+
+    Each word must be there, also as the beginning of a longer one; in double quotes, words in this order.
+    """
+    text = query[:MAX_QUERY_CHARS].encode("utf-8", "replace").decode()
+    terms: dict[str, None] = {}
+    for quoted, word in QUOTED.findall(text):
+        wanted = " ".join(plain(quoted or word).split())[:MAX_WORD_CHARS]
+        if any(character.isalnum() for character in wanted):
+            beginning = "" if quoted or len(wanted) < PREFIX_CHARS else " *"
+            terms[f'"{wanted}"{beginning}'] = None
+    return list(terms)[:MAX_WORDS]
+
+
+def plain(text: str) -> str:
+    """A text with nothing but letters, digits and marks in it; a blank for all else."""
+    return "".join([sign if unicodedata.category(sign)[0] in "LNM" else " " for sign in text])
+
+
+def snippet(text: str, terms: list[str]) -> str:
+    """A line of the text around the first place where one of the terms stands."""
+    words = [term.strip('" *').split()[0] for term in terms]
+    shown = " ".join([part for part in unmarked(text).split() if part])
+    at = -1
+    folded = shown.casefold()
+    for word in words:
+        found = re.search(rf"(?<!\w){re.escape(word.casefold())}", folded)
+        if found and (at < 0 or found.start() < at):
+            at = found.start()
+    begin = max(0, min(at, len(shown)) - BEFORE_CHARS)
+    cut = shown[begin : begin + SNIPPET_CHARS]
+    return f"{'…' if begin else ''}{cut}{'…' if begin + SNIPPET_CHARS < len(shown) else ''}"
+
+
+def unmarked(text: str) -> str:
+    """A text without what would steer a terminal."""
+    return "".join([sign if sign.isprintable() else " " for sign in text])
+
+
+TABLES = """
+CREATE TABLE indexed (session INTEGER PRIMARY KEY, id TEXT NOT NULL, seq INTEGER NOT NULL);
+CREATE VIRTUAL TABLE word USING fts5(text, content='', tokenize='unicode61 remove_diacritics 2');
+"""
+
+
+def index_path(path: Path) -> Path:
+    """Where the index of the store at `path` is."""
+    return path.with_name(f"{path.stem}.search.db")
+
+
+def open_index(place: Path | None) -> sqlite3.Connection:
+    """The index at `place`, made if it is missing, damaged or of another version; without a place a passing one."""
+    if place is None:
+        connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        make(connection)
+        return connection
+    own_file(place)
+    create_private(place)
+    for _ in range(2):
+        connection = connect(place, "mode=rw")
+        try:
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA journal_mode = WAL")
+            if version_of(connection) == VERSION:
+                connection.execute("SELECT 1 FROM indexed, word LIMIT 1").fetchone()
+                return connection
+            if version_of(connection) == 0:
+                make(connection)
+                return connection
+        except sqlite3.Error as error:
+            if not damage(error):
+                connection.close()
+                raise
+        connection.close()
+        remove(place)
+        create_private(place)
+    raise StoreError(f"The index {place} is damaged; remove it, and it is made anew.")
+
+
+def make(connection: sqlite3.Connection) -> None:
+    """The tables of an index; two processes may want to make them at once."""
+    with transaction(connection):
+        if version_of(connection) == 0:
+            for statement in statements(TABLES):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def empty(index: sqlite3.Connection) -> None:
+    """Forget everything, in a transaction."""
+    index.execute("INSERT INTO word (word) VALUES ('delete-all')")
+    index.execute("DELETE FROM indexed")
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of the body or nothing, and nobody else meanwhile."""
+    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def damage(error: sqlite3.Error) -> bool:
+    """Whether the file is broken, or not what it should be."""
+    codes = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in codes
+
+
+def remove(place: Path) -> None:
+    """Remove an index with all that belongs to it."""
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        place.with_name(place.name + suffix).unlink(missing_ok=True)
+
 
 INDEX_BYTES = 32 << 20
 """How much of the log one search takes into the index; the rest is for the next one."""

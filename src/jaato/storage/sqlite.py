@@ -1,38 +1,259 @@
-"""The session store in one SQLite file: each session an append-only log, big things in blobs beside it."""
+"""The session store in one SQLite file: each session is an append-only log; large results are blobs beside it.
+
+One process at a time, the holder of the session's lease, appends to a log; any may read it.
+"""
 
 from __future__ import annotations
 
 import datetime
+import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from jaato.abc.store import KEEP_ALL, Holder, Retention, SessionRow, Upkeep
-from jaato.errors import SessionBusy, SessionNotFound, StoreError
+from jaato.abc.store import KEEP_ALL, Damaged, Hits, Holder, Retention, SessionRow, Upkeep
+from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
+from jaato.protocol.codec import is_unicode
+from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
-from jaato.storage.blobs import chunks_of
-from jaato.storage.faults import file_fault
-from jaato.storage.log import SqliteLog
-from jaato.storage.removal import ABANDONED_S, sweep
-from jaato.storage.unpack import unpack, workspace_text
-from jaato.storage.vacuum import (
+from jaato.storage.blobs import Blobs, chunks_of
+from jaato.storage.bundle import unpack, workspace_text
+from jaato.storage.checkpoint import Checkpoint
+from jaato.storage.database import Durability, Guard, open_database
+from jaato.storage.errors import file_fault, moved
+from jaato.storage.event_table import (
+    AT_ONCE,
+    Log,
+    changes_row,
+    encoded,
+    insert_events,
+    position,
+    read_events,
+    size_of,
+    write_events,
+)
+from jaato.storage.fork import fork
+from jaato.storage.leases import Leases, this_program
+from jaato.storage.maintenance import (
+    ABANDONED_S,
     clear_drafts,
     outdated,
+    remove_session,
     shrink,
     stored_bytes,
     stray_blobs,
+    sweep,
 )
+from jaato.storage.private_files import file_id
+from jaato.storage.schema import SEQ_BITS
+from jaato.storage.search import Search
+from jaato.storage.session_table import LAST, find_session, list_sessions, named_sessions
+from jaato.storage.snapshots import Folds
 
+LOOKS_EVERY_S = 0.5
+"""How often is looked whether the file that is written is still the one at the path."""
+
+CREATE = (
+    "INSERT INTO session (id, workspace, name, provider, model, created_at, touched_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+FIRST = "INSERT INTO event VALUES (?, ?, ?)"
 REFER = "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)"
 
 
-class SqliteStore(SqliteLog):
+class SqliteStore:
     """Sessions in the SQLite file `path`, their blobs in `blobs/` beside it.
 
     With `durability="normal"` an append survives the death of the process, with "full" also a power loss.
     Methods may be called from any thread. A store that cannot be written is opened for reading; `read_only`
     says so. `owner` is what others are told this process is.
     """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: Durability = "normal",
+        read_only: bool = False,
+        owner: str | None = None,
+    ) -> None:
+        self.path = path.absolute()
+        connection, self.refusal = open_database(self.path, durability=durability, read_only=read_only)
+        self.read_only = bool(self.refusal)
+        self._place, self._look_at = file_id(self.path), 0.0
+        self.owner = owner or this_program()
+        self._guard = Guard(connection, self.path)
+        self._folds = Folds(self.path.parent / "folds")
+        self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
+        self._leases = Leases(self._guard, self.path.parent / "locks")
+        self._search = Search(self.path, read_only=self.read_only)
+        self._logs: dict[str, Log] = {}
+        self._checkpoint = Checkpoint(self.path)
+
+    def create(self, first: Sequence[Event]) -> None:
+        """Begin a session with its first events, numbered from 1; the very first is `session.created`.
+
+        Raises `SessionBusy` when the id is taken.
+        """
+        self._must_write()
+        created = first[0] if first else None
+        if not isinstance(created, SessionCreated):
+            raise StoreError("A session begins with the event session.created.")
+        session_id = created.session_id
+        rows = encoded(first, 1)
+        values = (session_id, created.workspace, created.name, "", "", *[created.timestamp] * 2)
+        with self._guard as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                number = connection.execute(CREATE, values).lastrowid or 0
+            except sqlite3.IntegrityError as error:
+                raise SessionBusy(
+                    f"Session {session_id} exists already. Open it, or begin one with a new id."
+                ) from error
+            log = Log(number, created.timestamp, self._leases.fence(session_id))
+            connection.execute(FIRST, position(log, rows[0]))
+            done = write_events(connection, log, rows[1:], first)
+            connection.execute("COMMIT" if done else "ROLLBACK")
+            if done:
+                self._logs[session_id] = log
+                self._checkpoint.written(connection, size_of(rows))
+        if not done:
+            raise SessionBusy(self._leases.lost(session_id))
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Add events of one session in one commit; they survive kill -9 when this returns, or none is there.
+
+        Raises `SessionBusy` when another process has the session or has appended meanwhile, `SessionNotFound` when
+        the session is gone, `StoreError` for events that cannot be stored.
+        """
+        self._must_write()
+        if not events:
+            return None
+        rows = encoded(events, events[0].seq)
+        session_id = events[0].session_id
+        with self._guard as connection:
+            log = self._logs.pop(session_id, None) or Log(
+                self._number(connection, session_id), "", self._leases.fence(session_id)
+            )
+            try:
+                if log.fence and len(rows) <= AT_ONCE and not changes_row(events, log):
+                    done = insert_events(connection, log, rows)
+                else:
+                    connection.execute("BEGIN IMMEDIATE")
+                    done = write_events(connection, log, rows, events)
+                    connection.execute("COMMIT" if done else "ROLLBACK")
+            except sqlite3.IntegrityError as error:
+                raise SessionBusy(
+                    f"Session {session_id}: another process has written event {rows[0][0]} already. "
+                    "Stop it there, or leave it here; then continue from what is stored, or fork the session."
+                ) from error
+            if done:
+                self._logs[session_id] = log
+                self._checkpoint.written(connection, size_of(rows))
+        if not done:
+            if not self._leases.fence(session_id) and self._leases.dropped(session_id):
+                return self.append(events)
+            self._refused(session_id, rows[0][0])
+        return None
+
+    def _refused(self, session_id: str, seq: int) -> None:
+        """Raise what it means that an event did not go in."""
+        if why := self._leases.lost(session_id):
+            raise SessionBusy(why)
+        last = self.last_seq(session_id)
+        raise StoreError(f"Session {session_id} ends with event {last}, so event {seq} cannot be the next.")
+
+    def read(self, session_id: str, after_seq: int = 0) -> Iterator[Event | Damaged]:
+        """The events after `after_seq` that are stored now, in order, a `Damaged` for each unreadable one.
+
+        Memory does not grow with the log. Raises `SessionNotFound` at once.
+        """
+        with self._guard as connection:
+            number = self._number(connection, session_id)
+            last = self._last_seq(connection, session_id)
+        return read_events(self._guard, session_id, number << SEQ_BITS, max(0, after_seq), last)
+
+    def last_seq(self, session_id: str) -> int:
+        """The number of the last stored event; raises `SessionNotFound`."""
+        with self._guard as connection:
+            return self._last_seq(connection, session_id)
+
+    def find(self, text: str, workspace: str | None = None) -> str:
+        """The id meant by an id, a name or the beginning of an id; the last two within `workspace`, if given.
+
+        Raises `SessionNotFound`, with the candidates when there are several.
+        """
+        with self._guard as connection:
+            return find_session(connection, text, workspace)
+
+    def named(self, name: str) -> list[SessionRow]:
+        """Those with exactly this name, in every workspace, newest first; a few of them where there are many."""
+        with self._guard as connection:
+            return named_sessions(connection, name)
+
+    def sessions(
+        self, workspace: str | None = None, limit: int = 50, before: str | None = None
+    ) -> list[SessionRow]:
+        """One page of sessions, newest first; `before` is the `cursor` of the last row of the page before."""
+        with self._guard as connection:
+            return list_sessions(connection, workspace, limit, before)
+
+    def search(
+        self, query: str, workspace: str | None = None, limit: int = 50, before: str | None = None
+    ) -> Hits:
+        """One page of the sessions that have all words of a query, newest first, each with a line from it.
+
+        Brings the index up to date as far as may be done in one go, which can take a second or two: not for the loop.
+        Raises `StoreError` for a query without a word.
+        """
+        return self._search.search(query, workspace, limit, before)
+
+    def fork(
+        self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None
+    ) -> str:
+        """A new session with the events of this one up to `seq`, or all; returns its id. See `storage.fork`."""
+        self._must_write()
+        made = made or new_id("s")
+        self._leases.take(made, self.owner)
+        try:
+            fork(self._guard, session_id, seq, name, made)
+        finally:
+            self._leases.release(made)
+        return made
+
+    def delete(self, session_id: str) -> None:
+        """Remove a session and the blobs that no other session refers to. Slow, so not for the loop.
+
+        Raises `SessionNotFound`, and `SessionBusy` when another process has it.
+        """
+        self._must_write()
+        self.last_seq(session_id)
+        mine = self._leases.fence(session_id)
+        if not mine:
+            self._leases.take(session_id, self.owner)
+        try:
+            self._search.forget(session_id)
+            self._delete(session_id)
+        finally:
+            if not mine:
+                self._leases.release(session_id)
+
+    def _delete(self, session_id: str) -> None:
+        with self._guard as connection:
+            number = self._number(connection, session_id)
+            self._logs.pop(session_id, None)
+
+        def forget() -> None:
+            try:
+                self._folds.remove(session_id)
+            except OSError as error:
+                raise file_fault(error, self.path.parent) from error
+
+        remove_session(self._guard, number, forget, self._checkpoint.written)
+        sweep(self._guard, self._blobs)
+        self._checkpoint.fold_away()
+
+    # --- blobs and snapshots ---
 
     def put_blob(self, session_id: str, data: bytes) -> str:
         """Keep bytes for a session; returns their SHA-256 in hex. The same bytes are stored once."""
@@ -169,7 +390,39 @@ class SqliteStore(SqliteLog):
         self._search.tidy()
         return shrink(self._guard, self._leases)
 
+    def close(self) -> None:
+        """Finish what is being written and let go of the file; a second time does nothing."""
+        if not self.read_only:
+            self._leases.release_all()
+        self._checkpoint.finish()
+        self._search.close()
+        with self._guard as connection:
+            connection.close()
+
     # --- the lines below know the tables ---
+
+    def _must_write(self) -> None:
+        if self.refusal:
+            raise StoreReadOnly(f"{self.path} cannot be written: {self.refusal}.")
+        if (moment := time.monotonic()) >= self._look_at:
+            if file_id(self.path) != self._place:
+                raise moved(self.path)
+            self._look_at = moment + LOOKS_EVERY_S
+
+    def _number(self, connection: sqlite3.Connection, session_id: str) -> int:
+        row = None
+        if is_unicode(session_id):
+            row = connection.execute("SELECT number FROM session WHERE id = ?", (session_id,)).fetchone()
+        if row is None:
+            raise SessionNotFound(
+                f"There is no session {session_id!r}. `jaato sessions list` shows them all."
+            )
+        return int(row[0])
+
+    def _last_seq(self, connection: sqlite3.Connection, session_id: str) -> int:
+        number = self._number(connection, session_id)
+        row = connection.execute(LAST, (number << SEQ_BITS, (number + 1) << SEQ_BITS)).fetchone()
+        return row[0] - (number << SEQ_BITS) if row else 0
 
     def _keep(self, session_id: str, chunks: Iterable[bytes]) -> str:
         """Write a blob, then name it and note whose it is while nobody can sweep it away."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from jaato.errors import JaatoError
 from jaato.storage.database import connect
-from jaato.storage.faults import database_fault, file_fault
-from jaato.storage.files import create_private, own_file, private_directory
+from jaato.storage.errors import database_fault, file_fault
+from jaato.storage.private_files import create_private, own_file, private_directory
 
 NAME = "registry-repeats.db"
 KEPT_S = 86_400.0

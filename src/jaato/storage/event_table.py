@@ -12,10 +12,10 @@ from jaato.abc.store import Damaged
 from jaato.errors import SessionNotFound, StoreError
 from jaato.protocol.codec import decode_event, encode
 from jaato.protocol.events import AgentCreated, Event, SessionUpdated
-from jaato.storage.faults import is_damage
-from jaato.storage.guard import Guard
-from jaato.storage.listing import tenth
+from jaato.storage.database import Guard
+from jaato.storage.errors import is_damage
 from jaato.storage.schema import SEQ_BITS
+from jaato.storage.session_table import tenth
 
 CHUNK_EVENTS = 256
 CHUNK_BYTES = 1 << 20

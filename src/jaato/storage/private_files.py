@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from jaato.errors import StoreError
-from jaato.storage.faults import file_fault
+from jaato.storage.errors import file_fault
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600

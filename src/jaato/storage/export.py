@@ -21,7 +21,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, now
 from jaato.storage.blobs import CHUNK_BYTES
 from jaato.storage.bundle import BLOBS, EVENTS, FORMAT, MANIFEST, MAX_PARTS, VERSION, Manifest
-from jaato.storage.faults import file_fault
+from jaato.storage.errors import file_fault
 from jaato.version import __version__
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")

@@ -8,7 +8,7 @@ import stat
 import time
 from pathlib import Path
 
-from jaato.storage.files import private_directory
+from jaato.storage.private_files import private_directory
 
 MOST_BYTES = 32 << 20
 HALF_WRITTEN_S = 60.0
