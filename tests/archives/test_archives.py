@@ -18,7 +18,7 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.archives.create import Packing, excluded
+from jaato.plugins.archives.create import ArchiveWriter, excluded
 from jaato.plugins.archives.plugin import ArchivesPlugin
 from jaato.tools.paths import Roots
 
@@ -234,7 +234,7 @@ def test_a_name_that_zip_cannot_have_leaves_the_others(desk: Desk) -> None:
 def test_what_vanishes_meanwhile_is_left_out(desk: Desk) -> None:
     """A file that is gone when its turn comes is reported and does not end the work; one that was named does."""
     with open(desk.workspace / "a.zip", "w+b") as out:
-        work = Packing(Roots(desk.workspace), "zip", out, 1 << 20, (0, 0))
+        work = ArchiveWriter(Roots(desk.workspace), "zip", out, 1 << 20, (0, 0))
         work.take("tree/gone", "tree/gone", excluded([]), named=False)
         work.take("tree/run.sh", "tree/run.sh", excluded([]))
         with pytest.raises(ToolError, match="does not exist"):

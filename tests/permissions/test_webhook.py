@@ -18,13 +18,13 @@ from tests.providers.server import answer, head, serve
 
 from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
-from jaato.plugins.permission.webhook_file_channels import KEY, Reach, WebhookChannel
+from jaato.plugins.permission.webhook_file_channels import KEY, WebhookChannel, WebhookNetwork
 from jaato.protocol.ids import new_id
 from jaato.tools.address import Allowed
 from jaato.tools.signed import key_of
 
 C4 = pytest.mark.spec("C4", "Permissions", "C4.permissions.4")
-LOCAL = Reach({}, Allowed.of(["127.0.0.1"]))
+LOCAL = WebhookNetwork({}, Allowed.of(["127.0.0.1"]))
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -43,7 +43,7 @@ def question(**more: Any) -> Question:
 
 
 def channel(
-    path: Path, port: int, timeout_s: float = 20.0, reach: Reach = LOCAL, host: str = "127.0.0.1"
+    path: Path, port: int, timeout_s: float = 20.0, reach: WebhookNetwork = LOCAL, host: str = "127.0.0.1"
 ) -> WebhookChannel:
     """A webhook on a loopback port."""
     return WebhookChannel(f"http://{host}:{port}/ask", timeout_s, state_dir=path, reach=reach)
@@ -183,7 +183,7 @@ def test_private_addresses_and_plain_http_are_refused(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serve(answer({})) as server:
-            assert await channel(tmp_path, server.port, reach=Reach({})).asked(question()) is None
+            assert await channel(tmp_path, server.port, reach=WebhookNetwork({})).asked(question()) is None
             assert server.connections == 0
 
     anyio.run(main)

@@ -12,7 +12,7 @@ from tests.datadesk import Desk
 
 from jaato.errors import ToolError
 from jaato.plugins.skills.discovery import taken_apart, text_of
-from jaato.plugins.skills.plugin import SkillsPlugin, Written, files_of
+from jaato.plugins.skills.plugin import FrontMatter, SkillsPlugin, files_of
 from jaato.tools.call import Call, Output
 from jaato.tools.cancel import CancelToken
 from jaato.tools.catalog import Catalog, wire_name
@@ -48,14 +48,14 @@ def skill(tmp_path: Path, content: str | bytes = SKILL, folder: str = "pdf", *, 
     return put(place / folder / "SKILL.md", content)
 
 
-def plugin(tmp_path: Path, kind: type[Written] = SkillsPlugin) -> Written:
+def plugin(tmp_path: Path, kind: type[FrontMatter] = SkillsPlugin) -> FrontMatter:
     """The plugin on the workspace as it is now."""
     made = SkillDesk(kind, tmp_path / "w").plugin
-    assert isinstance(made, Written)
+    assert isinstance(made, FrontMatter)
     return made
 
 
-def use(made: Written, name: str, **arguments: Any) -> Output:
+def use(made: FrontMatter, name: str, **arguments: Any) -> Output:
     """Call one of the tools found."""
     tool = next(tool for tool in made.offered() if tool.name == name)
     assert not tool.issues(arguments)

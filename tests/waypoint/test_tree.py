@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.plugins.waypoint.plugin import drawn
-from jaato.plugins.waypoint.restore import KeptWaypoints
+from jaato.plugins.waypoint.restore import InMemoryWaypoints
 from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.waypoints import START, Tree
 
@@ -30,7 +30,7 @@ def above(tree: Tree, one: Waypoint) -> list[str]:
 @given(st.lists(STEP, max_size=30))
 def test_whatever_happens_it_is_one_tree(steps: list[tuple[str, int, Owner]]) -> None:
     """Every waypoint comes from w0, ids are never given twice and count on whoever owns, and each is drawn once."""
-    book = KeptWaypoints()
+    book = InMemoryWaypoints()
     given_ids: list[str] = [START]
     for verb, number, owner in steps:
         tree = book.tree
@@ -61,7 +61,7 @@ def test_whatever_happens_it_is_one_tree(steps: list[tuple[str, int, Owner]]) ->
 @S4
 def test_it_is_drawn_as_the_specification_draws_it() -> None:
     """The example of the document, to the letter."""
-    book = KeptWaypoints()
+    book = InMemoryWaypoints()
     book.create("before auth refactor", "user", "m")
     book.create("pre-optimization", "model", "m")
     book.stand(START, "m", saved=True)

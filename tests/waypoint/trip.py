@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.files.desk import Desk
 
-from jaato.plugins.waypoint.restore import Restored, WaypointManager, paths_of
+from jaato.plugins.waypoint.restore import RestoreResult, WaypointManager, paths_of
 
 
 class Trip:
@@ -45,11 +45,11 @@ class Trip:
         }
 
 
-def changed(done: Restored) -> dict[str, str]:
+def changed(done: RestoreResult) -> dict[str, str]:
     """What going back changed."""
     return dict(paths_of(done.plan))
 
 
-def kept(done: Restored) -> dict[str, str]:
+def kept(done: RestoreResult) -> dict[str, str]:
     """What it left alone, and why."""
     return dict(done.plan.kept)

@@ -15,7 +15,7 @@ from tests.web.test_bounds import raw_server
 from tests.web.test_fetch import pdf
 
 from jaato.errors import ToolError
-from jaato.plugins.web.client import Ask, Client
+from jaato.plugins.web.client import Client, Request
 from jaato.tools.address import AddressRefused, Allowed, parse_url
 
 
@@ -151,11 +151,11 @@ def test_a_charset_that_runs_escapes_is_none(tmp_path: Path) -> None:
 
 def test_the_loop_goes_on_while_a_wrong_charset_is_decoded(tmp_path: Path) -> None:
     """Megabytes of bytes that the charset does not have are decoded beside the loop, in slices."""
-    from jaato.plugins.web.client import Reply
+    from jaato.plugins.web.client import HttpResponse
     from jaato.plugins.web.page import text_of
 
     url = parse_url("http://a/")
-    reply = Reply(url, 200, (("Content-Type", "text/plain; charset=cp1252"),), b"\x81" * 2_000_000)
+    reply = HttpResponse(url, 200, (("Content-Type", "text/plain; charset=cp1252"),), b"\x81" * 2_000_000)
 
     async def main() -> int:
         turns = 0
@@ -196,7 +196,7 @@ def test_a_note_about_a_redirect_is_a_url(tmp_path: Path) -> None:
 
         async def main() -> str:
             client = Client({}, Allowed.of(["127.0.0.1"]))
-            ask = Ask(parse_url(f"{site.url}/a"), "POST", (), b"x")
+            ask = Request(parse_url(f"{site.url}/a"), "POST", (), b"x")
             reply = await client.send(ask, most_bytes=100, within_s=5.0)
             return " ".join(reply.notes)
 

@@ -90,11 +90,11 @@ class Relay:
         return self._made[1]
 
     def _open(self, wanted: Channel) -> Outside | None:
-        from jaato.plugins.permission.channels import Places, channel_of
-        from jaato.plugins.permission.webhook_file_channels import Reach
+        from jaato.plugins.permission.channels import ChannelContext, channel_of
+        from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
 
-        def places() -> Places:
-            return Places(self._state_dir, Reach(self._environ, Allowed.of(self._allow)))
+        def places() -> ChannelContext:
+            return ChannelContext(self._state_dir, WebhookNetwork(self._environ, Allowed.of(self._allow)))
 
         try:
             return cast("Outside", channel_of(wanted.type or "", wanted, places))

@@ -48,7 +48,7 @@ def create(request: dict[str, Any]) -> dict[str, Any]:
     roots = Roots(Path(request["roots"][0]), [Path(root) for root in request["roots"][1:]])
     out = os.fdopen(request["fd"], "w+b")
     own = os.fstat(out.fileno())
-    work = Packing(roots, request["format"], out, request["max_bytes"], (own.st_dev, own.st_ino))
+    work = ArchiveWriter(roots, request["format"], out, request["max_bytes"], (own.st_dev, own.st_ino))
     leaves = excluded(request["exclude"] or [])
     for path in request["paths"]:
         base = str(PurePosixPath(path.rstrip("/")).parent) if path.rstrip("/") not in ("", ".") else path
@@ -71,7 +71,7 @@ def excluded(patterns: list[str]) -> Callable[[str], bool]:
     return leaves if patterns else lambda _name: False
 
 
-class Packing:
+class ArchiveWriter:
     """One archive being written."""
 
     def __init__(self, roots: Roots, kind: str, out: IO[bytes], most: int, own: tuple[int, int]) -> None:
@@ -157,7 +157,7 @@ class Packing:
             raise ArchiveRefused(
                 f"The files have more than {self._most >> 20} MB. Raise max_mb, or leave some out."
             )
-        content = cast("IO[bytes]", Exactly(file, size)) if file is not None else None
+        content = cast("IO[bytes]", FixedSizeReader(file, size)) if file is not None else None
         if isinstance(self._archive, zipfile.ZipFile):
             put_zip(self._archive, name, info, content, target)
         else:
@@ -222,7 +222,7 @@ def put_zip(
         shutil.copyfileobj(content, out, 1 << 18)
 
 
-class Exactly(io.RawIOBase):
+class FixedSizeReader(io.RawIOBase):
     """A file as if it had this many bytes, though somebody writes to it: cut, or filled with zeros."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:

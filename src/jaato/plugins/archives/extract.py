@@ -89,7 +89,7 @@ def extract(request: dict[str, Any]) -> dict[str, Any]:
     archive = Archive(os.fdopen(request["fd"], "rb"), request["path"], request["max_bytes"])
     names = control_names(tuple(request["control_files"]))
     roots = Roots(Path(request["roots"][0]), [Path(root) for root in request["roots"][1:]], names=names)
-    work = Extraction(archive, roots, request["destination"], request["overwrite"])
+    work = Extractor(archive, roots, request["destination"], request["overwrite"])
     fits = chosen(request["members"])
     stopped = ""
     try:
@@ -102,7 +102,7 @@ def extract(request: dict[str, Any]) -> dict[str, Any]:
     return work.report(stopped)
 
 
-class Extraction:
+class Extractor:
     """One extraction: directories and files appear as they are met, symbolic links when all files are written."""
 
     def __init__(self, archive: Archive, roots: Roots, destination: str, overwrite: bool) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.data.queries import Guarded, fetched, may_read
+from jaato.plugins.data.queries import BoundedConnection, fetched, may_read
 from jaato.tools.apart import QueryTimer
 
 DELIMITERS = ",;\t|"
@@ -154,7 +154,7 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     """Load the files and run one reading statement over them."""
     connection = database()
     tables = [load(connection, name, file, request) for name, file in request["files"].items()]
-    guarded = Guarded(connection, may_read, request["query_s"])
+    guarded = BoundedConnection(connection, may_read, request["query_s"])
     with QueryTimer(
         request["query_s"] + WIND_UP_S
     ):  # for what Guarded's clock does not see: one step that is long
@@ -169,7 +169,7 @@ def describe(request: dict[str, Any]) -> dict[str, Any]:
     """Load one file and say what is in each column."""
     connection = database()
     table = load(connection, "data", request["files"]["data"], request)
-    guarded = Guarded(connection, may_read, request["time_s"])
+    guarded = BoundedConnection(connection, may_read, request["time_s"])
     columns = [
         column_facts(guarded, name, kind) for name, kind in zip(table.columns, table.types, strict=True)
     ]
@@ -177,7 +177,7 @@ def describe(request: dict[str, Any]) -> dict[str, Any]:
     return {**table.facts(), "columns": columns, "sample": sample}
 
 
-def column_facts(guarded: Guarded, name: str, kind: str) -> dict[str, Any]:
+def column_facts(guarded: BoundedConnection, name: str, kind: str) -> dict[str, Any]:
     """Type, emptiness, range and, where there are few, the commonest values of a column."""
     quoted = quote(name)
     count, distinct, least, most = guarded.run(

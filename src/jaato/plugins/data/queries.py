@@ -77,7 +77,7 @@ def may_write(action: int, first: str | None, second: str | None) -> bool:
     return True
 
 
-class Guarded:
+class BoundedConnection:
     """A connection whose statements are bounded: by what `allows` says, by time and by size."""
 
     def __init__(
@@ -183,7 +183,7 @@ def refused(action: int, first: str | None, second: str | None) -> str:
     return CHANGING
 
 
-def fetched(guarded: Guarded, cursor: sqlite3.Cursor, max_rows: int) -> dict[str, Any]:
+def fetched(guarded: BoundedConnection, cursor: sqlite3.Cursor, max_rows: int) -> dict[str, Any]:
     """The first rows of a result, whether there are `more`, and why. Raises `QueryFailed`."""
     rows: list[list[Any]] = []
     size = 0

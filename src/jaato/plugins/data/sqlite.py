@@ -12,7 +12,7 @@ import stat
 from typing import Any
 from urllib.parse import quote
 
-from jaato.plugins.data.queries import Guarded, QueryFailed, fetched, may_read, may_write
+from jaato.plugins.data.queries import BoundedConnection, QueryFailed, fetched, may_read, may_write
 
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|;", re.DOTALL)
@@ -66,7 +66,7 @@ def execute(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def outside(guarded: Guarded, statements: list[str]) -> int:
+def outside(guarded: BoundedConnection, statements: list[str]) -> int:
     """Run the first statements that set whether foreign keys are enforced, which nothing changes in a transaction;
     gives how many they are. Raises `QueryFailed`."""
     early = 0
@@ -76,14 +76,16 @@ def outside(guarded: Guarded, statements: list[str]) -> int:
     return early
 
 
-def undo(guarded: Guarded) -> None:
+def undo(guarded: BoundedConnection) -> None:
     """Take the transaction back, unless SQLite has done so."""
     if guarded.connection.in_transaction:
         guarded.connection.set_progress_handler(None, 0)
         guarded.own("ROLLBACK")
 
 
-def ran(guarded: Guarded, statement: str, request: dict[str, Any], number: int) -> list[dict[str, Any]]:
+def ran(
+    guarded: BoundedConnection, statement: str, request: dict[str, Any], number: int
+) -> list[dict[str, Any]]:
     """Run one of several statements; gives its rows if it has any. Raises `QueryFailed`."""
     try:
         cursor = guarded.run(statement, request["params"] or ())
@@ -132,7 +134,9 @@ def schema(request: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def described(guarded: Guarded, kind: str, name: str, sql: str | None, counts: bool) -> dict[str, Any]:
+def described(
+    guarded: BoundedConnection, kind: str, name: str, sql: str | None, counts: bool
+) -> dict[str, Any]:
     """One table or view."""
     quoted = '"' + name.replace('"', '""') + '"'
     try:
@@ -180,7 +184,7 @@ def described(guarded: Guarded, kind: str, name: str, sql: str | None, counts: b
     return entry
 
 
-def opened(request: dict[str, Any], mode: str) -> Guarded:
+def opened(request: dict[str, Any], mode: str) -> BoundedConnection:
     """The database, opened by its name in the directory that is worked in. Raises `QueryFailed`."""
     name = request["name"]
     check_side_files(name, mode)
@@ -190,7 +194,7 @@ def opened(request: dict[str, Any], mode: str) -> Guarded:
     before = open_files()
     try:
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, cached_statements=0)
-        guarded = Guarded(connection, may_read if mode == "ro" else may_write, request["time_s"])
+        guarded = BoundedConnection(connection, may_read if mode == "ro" else may_write, request["time_s"])
     except sqlite3.Error as error:
         raise QueryFailed(f"The database cannot be opened: {error}.") from None
     try:

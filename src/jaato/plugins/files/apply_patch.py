@@ -12,7 +12,7 @@ from msgspec import Meta
 from jaato.errors import ToolError
 from jaato.plugins.files.batch import outcome, refuse_slash
 from jaato.plugins.files.diff import unified
-from jaato.plugins.files.hunk_matching import Placed, place_all
+from jaato.plugins.files.hunk_matching import PlacedHunk, place_all
 from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused, parse
 from jaato.plugins.files.substitute import substituted
 from jaato.tools.call import Call
@@ -28,7 +28,7 @@ MAX_DIFF_CHARS = 16_000
 ACTION = "apply_patch"
 
 
-class Patching:
+class ApplyPatchTool:
     """The tool, for a plugin that has the `changes` of files."""
 
     changes: Changes
@@ -52,7 +52,7 @@ class Patching:
 
 
 @dataclass(slots=True)
-class Stage:
+class StagedFile:
     """What will become of one file: `text` is None when it is removed; `before` is what it is now."""
 
     path: str
@@ -77,7 +77,7 @@ def apply(
     if len(files) > MAX_FILES:
         raise PatchRefused(f"The patch changes {len(files)} files; at most {MAX_FILES} can be. Split it.")
     with changes.lock, contextlib.ExitStack() as places:
-        work = Work(changes, top, places, dry_run)
+        work = PatchApplication(changes, top, places, dry_run)
         try:
             for file in files:
                 work.take(file)
@@ -105,14 +105,14 @@ def apply(
     return result
 
 
-def step_of(stage: Stage) -> Change:
+def step_of(stage: StagedFile) -> Change:
     """What is to be committed for a file."""
     assert stage.target is not None
     content = None if stage.text is None else stage.form.encode(stage.text)
     return Change(stage.target, ACTION, stage.seen, content, stage.mode)
 
 
-class Work:
+class PatchApplication:
     """A patch being applied in memory: each file as the parts before have left it."""
 
     def __init__(self, changes: Changes, top: str, places: contextlib.ExitStack, dry_run: bool) -> None:
@@ -120,7 +120,7 @@ class Work:
         self._top = top.rstrip("/")
         self._places = places
         self._dry_run = dry_run
-        self.stages: dict[str, Stage] = {}
+        self.stages: dict[str, StagedFile] = {}
         self.made: list[str] = []
 
     def take(self, file: FilePatch) -> None:
@@ -180,7 +180,7 @@ class Work:
             source.text = None
             source.actions.append("moved away")
 
-    def _change(self, stage: Stage, file: FilePatch) -> None:
+    def _change(self, stage: StagedFile, file: FilePatch) -> None:
         """Put the hunks into the text."""
         if file.hunks:
             text, placed = patched(stage.text or "", file.hunks, stage.path)
@@ -201,7 +201,7 @@ class Work:
             )
         return path
 
-    def _existing(self, name: str) -> Stage:
+    def _existing(self, name: str) -> StagedFile:
         """A file as it is now, or as the patch has left it."""
         path = self._path(name)
         known = self.stages.get(path)
@@ -216,11 +216,11 @@ class Work:
             loaded = self._changes.load(target)
         except ToolError as error:
             raise PatchRefused(f"{error} Nothing was changed.") from None
-        stage = Stage(path, target, loaded.seen, loaded.form, loaded.text, loaded.text)
+        stage = StagedFile(path, target, loaded.seen, loaded.form, loaded.text, loaded.text)
         self.stages[path] = stage
         return stage
 
-    def _absent(self, name: str) -> Stage:
+    def _absent(self, name: str) -> StagedFile:
         """A file that is to be made."""
         path = self._path(name)
         known = self.stages.get(path)
@@ -232,12 +232,12 @@ class Work:
         if not self._dry_run:
             self.made += self._changes.make_parents(path)
             target = self._places.enter_context(self._changes.target(path))
-        stage = Stage(path, target, None, Form(), "", "")
+        stage = StagedFile(path, target, None, Form(), "", "")
         self.stages[path] = stage
         return stage
 
 
-def patched(raw: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[Placed]]:
+def patched(raw: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[PlacedHunk]]:
     """A text with its hunks applied, and where each was. Raises `PatchRefused`."""
     view = Lined(raw).view
     lines = view.split("\n")

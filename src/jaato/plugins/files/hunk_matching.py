@@ -15,7 +15,7 @@ Same = Callable[[str, str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedHunk:
     """A hunk at its place: lines `first` to `end` of the text (from 0) become `new`."""
 
     first: int
@@ -25,9 +25,9 @@ class Placed:
     hunk: Hunk
 
 
-def place_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[Placed]:
+def place_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[PlacedHunk]:
     """Every hunk at its place, in order and apart from each other. Raises `PatchRefused` for one that does not fit."""
-    found: list[Placed] = []
+    found: list[PlacedHunk] = []
     drift = free = 0
     for number, hunk in enumerate(hunks, 1):
         placed = place(lines, hunk, free, drift)
@@ -46,7 +46,7 @@ def expected(hunk: Hunk) -> int:
     return start if not hunk.old else max(start - 1, 0)
 
 
-def place(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> Placed | None:
+def place(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> PlacedHunk | None:
     """One hunk at its place at or behind `free`; None when it fits nowhere."""
     if not hunk.old:
         return inserted(lines, hunk, free, drift)
@@ -134,7 +134,7 @@ def fits(lines: Sequence[str], block: list[str], place: int, same: Same) -> bool
 
 def settle(
     lines: Sequence[str], hunk: Hunk, first: int, head: int, tail: int, drift: int, fuzz: int, loose: bool
-) -> Placed:
+) -> PlacedHunk:
     """The hunk at this place; what it only looks at stays as the text has it."""
     new: list[str] = []
     place = first
@@ -154,10 +154,10 @@ def settle(
         facts["fuzz"] = fuzz
     if loose:
         facts["note"] = "white space at the ends of lines differs"
-    return Placed(first + head, first + count - tail, new, facts, hunk)
+    return PlacedHunk(first + head, first + count - tail, new, facts, hunk)
 
 
-def inserted(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> Placed | None:
+def inserted(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> PlacedHunk | None:
     """A hunk of new lines alone: behind the line it names, or behind its anchor, or at the end."""
     if hunk.ends and hunk.start is None:
         first = len(lines)
@@ -169,7 +169,7 @@ def inserted(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> Placed 
         first = expected(hunk) + drift
     if not free <= first <= len(lines):
         return None
-    return Placed(first, first, hunk.new, {"line": first + 1}, hunk)
+    return PlacedHunk(first, first, hunk.new, {"line": first + 1}, hunk)
 
 
 def failure(lines: Sequence[str], hunk: Hunk, which: str, name: str, free: int) -> str:

@@ -128,7 +128,7 @@ def parse(text: str) -> list[FilePatch]:
     if lines and not lines[-1]:
         lines.pop()
     is_envelope = any(line.strip() == "*** Begin Patch" for line in lines)
-    found = Envelope(lines).files() if is_envelope else Unified(lines).files()
+    found = ApplyPatchParser(lines).files() if is_envelope else UnifiedDiffParser(lines).files()
     if not found:
         raise PatchRefused(
             "There is no change in this patch. Give a unified diff: --- a/file, +++ b/file, @@ -1,3 +1,4 @@, then lines "
@@ -137,7 +137,7 @@ def parse(text: str) -> list[FilePatch]:
     return found
 
 
-class Unified:
+class UnifiedDiffParser:
     """A unified diff being read; wrong counts in a hunk's head are put up with."""
 
     def __init__(self, lines: list[str]) -> None:
@@ -266,7 +266,7 @@ def mark_open(hunk: Hunk) -> None:
     hunk.ends = True
 
 
-class Envelope:
+class ApplyPatchParser:
     """A patch between `*** Begin Patch` and `*** End Patch`, whose hunks have no numbers."""
 
     def __init__(self, lines: list[str]) -> None:

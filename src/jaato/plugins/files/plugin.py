@@ -10,7 +10,7 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.anchored_edit import Edit, EditRefused
-from jaato.plugins.files.apply_patch import Patching
+from jaato.plugins.files.apply_patch import ApplyPatchTool
 from jaato.plugins.files.batch import (
     Search,
     edit_many,
@@ -54,7 +54,7 @@ def bounds_of(setting: Any) -> dict[str, int]:
     return setting
 
 
-class FilesPlugin(Patching, Plugin):
+class FilesPlugin(ApplyPatchTool, Plugin):
     """Read, write, edit, move and restore files beneath the workspace and what was granted.
 
     The host's service `roots` says what that is; without it, the host's workspace and the setting `granted`.

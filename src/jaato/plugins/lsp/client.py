@@ -82,7 +82,7 @@ class ServerFailed(ToolError):
 
 
 @dataclass(frozen=True)
-class Way:
+class ServerCommand:
     """How to start a server: its command, environment, what it is told when it asks, and at its start."""
 
     language: str
@@ -92,10 +92,10 @@ class Way:
     options: Mapping[str, Any] | None = None
 
 
-class Server:
+class LanguageServer:
     """A server for one directory, on the loop its methods are awaited on. Make one per start."""
 
-    def __init__(self, way: Way, root: Path, confinement: Confinement = UNCONFINED) -> None:
+    def __init__(self, way: ServerCommand, root: Path, confinement: Confinement = UNCONFINED) -> None:
         self.way = way
         self.root = root
         self.used_at = time.monotonic()

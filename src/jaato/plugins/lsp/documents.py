@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from jaato.errors import ToolError
-from jaato.plugins.lsp.client import Server
+from jaato.plugins.lsp.client import LanguageServer
 from jaato.plugins.lsp.languages import Language
 from jaato.tools.file_errors import FileMissing
 from jaato.tools.paths import Roots
@@ -30,7 +30,7 @@ class NoSuchPlace(ToolError):
     code = "no_such_place"
 
 
-class Lines:
+class TextPositions:
     """A text by its lines, as the protocol counts them."""
 
     def __init__(self, text: str) -> None:
@@ -132,7 +132,7 @@ class NotSource(ToolError):
 
 
 @dataclass(slots=True)
-class Document:
+class OpenDocument:
     """An open file as the server knows it."""
 
     path: Path
@@ -140,20 +140,20 @@ class Document:
     text: str
 
 
-class Project:
+class ServerDocuments:
     """The files of one server. Blocking reads are short and bounded, so they are made in place."""
 
-    def __init__(self, server: Server, language: Language, roots: Roots) -> None:
+    def __init__(self, server: LanguageServer, language: Language, roots: Roots) -> None:
         self.server = server
         self._language = language
         self._roots = roots
-        self._open: OrderedDict[str, Document] = OrderedDict()
+        self._open: OrderedDict[str, OpenDocument] = OrderedDict()
         self._seen: dict[str, tuple[int, int]] | None = None
         self._looked_at = 0.0
         self.changes = 0
         """How often the server was told of something that others have changed."""
 
-    def open(self, path: str, *, now: bool = False) -> tuple[str, Lines]:
+    def open(self, path: str, *, now: bool = False) -> tuple[str, TextPositions]:
         """Have the server know a file as it is now; gives its URI and text. Raises `ToolError`s.
 
         `now` has it know all others as they are now, too, not as they were a moment ago.
@@ -165,7 +165,7 @@ class Project:
         while len(self._open) > MAX_OPEN:
             old, _ = self._open.popitem(last=False)
             self._close(old)
-        return uri, Lines(text)
+        return uri, TextPositions(text)
 
     def opened(self) -> str | None:
         """The URI of a file the server was shown, of any if of none so far; None where there is no file for it."""
@@ -298,7 +298,7 @@ class Project:
         known = self._open.get(uri)
         if known is None:
             kind = self._language.suffixes.get(path.suffix.lower(), self._language.name)
-            self._open[uri] = Document(path, 1, text)
+            self._open[uri] = OpenDocument(path, 1, text)
             item = {"uri": uri, "languageId": kind, "version": 1, "text": text}
             self.server.tell("textDocument/didOpen", {"textDocument": item})
         elif known.text != text:
@@ -335,11 +335,13 @@ class Project:
                 continue  # gone meanwhile, or not ours to read
 
 
-def source_line(project: Project, path: str, number: int, cache: dict[str, Lines | None]) -> str | None:
+def source_line(
+    project: ServerDocuments, path: str, number: int, cache: dict[str, TextPositions | None]
+) -> str | None:
     """A line of a file, from 0; None where it cannot be read. `cache` keeps what was read."""
     if path not in cache:
         try:
-            cache[path] = Lines(project.read(path)[1])
+            cache[path] = TextPositions(project.read(path)[1])
         except (ToolError, FileMissing):
             cache[path] = None
     lines = cache[path]

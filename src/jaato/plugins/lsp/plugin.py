@@ -13,7 +13,7 @@ from jaato.plugins.lsp import requests
 from jaato.plugins.lsp.client import SEVERITIES
 from jaato.plugins.lsp.languages import languages
 from jaato.plugins.lsp.pool import IDLE_S, Pool, profile_of
-from jaato.plugins.lsp.requests import Where
+from jaato.plugins.lsp.requests import Position
 from jaato.plugins.lsp.workspace_edits import EditRefused, NewText, new_texts, preview
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call
@@ -72,7 +72,7 @@ class LspPlugin(Plugin):
         source line."""
         if kind == "hover":
             return await self.lsp_hover(path, symbol, line, column, call=call)
-        return await self._located(kind, Where(path, symbol, line, column), 0, 50, call)
+        return await self._located(kind, Position(path, symbol, line, column), 0, 50, call)
 
     @tool(category=CODE, access="read")
     async def lsp_find_references(
@@ -88,14 +88,14 @@ class LspPlugin(Plugin):
     ) -> dict[str, Any]:
         """Find every use of a function, class or variable in the project, its definition included. Returns paths, lines
         and source lines; exact where grep guesses."""
-        return await self._located("references", Where(path, symbol, line, column), offset, limit, call)
+        return await self._located("references", Position(path, symbol, line, column), offset, limit, call)
 
     @tool(category=CODE, access="read")
     async def lsp_hover(
         self, path: str, symbol: Symbol = None, line: Line = None, column: Column = None, *, call: Call
     ) -> dict[str, Any]:
         """Tell a symbol's type, signature and documentation where it is used."""
-        where = Where(path, symbol, line, column)
+        where = Position(path, symbol, line, column)
 
         async def ask() -> dict[str, Any]:
             _, answer = await requests.at(self._pool, where, "hover")
@@ -183,7 +183,7 @@ class LspPlugin(Plugin):
     ) -> dict[str, Any]:
         """Rename a function, class or variable everywhere in the project, by its meaning and not by text; all files or
         none. undoFileChange reverts a file. Returns the diffs."""
-        where = Where(path, symbol, line, column)
+        where = Position(path, symbol, line, column)
         asking = requests.rename(self._pool, self._roots, where, new_name)
         found, left = await self._beside.run(asking, call.token)
         value = await self._changed(found, call, only_shown=preview)
@@ -244,7 +244,9 @@ class LspPlugin(Plugin):
             for path, rows in found.items()
         }
 
-    async def _located(self, what: str, where: Where, offset: int, limit: int, call: Call) -> dict[str, Any]:
+    async def _located(
+        self, what: str, where: Position, offset: int, limit: int, call: Call
+    ) -> dict[str, Any]:
         async def ask() -> dict[str, Any]:
             more = {"context": {"includeDeclaration": True}} if what == "references" else {}
             project, answer = await requests.at(self._pool, where, what, **more)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from jaato.errors import ConfigError, ToolError
-from jaato.plugins.lsp.client import Server, ServerFailed, Way
-from jaato.plugins.lsp.documents import Project
+from jaato.plugins.lsp.client import LanguageServer, ServerCommand, ServerFailed
+from jaato.plugins.lsp.documents import ServerDocuments
 from jaato.plugins.lsp.languages import (
     Language,
     NoServer,
@@ -40,7 +40,7 @@ SANDBOX_SESSION = "language-servers"
 class Slot:
     """The place of one server. `failures` counts those in a row; until `not_before` no other is started."""
 
-    project: Project | None = None
+    project: ServerDocuments | None = None
     failures: int = 0
     failed_at: float = 0.0
     not_before: float = 0.0
@@ -71,13 +71,13 @@ class Pool:
         self._slots: dict[tuple[str, Path], Slot] = {}
         self._reaper: asyncio.Task[None] | None = None
 
-    async def project_of(self, path: str) -> Project:
+    async def project_of(self, path: str) -> ServerDocuments:
         """The project of a file, its server running. Raises `NoServer`, `ServerFailed` and other `ToolError`s."""
         language = language_of(path, self._languages)
         root, _ = self._roots.relative(path)
         return await self._project(language, root)
 
-    async def project_for(self, name: str) -> Project:
+    async def project_for(self, name: str) -> ServerDocuments:
         """The project of the workspace in a language. Raises as above."""
         for language in self._languages:
             if language.name == name:
@@ -85,12 +85,12 @@ class Pool:
         known = ", ".join(language.name for language in self._languages)
         raise NoServer(f"There is no language {name!r}; there are {known}.")
 
-    def running(self) -> list[Project]:
+    def running(self) -> list[ServerDocuments]:
         """The projects whose servers run now."""
         found = (slot.project for slot in self._slots.values())
         return [project for project in found if project is not None and project.server.alive]
 
-    def running_for(self, path: str) -> Project | None:
+    def running_for(self, path: str) -> ServerDocuments | None:
         """The project of a file if its server runs already."""
         try:
             language = language_of(path, self._languages)
@@ -100,7 +100,7 @@ class Pool:
         project = slot.project if slot is not None else None
         return project if project is not None and project.server.alive else None
 
-    async def _project(self, language: Language, root: Path) -> Project:
+    async def _project(self, language: Language, root: Path) -> ServerDocuments:
         slot = self._slots.setdefault((language.name, root), Slot())
         async with slot.lock:
             project = slot.project
@@ -123,23 +123,23 @@ class Pool:
                 self._reaper = asyncio.create_task(self._reap(), name="jaato-lsp-idle")
             return slot.project
 
-    async def _started(self, slot: Slot, language: Language, root: Path) -> Project:
+    async def _started(self, slot: Slot, language: Language, root: Path) -> ServerDocuments:
         argv = command_of(language, self._environ, self._roots.paths)
         confinement = await self._confinement(argv[0], root)
-        way = Way(
+        way = ServerCommand(
             language.name,
             argv,
             for_commands(environment_of(self._environ, self._roots.paths), extra=language.environment),
             settings_of(language, self._environ, self._roots.paths),
             language.options,
         )
-        server = Server(way, root, confinement)
+        server = LanguageServer(way, root, confinement)
         try:
             await server.start(self._launcher)
         except ServerFailed as error:
             self._failed(slot, str(error)[:500])
             raise
-        project = Project(server, language, self._roots)
+        project = ServerDocuments(server, language, self._roots)
         project.refresh()
         return project
 
@@ -175,7 +175,7 @@ class Pool:
                 )
             await self._end(min(idle, key=lambda project: project.server.used_at))
 
-    async def _end(self, project: Project) -> None:
+    async def _end(self, project: ServerDocuments) -> None:
         for slot in self._slots.values():
             if slot.project is project:
                 slot.project = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaato.errors import ToolError
 from jaato.plugins.lsp.client import SEVERITIES, SYMBOL_KINDS
-from jaato.plugins.lsp.documents import Lines, Project, index_of, location_of, source_line
+from jaato.plugins.lsp.documents import ServerDocuments, TextPositions, index_of, location_of, source_line
 from jaato.plugins.lsp.pool import Pool
 from jaato.plugins.lsp.workspace_edits import EditRefused, NewText, new_texts
 from jaato.tools.paths import Roots
@@ -27,7 +27,7 @@ def page(name: str, rows: list[dict[str, Any]], offset: int, limit: int) -> dict
     return shown
 
 
-def places(project: Project, answer: Any) -> list[tuple[str, bool, dict[str, Any]]]:
+def places(project: ServerDocuments, answer: Any) -> list[tuple[str, bool, dict[str, Any]]]:
     """The places of an answer, each once, in the workspace first: path, whether it may be read, start."""
     given = answer if isinstance(answer, list) else [answer]
     found: dict[tuple[Any, ...], tuple[str, bool, dict[str, Any]]] = {}
@@ -43,10 +43,10 @@ def places(project: Project, answer: Any) -> list[tuple[str, bool, dict[str, Any
     return sorted(found.values(), key=lambda one: (not one[1], one[0], one[2]["line"], one[2]["character"]))
 
 
-def located(project: Project, answer: Any, offset: int, limit: int) -> dict[str, Any]:
+def located(project: ServerDocuments, answer: Any, offset: int, limit: int) -> dict[str, Any]:
     """A page of places, each with its source line."""
     found = places(project, answer)
-    cache: dict[str, Lines | None] = {}
+    cache: dict[str, TextPositions | None] = {}
     rows = []
     for path, readable, start in found[offset : offset + limit]:
         text = source_line(project, path, start["line"], cache) if readable else None
@@ -82,7 +82,9 @@ def hover_text(answer: Any) -> str:
     return whole if len(whole) <= MAX_TEXT_CHARS else whole[:MAX_TEXT_CHARS] + "\n[… cut …]"
 
 
-def diagnostic_rows(found: Iterable[dict[str, Any]], lines: Lines | None = None) -> list[dict[str, Any]]:
+def diagnostic_rows(
+    found: Iterable[dict[str, Any]], lines: TextPositions | None = None
+) -> list[dict[str, Any]]:
     """Diagnostics as rows, the worst first."""
     rows = []
     for one in found:
@@ -139,7 +141,7 @@ def symbol_rows(found: Any, depth: int = 0) -> list[dict[str, Any]]:
     return rows[:MAX_ROWS]
 
 
-def workspace_symbol_rows(project: Project, found: Any) -> list[dict[str, Any]]:
+def workspace_symbol_rows(project: ServerDocuments, found: Any) -> list[dict[str, Any]]:
     """The symbols a search found, with where they are."""
     rows = []
     for one in found[:MAX_ROWS] if isinstance(found, list) else []:
@@ -177,14 +179,14 @@ METHODS = {
 }
 
 
-class Where:
+class Position:
     """A place in a file as a model names it: lines and columns from 1."""
 
     def __init__(self, path: str, symbol: str | None, line: int | None, column: int | None) -> None:
         self.path, self.symbol, self.line, self.column = path, symbol, line, column
 
 
-async def at(pool: Pool, where: Where, what: str, **more: Any) -> tuple[Project, Any]:
+async def at(pool: Pool, where: Position, what: str, **more: Any) -> tuple[ServerDocuments, Any]:
     """What the server of a file says of a place. Raises `ToolError`s."""
     project = await pool.project_of(where.path)
     uri, lines = project.open(where.path, now=what == "rename")
@@ -196,7 +198,7 @@ async def at(pool: Pool, where: Where, what: str, **more: Any) -> tuple[Project,
     return project, await asked(project, what, {"textDocument": {"uri": uri}, "position": position, **more})
 
 
-async def asked(project: Project, what: str, params: dict[str, Any]) -> Any:
+async def asked(project: ServerDocuments, what: str, params: dict[str, Any]) -> Any:
     """One request, if the server can answer it. Raises `ToolError`s."""
     method, ability = METHODS[what]
     if project.server.capabilities.get(ability) in (None, False):
@@ -209,7 +211,7 @@ async def asked(project: Project, what: str, params: dict[str, Any]) -> Any:
     return await project.server.ask(method, params)
 
 
-async def acquainted(project: Project) -> None:
+async def acquainted(project: ServerDocuments) -> None:
     """Wait, once, until a new server has had its time to look at the project: it answers before that, of one file.
 
     It has when it says by itself what is wrong in a file that it was shown.
@@ -223,8 +225,8 @@ async def acquainted(project: Project) -> None:
 
 
 async def diagnostics(
-    project: Project, path: str, within_s: float = DIAGNOSED_S
-) -> tuple[list[dict[str, Any]], Lines]:
+    project: ServerDocuments, path: str, within_s: float = DIAGNOSED_S
+) -> tuple[list[dict[str, Any]], TextPositions]:
     """What is wrong in a file as it is now, and its text. Raises `ToolError`s."""
     server = project.server
     before = dict(server.told)
@@ -252,7 +254,7 @@ async def diagnostics(
     return server.diagnosed.get(uri, []), lines
 
 
-async def rename(pool: Pool, roots: Roots, where: Where, new_name: str) -> tuple[list[NewText], list[str]]:
+async def rename(pool: Pool, roots: Roots, where: Position, new_name: str) -> tuple[list[NewText], list[str]]:
     """The files as a renaming would leave them, and those that have the name and stay as they are.
 
     Raises `ToolError`s.
@@ -264,7 +266,7 @@ async def rename(pool: Pool, roots: Roots, where: Where, new_name: str) -> tuple
             "Nothing can be renamed there. Name the symbol and the line it is defined or used on."
         )
     _, text = project.read(where.path)
-    lines = Lines(text)
+    lines = TextPositions(text)
     changed = {one.path for one in texts}
     found = project.mentions(lines.word(lines.place(where.symbol, where.line, where.column)))
     shown = (project.shown_path(path.as_uri())[0] for path, _ in found)
@@ -273,7 +275,7 @@ async def rename(pool: Pool, roots: Roots, where: Where, new_name: str) -> tuple
 
 async def actions(
     pool: Pool, path: str, first: int, last: int, kind: str | None
-) -> tuple[Project, list[dict[str, Any]]]:
+) -> tuple[ServerDocuments, list[dict[str, Any]]]:
     """What the server offers to do about these lines (from 1). Raises `ToolError`s."""
     project = await pool.project_of(path)
     found, lines = await diagnostics(project, path)
@@ -302,7 +304,7 @@ def row_line(diagnostic: dict[str, Any]) -> int:
     return int(rows[0]["line"]) if rows else 0
 
 
-async def edit_of(project: Project, action: dict[str, Any]) -> Any:
+async def edit_of(project: ServerDocuments, action: dict[str, Any]) -> Any:
     """The edit of an action, asked for where it is not there yet. Raises `EditRefused`."""
     provider = project.server.capabilities.get("codeActionProvider")
     resolves = isinstance(provider, dict) and provider.get("resolveProvider")
@@ -323,7 +325,7 @@ async def fresh(pool: Pool, paths: list[str], within_s: float) -> dict[str, list
     """What is wrong in files that were just written, as far as running servers say it in time."""
     found: dict[str, list[dict[str, Any]]] = {}
 
-    async def one(path: str, project: Project) -> None:
+    async def one(path: str, project: ServerDocuments) -> None:
         try:
             async with asyncio.timeout(within_s):
                 rows, lines = await diagnostics(project, path, within_s)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.lsp.documents import Lines, Project
+from jaato.plugins.lsp.documents import ServerDocuments, TextPositions
 from jaato.tools.paths import Roots
 
 MAX_FILES = 200
@@ -32,7 +32,7 @@ class NewText:
     edits: int
 
 
-def new_texts(edit: Any, project: Project, roots: Roots) -> list[NewText]:
+def new_texts(edit: Any, project: ServerDocuments, roots: Roots) -> list[NewText]:
     """The new text of each file of a WorkspaceEdit. Raises `EditRefused` and other `ToolError`s."""
     found: list[NewText] = []
     room = MAX_CHARS
@@ -90,7 +90,7 @@ def edits_by_uri(edit: Any) -> dict[str, list[Any]]:
 
 def applied(text: str, edits: list[Any], path: str) -> str:
     """The text with every edit made, each where it was in the text before. Raises `EditRefused`."""
-    lines = Lines(text)
+    lines = TextPositions(text)
     spans: list[tuple[int, int, str]] = []
     for edit in edits:
         match edit:

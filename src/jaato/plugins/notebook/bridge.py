@@ -45,7 +45,7 @@ FLAGS = (
 )
 
 
-class Lost(Exception):
+class KernelLost(Exception):
     """The kernel is gone, or no longer to be understood."""
 
 
@@ -57,7 +57,7 @@ def tell(**message: Any) -> None:
         data = data[os.write(1, data) :]
 
 
-class Kernel:
+class KernelProcess:
     """One kernel process and the client that speaks with it."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Kernel:
         self.client: Any = AsyncKernelClient(connection_file=file)
 
     async def ready(self) -> None:
-        """Wait until it answers; then nothing of it needs a file any more. Raises `Lost`."""
+        """Wait until it answers; then nothing of it needs a file any more. Raises `KernelLost`."""
         self.client.load_connection_file()
         self.client.start_channels(stdin=False, hb=False)
         asked = [self.client.kernel_info(), 0]
@@ -92,7 +92,7 @@ class Kernel:
         heard: set[str] = set()
         while heard != {"shell", "iopub", "control"}:
             if time.monotonic() > until or self.process.poll() is not None:
-                raise Lost("the kernel did not start")
+                raise KernelLost("the kernel did not start")
             for name in ("shell", "iopub", "control"):
                 channel = getattr(self.client, f"{name}_channel")
                 if await channel.socket.poll(50):
@@ -109,9 +109,11 @@ class Kernel:
             os.killpg(self.process.pid, signal.SIGINT)
 
     def check(self) -> None:
-        """Raise `Lost` when it is gone."""
+        """Raise `KernelLost` when it is gone."""
         if (code := self.process.poll()) is not None:
-            raise Lost(f"it ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}")
+            raise KernelLost(
+                f"it ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
+            )
 
     def close(self) -> None:
         """End it."""
@@ -126,7 +128,7 @@ def bounded(text: Any, most: int = LINE_CHARS) -> str:
     return plain if len(plain) <= most else f"{plain[:most]}\n[… {len(plain) - most:,} characters left out …]"
 
 
-class Said:
+class CellOutputs:
     """The outputs of a cell: streams, values, displays and an error, in order. Text beyond the head is kept by its end."""
 
     def __init__(self) -> None:
@@ -232,7 +234,7 @@ class Said:
         return kept
 
 
-class Shown:
+class LiveOutput:
     """What is shown while the cell runs: so much at a time, the rest counted."""
 
     def __init__(self, tell: Callable[..., None]) -> None:
@@ -261,9 +263,9 @@ class Shown:
 class Bridge:
     """Takes orders from jaato, one cell at a time, and tells what came of each."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: KernelProcess) -> None:
         self.kernel = kernel
-        self.shown = Shown(tell)
+        self.shown = LiveOutput(tell)
         self.interrupted_at: float | None = None
         self.busy = False
 
@@ -274,7 +276,7 @@ class Bridge:
             self.kernel.interrupt()
 
     async def perform(self, order: dict[str, Any]) -> None:
-        """One order, answered. Raises `Lost`."""
+        """One order, answered. Raises `KernelLost`."""
         self.busy, self.interrupted_at = True, None
         try:
             if order["op"] == "variables":
@@ -285,11 +287,11 @@ class Bridge:
             self.busy = False
 
     async def _execute(self, order: dict[str, Any]) -> None:
-        said = Said()
+        said = CellOutputs()
         sent = self.kernel.client.execute(order["code"], allow_stdin=False, stop_on_error=True)
         try:
             reply = await self._until_done(sent, said)
-        except Lost as error:
+        except KernelLost as error:
             tell(event="lost", id=order["id"], why=str(error), outputs=said.done())
             raise
         self.shown.flush()
@@ -308,8 +310,8 @@ class Bridge:
             "", silent=True, user_expressions={"v": asked.format(**order)}, allow_stdin=False
         )
         try:
-            reply = await self._until_done(sent, Said())
-        except Lost as error:
+            reply = await self._until_done(sent, CellOutputs())
+        except KernelLost as error:
             tell(event="lost", id=order["id"], why=str(error), outputs=[])
             raise
         answer = (reply.get("user_expressions") or {}).get("v") or {}
@@ -320,7 +322,7 @@ class Bridge:
             why = str(answer.get("evalue") or answer.get("ename") or "it gave no list")[:500]
             tell(event="done", id=order["id"], status="error", why=why)
 
-    async def _until_done(self, sent: str, said: Said) -> dict[str, Any]:
+    async def _until_done(self, sent: str, said: CellOutputs) -> dict[str, Any]:
         """Until the kernel has answered and is idle; its reply."""
         reply: dict[str, Any] | None = None
         replied_at, idle, shown_at = 0.0, False, time.monotonic()
@@ -342,12 +344,12 @@ class Bridge:
                 waited = now - self.interrupted_at
                 if waited > 2 * HEED_S:
                     self.kernel.close()
-                    raise Lost("it did not heed the interrupt, so it was ended")
+                    raise KernelLost("it did not heed the interrupt, so it was ended")
                 if waited > HEED_S and not again_at:
                     again_at = now
                     self.kernel.interrupt()
 
-    async def _iopub(self, sent: str, said: Said) -> bool:
+    async def _iopub(self, sent: str, said: CellOutputs) -> bool:
         """Take one message, if one comes soon; whether it says that the kernel is idle."""
         channel = self.kernel.client.iopub_channel
         if not await channel.socket.poll(50):
@@ -376,7 +378,7 @@ async def main() -> None:
     """Serve until jaato closes the pipe or the kernel is gone."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what is half made is put away
     try:
-        kernel = Kernel()
+        kernel = KernelProcess()
     except ImportError as error:
         return tell(event="missing", name=str(error.name or error))
     try:
@@ -398,7 +400,7 @@ async def main() -> None:
             queue.put_nowait(None)
 
         await serve(bridge, queue, asyncio.ensure_future(listen()))
-    except Lost as error:
+    except KernelLost as error:
         tell(event="over", why=str(error))
     finally:
         kernel.close()

@@ -29,7 +29,7 @@ class KernelFailed(ToolError):
     code = "kernel_failed"
 
 
-class Kernel:
+class KernelClient:
     """One kernel process at most, on the loop that its methods are awaited on; one order at a time."""
 
     def __init__(

@@ -24,7 +24,7 @@ PLAIN = (int, float, complex, bool, type(None), str, bytes, bytearray, list, tup
 SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 
 
-class Bucket:
+class RateLimit:
     """How much may still be said now; whoever says more waits."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ def bound_streams() -> None:
     """Let what is printed come at a bounded rate, in bounded pieces."""
     from ipykernel.iostream import OutStream
 
-    bucket, write = Bucket(), OutStream.write
+    bucket, write = RateLimit(), OutStream.write
 
     def bounded(self: Any, string: str) -> Any:
         if not isinstance(string, str):
@@ -80,13 +80,13 @@ def bound_texts(session: Any) -> None:
     session.pack = packed
 
 
-class Late(BaseException):
+class ReprTimeout(BaseException):
     """A repr took too long."""
 
 
 def late(_number: int, _frame: Any) -> None:
     """What the alarm does."""
-    raise Late
+    raise ReprTimeout
 
 
 def guarded(work: Any) -> Any:
@@ -95,7 +95,7 @@ def guarded(work: Any) -> Any:
     signal.setitimer(signal.ITIMER_REAL, REPR_S)
     try:
         return work()
-    except Late:
+    except ReprTimeout:
         return f"[not shown: it took more than {REPR_S:g} s]"
     except KeyboardInterrupt:
         raise

@@ -22,14 +22,14 @@ class NotebookRefused(ToolError):
     code = "notebook_refused"
 
 
-class Book:
+class NotebookDocument:
     """The document of a notebook file."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
 
     @classmethod
-    def empty(cls) -> Book:
+    def empty(cls) -> NotebookDocument:
         """A new notebook for Python."""
         return cls(
             {
@@ -44,7 +44,7 @@ class Book:
         )
 
     @classmethod
-    def read(cls, path: str, text: str) -> Book:
+    def read(cls, path: str, text: str) -> NotebookDocument:
         """The notebook in this text. Raises `NotebookRefused`."""
         try:
             document = json.loads(text)
@@ -141,7 +141,7 @@ def lined(output: dict[str, Any]) -> dict[str, Any]:
     return output
 
 
-class Shelf:
+class NotebookFiles:
     """The notebook files beneath a session's directories. Safe from any thread; its methods block."""
 
     def __init__(self, host: Host) -> None:
@@ -149,7 +149,7 @@ class Shelf:
         self._roots = roots_of(host)
         self._lock = threading.Lock()
 
-    def read(self, path: str) -> Book:
+    def read(self, path: str) -> NotebookDocument:
         """The notebook of a file. Raises `NotebookRefused` and other `ToolError`s."""
         with self._roots.open_file(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -157,10 +157,16 @@ class Shelf:
             raise NotebookRefused(
                 f"{path!r} has more than {MAX_FILE_BYTES >> 20} MB. Clear its outputs first."
             )
-        return Book.read(path, data.decode("utf-8", "replace"))
+        return NotebookDocument.read(path, data.decode("utf-8", "replace"))
 
     def record(
-        self, path: str, before: Book, cell: int | None, code: str, answer: dict[str, Any], call: Call
+        self,
+        path: str,
+        before: NotebookDocument,
+        cell: int | None,
+        code: str,
+        answer: dict[str, Any],
+        call: Call,
     ) -> str:
         """Put what a cell gave into the file as it is now; why that was not done, if it was not.
 
@@ -182,7 +188,7 @@ class Shelf:
             return f"What the cell gave could not be written to {path}: {error}"
         return ""
 
-    def write(self, path: str, document: Book, call: Call) -> None:
+    def write(self, path: str, document: NotebookDocument, call: Call) -> None:
         """Write the file as the file tools do, so that it can be undone. Raises `ToolError`s."""
         found = self._host.service("catalog").find("multiFileEdit")
         if found is None:

@@ -12,8 +12,8 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
-from jaato.plugins.notebook.kernel import Kernel, KernelFailed
-from jaato.plugins.notebook.notebook_file import Book, NotebookRefused, Shelf
+from jaato.plugins.notebook.kernel import KernelClient, KernelFailed
+from jaato.plugins.notebook.notebook_file import NotebookDocument, NotebookFiles, NotebookRefused
 from jaato.plugins.notebook.results import LOSS, placed, report, without
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call, Output
@@ -38,7 +38,7 @@ class Notebook:
     """One notebook of one session. `lost` says why its last kernel is gone, until somebody has been told."""
 
     name: str
-    kernel: Kernel
+    kernel: KernelClient
     path: str | None = None
     cells: int = 0
     busy: bool = False
@@ -53,7 +53,7 @@ class NotebookPlugin(Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._shelf = Shelf(host)
+        self._shelf = NotebookFiles(host)
         self._python = str(host.config.get("python") or sys.executable)
         self._beside = Beside("jaato-notebooks")
         self._launcher = Launcher()
@@ -192,7 +192,7 @@ class NotebookPlugin(Plugin):
             try:
                 document = await asyncio.to_thread(self._shelf.read, path)
             except FileMissing:
-                document = Book.empty()
+                document = NotebookDocument.empty()
                 await asyncio.to_thread(self._shelf.write, path, document, call)
         book = self._find(name, call, make=True)
         book.path = path
@@ -268,7 +268,7 @@ class NotebookPlugin(Plugin):
             raise ToolError(
                 f"There are {MAX_NOTEBOOKS} notebooks, the most a session may have. Use one of them."
             )
-        kernel = Kernel(
+        kernel = KernelClient(
             self._launcher, self._python, call.workspace, lambda: for_commands(environ_of(self.host))
         )
         made = self._books[call.session_id, name] = Notebook(name, kernel)

@@ -22,7 +22,7 @@ from jaato.tools.policy_document import Channel
 from jaato.tools.unseen import visible
 
 if TYPE_CHECKING:
-    from jaato.plugins.permission.webhook_file_channels import Reach
+    from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
 
 CHOICES = "[y]es [n]o [a]lways [t]urn [i]dle once never all [e]dit [c TEXT]"
 
@@ -165,17 +165,17 @@ class QueueChannel:
 
 
 @dataclass(frozen=True)
-class Places:
+class ChannelContext:
     """What channels that lead out of the process need: the user's state directory, and how the network is reached."""
 
     state_dir: Path
-    reach: Reach
+    reach: WebhookNetwork
 
 
 KINDS = ("console", "queue", "webhook", "file")
 
 
-def channel_of(kind: str, channel: Channel, places: Callable[[], Places]) -> Asker:
+def channel_of(kind: str, channel: Channel, places: Callable[[], ChannelContext]) -> Asker:
     """The channel of this name, with the endpoint and time of a policy. Raises `ConfigError` for one that does not exist
     or cannot be used."""
     timeout_s = channel.timeout_s

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaato.abc.asker import Asker
 from jaato.abc.plugin import UserCommand
 from jaato.errors import ConfigError
-from jaato.plugins.permission.channels import Places, QueueChannel, channel_of
+from jaato.plugins.permission.channels import ChannelContext, QueueChannel, channel_of
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import SandboxProfile, ToolSpec
 from jaato.tools.call import Call
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SHELL_NAMES = {"cli_based_tool": "run", "cli_execute": "run", "runCommand": "run"}
 
 
-class Turn:
+class ThreadTurnstile:
     """A turnstile for threads: it blocks, and therefore never suspends."""
 
     def __init__(self, lock: threading.RLock) -> None:
@@ -98,18 +98,18 @@ class PermissionPlugin:
             self._sandbox = Sandbox(self._workspace, environ=environment())
         return self._sandbox.profiles
 
-    def _places(self) -> Places:
+    def _places(self) -> ChannelContext:
         """Where the channels `webhook` and `file` lead, by the user's own settings."""
-        from jaato.plugins.permission.webhook_file_channels import Reach
+        from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
         from jaato.settings import environment, load
         from jaato.tools.address import Allowed
 
         environ = environment()
         allowed = Allowed.of(load(environ=environ)["allow_hosts"])
-        return Places(self._state_dir, Reach(environ, allowed))
+        return ChannelContext(self._state_dir, WebhookNetwork(environ, allowed))
 
     def _turn(self) -> AbstractAsyncContextManager[None]:
-        return Turn(self._lock)
+        return ThreadTurnstile(self._lock)
 
     def check_permission(self, tool: str, args: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Whether the call may run, asking if need be, and `{decision, reason, method}`; with `arguments`

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MAX_COMMENT_CHARS = 10_000
 
 
-class Written(Struct, frozen=True, forbid_unknown_fields=True):
+class AnswerDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """An answer as it comes: `question_id` and `digest` are those of the question."""
 
     question_id: str
@@ -49,7 +49,7 @@ class Written(Struct, frozen=True, forbid_unknown_fields=True):
     by: str = ""
 
 
-DECODER: msgspec.json.Decoder[Written] = msgspec.json.Decoder(Written)
+DECODER: msgspec.json.Decoder[AnswerDocument] = msgspec.json.Decoder(AnswerDocument)
 
 
 def written(question: Question, **more: str) -> bytes:
@@ -94,7 +94,7 @@ TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Reach:
+class WebhookNetwork:
     """How the network is reached: the environment's proxies and certificates, and the private addresses allowed."""
 
     environ: Mapping[str, str]
@@ -110,7 +110,7 @@ class WebhookChannel:
     """
 
     def __init__(
-        self, endpoint: str | None, timeout_s: float | None, *, state_dir: Path, reach: Reach
+        self, endpoint: str | None, timeout_s: float | None, *, state_dir: Path, reach: WebhookNetwork
     ) -> None:
         if not endpoint:
             raise ConfigError('The permission channel "webhook" needs an endpoint: the address to post to.')

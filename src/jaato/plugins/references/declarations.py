@@ -51,7 +51,7 @@ class Source(msgspec.Struct, frozen=True):
     tags: list[str] = []
 
 
-class Place(NamedTuple):
+class SourceDirectory(NamedTuple):
     """Where references are declared: a directory with `references.json` and `references/`, and what paths mean there.
 
     `prefix` leads from the root of paths to the directory.
@@ -79,7 +79,7 @@ class Declared(NamedTuple):
         return len(self.references) >= MAX_REFERENCES and len(self.problems) >= MAX_PROBLEMS
 
 
-def declared(places: list[Place]) -> Declared:
+def declared(places: list[SourceDirectory]) -> Declared:
     """What these places declare; of several with one id the first counts. Never raises for what is written there."""
     found = Declared({}, [])
     for place in places:
@@ -95,7 +95,7 @@ def declared(places: list[Place]) -> Declared:
     return found
 
 
-def add_all(found: Declared, place: Place, data: bytes, label: str) -> None:
+def add_all(found: Declared, place: SourceDirectory, data: bytes, label: str) -> None:
     """The sources of one JSON file: a list, an object with `sources`, or one source alone."""
     try:
         value = json.loads(data)
@@ -118,7 +118,7 @@ def add_all(found: Declared, place: Place, data: bytes, label: str) -> None:
         add(found, reference_of(source, place), f"{label}, source {number}")
 
 
-def reference_of(source: Source, place: Place) -> Reference | None:
+def reference_of(source: Source, place: SourceDirectory) -> Reference | None:
     """A source as a reference; None when it names no document."""
     name = one_line(source.name or source.id or PurePosixPath(source.path).stem or source.url, 200)
     kind: Literal["file", "url", "text"] = "file" if source.path else "url" if source.url else "text"
@@ -137,7 +137,7 @@ def reference_of(source: Source, place: Place) -> Reference | None:
     )
 
 
-def add_files(found: Declared, place: Place) -> None:
+def add_files(found: Declared, place: SourceDirectory) -> None:
     """The text files and single declarations in the directory `references`."""
     folder = Folder(place.root, *place.prefix, FOLDER)
     try:

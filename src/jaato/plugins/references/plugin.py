@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import InvalidArguments, ToolError
-from jaato.plugins.references.declarations import Declared, Place, Reference, declared, row
+from jaato.plugins.references.declarations import Declared, Reference, SourceDirectory, declared, row
 from jaato.tools.call import Output
 from jaato.tools.mentions import mentions
 from jaato.tools.names import alike
@@ -28,7 +28,7 @@ MAX_DOCUMENT_CHARS, MAX_ADDED_CHARS = 20_000, 60_000
 LEFT_OUT = "[The prompt names more documents than are shown here; readFile and selectReferences read them.]"
 
 
-class Document(NamedTuple):
+class PromptDocument(NamedTuple):
     """A document as it is put after a prompt."""
 
     name: str
@@ -50,7 +50,7 @@ def declared_names(prompt: str, found: Declared) -> list[str]:
     ]
 
 
-def file_named(roots: Roots, name: str, room: int) -> Document | None:
+def file_named(roots: Roots, name: str, room: int) -> PromptDocument | None:
     """A text file of the workspace, as far as there is room; None for what is no such file."""
     if name.lower().endswith(IMAGES):
         return None
@@ -66,14 +66,14 @@ def file_named(roots: Roots, name: str, room: int) -> Document | None:
         return None
     text = data.decode("utf-8-sig", "replace")
     note = "" if len(text) <= room else f"The rest is left out; readFile(path={quoted(name)}) reads on."
-    return Document(name, text[:room], note)
+    return PromptDocument(name, text[:room], note)
 
 
 def with_documents(
     prompt: str, found: Declared, roots: Roots, text_of: Callable[[str, int], tuple[str, str]]
 ) -> tuple[str, list[str]]:
     """The prompt with what it names after it, and the names. `text_of(id, room)` reads a declared reference."""
-    added: list[Document] = []
+    added: list[PromptDocument] = []
     left = MAX_ADDED_CHARS
     more = False
     for name in dict.fromkeys([*mentions(prompt, MAX_NAMES), *declared_names(prompt, found)]):
@@ -82,7 +82,7 @@ def with_documents(
             more = True
             break
         if name in found.references:
-            document: Document | None = Document(name, *text_of(name, room))
+            document: PromptDocument | None = PromptDocument(name, *text_of(name, room))
         else:
             document = file_named(roots, name, room)
         if document is not None:
@@ -94,7 +94,7 @@ def with_documents(
     return "\n\n".join([prompt, *blocks]), [document.name for document in added]
 
 
-def block(document: Document) -> str:
+def block(document: PromptDocument) -> str:
     """A document between two lines that nothing in it can be taken for, as they carry the hash of its text."""
     text = spelt_out(document.text)
     mark = f"===== {hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -127,14 +127,14 @@ class ReferencesPlugin(Plugin):
         self._roots = roots_of(host)
 
     @property
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[SourceDirectory]:
         """Where references are declared: in the workspace, then by the user."""
-        places = [Place("workspace", self._roots.workspace, (".jaato",))]
+        places = [SourceDirectory("workspace", self._roots.workspace, (".jaato",))]
         try:
             config_dir = self.host.service("settings").config_dir
         except KeyError:
             return places
-        return [*places, Place("user", config_dir, ())]
+        return [*places, SourceDirectory("user", config_dir, ())]
 
     @tool(category=KNOWLEDGE, access="read")
     def listReferences(
@@ -179,7 +179,7 @@ class ReferencesPlugin(Plugin):
         for one in wanted:
             text, more = self._text(one, left)
             left -= len(text)
-            parts.append(block(Document(one.id, text, more)))
+            parts.append(block(PromptDocument(one.id, text, more)))
             rows.append({"id": one.id, "chars": len(text), **({"note": more} if more else {})})
         return Output(text="\n".join(parts), structured={"references": rows})
 

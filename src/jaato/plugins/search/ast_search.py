@@ -52,7 +52,7 @@ class Code:
 
 
 @dataclass(slots=True)
-class Trees:
+class SyntaxMatches:
     """What a search found: matches to show, and counts of everything."""
 
     matches: list[dict[str, Any]] = field(default_factory=list)
@@ -99,10 +99,10 @@ def search_trees(
     forced: bool,
     most: int,
     limits: SearchLimits,
-) -> Trees:
+) -> SyntaxMatches:
     """Search files, each given by the name it is shown by and its whole path; with `forced` also those whose name says another
     language."""
-    result = Trees()
+    result = SyntaxMatches()
     waiting = gathered(roots, files, language, forced, result, limits)
     while limits.go_on():
         batch: list[Code] = []
@@ -121,7 +121,7 @@ def gathered(
     files: Iterable[tuple[str, str]],
     language: str | None,
     forced: bool,
-    result: Trees,
+    result: SyntaxMatches,
     limits: SearchLimits,
 ) -> Iterator[Code]:
     """The files that are code of a known language."""
@@ -144,7 +144,9 @@ def gathered(
             yield Code(name, speaks, data)
 
 
-def search_batch(batch: list[Code], pattern: str, most: int, limits: SearchLimits, result: Trees) -> None:
+def search_batch(
+    batch: list[Code], pattern: str, most: int, limits: SearchLimits, result: SyntaxMatches
+) -> None:
     """Search some files; where that ends the process, each half by itself, down to the file that did it."""
     if not limits.go_on():
         return
@@ -182,7 +184,7 @@ def answers_of(batch: list[Code], pattern: str, most: int, bounds: Bounds, limit
         return work_apart(WORK, request, bounds, limits.token, [joined.fileno()])
 
 
-def rendered_trees(result: Trees) -> str:
+def rendered_trees(result: SyntaxMatches) -> str:
     """The matches as a model reads them: `line: text` beneath each file's name, and what the variables stand for."""
     rows: list[str] = []
     last = None
@@ -198,7 +200,7 @@ def rendered_trees(result: Trees) -> str:
     return "\n".join(rows)
 
 
-def notes_of(result: Trees, limits: SearchLimits) -> list[str]:
+def notes_of(result: SyntaxMatches, limits: SearchLimits) -> list[str]:
     """What a reader must know beside the matches."""
     notes = []
     shown = len(result.matches)
@@ -222,7 +224,7 @@ def notes_of(result: Trees, limits: SearchLimits) -> list[str]:
     return notes
 
 
-def structured_trees(result: Trees, limits: SearchLimits) -> dict[str, Any]:
+def structured_trees(result: SyntaxMatches, limits: SearchLimits) -> dict[str, Any]:
     """The result as data for programs."""
     data: dict[str, Any] = {
         "matches": result.matches,

@@ -26,25 +26,25 @@ KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
 MAX_HEAD_LINES = 200
 
 
-class Written(NamedTuple):
+class FrontMatter(NamedTuple):
     """A file taken apart: the plain values of its front matter, and the rest."""
 
     head: dict[str, str]
     body: str
 
 
-def taken_apart(text: str) -> Written:
+def taken_apart(text: str) -> FrontMatter:
     """A file with or without front matter; a value may be quoted, folded (`>`) or kept (`|`), or go on indented.
 
     What nests deeper is skipped: nothing here needs it.
     """
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != FENCE:
-        return Written({}, text)
+        return FrontMatter({}, text)
     for end, line in enumerate(lines[1 : MAX_HEAD_LINES + 1], 1):
         if line.rstrip() == FENCE:
-            return Written(values(lines[1:end]), "\n".join(lines[end + 1 :]).lstrip("\n"))
-    return Written({}, text)
+            return FrontMatter(values(lines[1:end]), "\n".join(lines[end + 1 :]).lstrip("\n"))
+    return FrontMatter({}, text)
 
 
 def values(lines: list[str]) -> dict[str, str]:
@@ -85,7 +85,7 @@ PREFIXES: dict[Kind, str] = {"skills": "skill__", "commands": "prompt__"}
 Owner = Literal["user", "workspace"]
 
 
-class Place(NamedTuple):
+class SourceDirectory(NamedTuple):
     """A directory of skills or prompts, and whose it is."""
 
     owner: Owner
@@ -113,7 +113,7 @@ class Item(msgspec.Struct, frozen=True):
         return Folder(self.folder_root, *self.parts[:-1])
 
 
-class Known(msgspec.Struct, frozen=True):
+class CachedFile(msgspec.Struct, frozen=True):
     """What a file said when it had this state: its name and description, or what is wrong with it."""
 
     state: tuple[int, int, int]
@@ -122,32 +122,32 @@ class Known(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Found(NamedTuple):
+class Discovery(NamedTuple):
     """Every item by its name, and what is wrong with those left out."""
 
     items: dict[str, Item]
     problems: list[str]
 
 
-def places(host: Host, kind: Kind) -> list[Place]:
+def places(host: Host, kind: Kind) -> list[SourceDirectory]:
     """Where they are: with the user, who comes first, and in the workspace."""
-    workspace = Place("workspace", roots_of(host).workspace, (".jaato", kind))
+    workspace = SourceDirectory("workspace", roots_of(host).workspace, (".jaato", kind))
     try:
         config_dir: Path = host.service("settings").config_dir
     except KeyError:
         return [workspace]
-    return [Place("user", config_dir, (kind,)), workspace]
+    return [SourceDirectory("user", config_dir, (kind,)), workspace]
 
 
-def found(host: Host, kind: Kind) -> Found:
+def found(host: Host, kind: Kind) -> Discovery:
     """All there are; of two with one name the user's counts. Never raises for what is written there."""
     there = list(candidates(places(host, kind), kind))
-    said = Found({}, [])
+    said = Discovery({}, [])
     if not there:
         return said
     cache = cache_file(host, kind)
     before = remembered(cache)
-    after: dict[str, Known] = {}
+    after: dict[str, CachedFile] = {}
     on_wire: set[str] = set()
     for place, parts in there:
         label = "/".join((str(place.root), *parts))
@@ -172,7 +172,9 @@ def found(host: Host, kind: Kind) -> Found:
     return said
 
 
-def candidates(where: Iterable[Place], kind: Kind) -> Iterator[tuple[Place, tuple[str, ...]]]:
+def candidates(
+    where: Iterable[SourceDirectory], kind: Kind
+) -> Iterator[tuple[SourceDirectory, tuple[str, ...]]]:
     """Every file that may be one, as the parts of its path; a link is named, so that it can be said to be none."""
     for place in where:
         with contextlib.suppress(OSError), os.scandir(place.root.joinpath(*place.parts)) as listing:
@@ -187,7 +189,9 @@ def candidates(where: Iterable[Place], kind: Kind) -> Iterator[tuple[Place, tupl
                     yield place, (*place.parts, entry.name)
 
 
-def looked_at(place: Place, parts: tuple[str, ...], before: Known | None, kind: Kind) -> Known | None:
+def looked_at(
+    place: SourceDirectory, parts: tuple[str, ...], before: CachedFile | None, kind: Kind
+) -> CachedFile | None:
     """What a file says of itself; None when there is none."""
     folder = Folder(place.root, *parts[:-1])
     try:
@@ -199,19 +203,19 @@ def looked_at(place: Place, parts: tuple[str, ...], before: Known | None, kind: 
             return before
         text = text_of(folder, parts[-1])
     except ToolError as error:
-        return Known((0, 0, 0), problem=clean(str(error)))
+        return CachedFile((0, 0, 0), problem=clean(str(error)))
     written = taken_apart(text)
     own_name = parts[-2] if kind == "skills" else Path(parts[-1]).stem
     name = written.head.get("name", own_name) if kind == "skills" else own_name
     first = next((line.strip(" #") for line in written.body.splitlines() if line.strip(" #")), "")
     description = written.head.get("description", "") or (first if kind == "commands" else "")
     if NAME.fullmatch(name) is None:
-        return Known(
+        return CachedFile(
             state, problem=f"{name[:80]!r} is no name: use letters, digits, '.', '_' and '-', at most 56."
         )
     if not description:
-        return Known(state, problem="its front matter has no description.")
-    return Known(state, name, description[:MAX_DESCRIPTION])
+        return CachedFile(state, problem="its front matter has no description.")
+    return CachedFile(state, name, description[:MAX_DESCRIPTION])
 
 
 def text_of(folder: Folder, name: str) -> str:
@@ -240,19 +244,19 @@ def cache_file(host: Host, kind: Kind) -> Path | None:
     return cache_dir / f"{kind}.json"
 
 
-def remembered(cache: Path | None) -> dict[str, Known]:
+def remembered(cache: Path | None) -> dict[str, CachedFile]:
     """The files seen last, by path; none when that cannot be read."""
     from jaato.tools.atomic import read_small
 
     if cache is None:
         return {}
     try:
-        return msgspec.json.decode(read_small(cache, MAX_CACHE_BYTES) or b"{}", type=dict[str, Known])
+        return msgspec.json.decode(read_small(cache, MAX_CACHE_BYTES) or b"{}", type=dict[str, CachedFile])
     except (ConfigError, msgspec.DecodeError):
         return {}
 
 
-def remember(cache: Path, known: dict[str, Known]) -> None:
+def remember(cache: Path, known: dict[str, CachedFile]) -> None:
     """Keep them; a disk that refuses costs only their reading the next time."""
     from jaato.tools.atomic import write_private
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from jaato.abc.plugin import Host, Plugin, UserCommand
 from jaato.abc.subagents import Crew
 from jaato.errors import ToolError
-from jaato.plugins.subagent.profiles import Profile, Shelf, config_of, order_of, parsed, shown
+from jaato.plugins.subagent.profiles import Profile, ProfileStore, config_of, order_of, parsed, shown
 from jaato.protocol.codec import encode
 from jaato.protocol.specs import Plan
 from jaato.tools.call import Call, plain
@@ -35,12 +35,12 @@ class SubagentPlugin(Plugin):
     name: ClassVar[str] = "subagent"
 
     def __init__(self, host: Host | None = None) -> None:
-        super().__init__(host or Here())
+        super().__init__(host or StandaloneHost())
         self.ui_hooks: Any = None
         self.retry_callback: Callable[[str, int, int, float], None] | None = None
         self.plan_reporter: Callable[[str, Plan], None] | None = None
         self.profiles_dir, self.auto_discover_profiles = PROFILES_DIR, True
-        self._shelf = Shelf(self.host, PROFILES_DIR)
+        self._shelf = ProfileStore(self.host, PROFILES_DIR)
         self.initialize(dict(self.host.config))
 
     def initialize(self, config: dict[str, Any] | None = None) -> None:
@@ -48,13 +48,13 @@ class SubagentPlugin(Plugin):
         given = config or {}
         self.profiles_dir = str(given.get("profiles_dir", self.profiles_dir))
         self.auto_discover_profiles = bool(given.get("auto_discover_profiles", self.auto_discover_profiles))
-        self._shelf = Shelf(self.host, self.profiles_dir)
+        self._shelf = ProfileStore(self.host, self.profiles_dir)
 
     def set_plugin_registry(self, registry: Any) -> None:
         """Work where the registry does; one made by hand knew of none before."""
-        if isinstance(self.host, Here):
-            self.host = Here(registry.workspace, registry.services)
-            self._shelf = Shelf(self.host, self.profiles_dir)
+        if isinstance(self.host, StandaloneHost):
+            self.host = StandaloneHost(registry.workspace, registry.services)
+            self._shelf = ProfileStore(self.host, self.profiles_dir)
 
     def set_ui_hooks(self, hooks: Any) -> None:
         """Tell these hooks what subagents do; None: nobody."""
@@ -209,7 +209,7 @@ class SubagentPlugin(Plugin):
         return "\n".join(lines) or f"There are none; they are JSON or YAML files in {self.profiles_dir}."
 
 
-class Here:
+class StandaloneHost:
     """The host of a plugin made by hand: the current directory, and nothing of a runtime, until a registry is met."""
 
     config: Mapping[str, Any] = MappingProxyType({})

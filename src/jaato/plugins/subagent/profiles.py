@@ -78,7 +78,7 @@ class Profile(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-class Found(NamedTuple):
+class ProfileSet(NamedTuple):
     """The profiles by name, and what is wrong with files that are none."""
 
     profiles: dict[str, Profile]
@@ -111,7 +111,7 @@ def decoded(name: str, data: bytes) -> Any:
         raise ValueError(f"is no YAML: {' '.join(str(error).split())[:200]}") from None
 
 
-class Shelf:
+class ProfileStore:
     """Where profiles are: with the user, whose count first, and in the workspace."""
 
     def __init__(self, host: Host, folder: str) -> None:
@@ -126,9 +126,9 @@ class Shelf:
         self._user = settings.config_dir
         self._trust = trust_of(host, settings.state_dir, [settings.config_dir / USER_FOLDER])
 
-    def found(self) -> Found:
+    def found(self) -> ProfileSet:
         """All there are. Never raises for what is written there."""
-        found = Found({}, [])
+        found = ProfileSet({}, [])
         places: list[tuple[Literal["user", "workspace"], Path, tuple[str, ...]]] = []
         if self._user is not None:
             places.append(("user", self._user, (USER_FOLDER,)))

@@ -77,7 +77,7 @@ class TemplateTaken(ToolError):
     code = "template_exists"
 
 
-class Row(NamedTuple):
+class TemplateRow(NamedTuple):
     """A template in the list: `source` is workspace, extracted or user."""
 
     name: str
@@ -92,7 +92,7 @@ class Template(NamedTuple):
     text: str
 
 
-class Shelf:
+class TemplateStore:
     """The templates that can be used. Raises `ToolError`s."""
 
     def __init__(self, workspace: Path, config_dir: Path | None) -> None:
@@ -105,9 +105,9 @@ class Shelf:
         self.problems: list[str] = []
         """What was wrong with folders the last time they were listed."""
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TemplateRow]:
         """Every template; a user's that the workspace has under the same name is not shown."""
-        found: dict[str, Row] = {}
+        found: dict[str, TemplateRow] = {}
         self.problems.clear()
         for source, folder in self.folders.items():
             try:
@@ -118,7 +118,7 @@ class Shelf:
             for name in names:
                 if NAME.fullmatch(name):
                     full = f"{EXTRACTED}/{name}" if source == EXTRACTED else name
-                    found.setdefault(full, Row(full, source))
+                    found.setdefault(full, TemplateRow(full, source))
         return list(found.values())
 
     def find(self, name: str) -> Template:
@@ -221,13 +221,13 @@ class TemplatesPlugin(Plugin):
         self._roots = roots_of(host)
 
     @property
-    def shelf(self) -> Shelf:
+    def shelf(self) -> TemplateStore:
         """The templates as they are now."""
         try:
             config_dir = self.host.service("settings").config_dir
         except KeyError:
             config_dir = None
-        return Shelf(self._roots.workspace, config_dir)
+        return TemplateStore(self._roots.workspace, config_dir)
 
     @tool(category=MEMORY, access="read", aliases={"listAvailableTemplates": {}})
     def list_templates(self) -> dict[str, Any]:

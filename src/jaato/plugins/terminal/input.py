@@ -76,7 +76,7 @@ CLEARING = ("enter", "ctrl-c")
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedKeys:
     """Text, then keys. `secret` when the text must never be shown."""
 
     text: str
@@ -101,7 +101,7 @@ class Typed:
         return (before + self.text).rpartition("\n")[2][-KEPT_CHARS:]
 
 
-def typed(text: str, enter: bool | None, keys: list[str], secret: str | None) -> Typed:
+def typed(text: str, enter: bool | None, keys: list[str], secret: str | None) -> TypedKeys:
     """The input of a call; enter follows the text unless keys do. Raises `InvalidArguments`."""
     issues = []
     if len(text) > MAX_TEXT_CHARS:
@@ -124,4 +124,4 @@ def typed(text: str, enter: bool | None, keys: list[str], secret: str | None) ->
     pressed = list(keys)
     if enter or (enter is None and not keys):
         pressed.insert(0, "enter")
-    return Typed(whole, tuple(pressed), secret is not None)
+    return TypedKeys(whole, tuple(pressed), secret is not None)

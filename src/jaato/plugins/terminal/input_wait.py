@@ -31,7 +31,7 @@ class Modes(NamedTuple):
     by_line: bool
 
 
-class Watch(NamedTuple):
+class ForegroundState(NamedTuple):
     """What the programs in the foreground of a terminal do. `reads`: one waits for this terminal and nothing else;
     `polls`: for this terminal among others; `idle`: all sleep, for what cannot be told; `awake`: one is running."""
 
@@ -47,7 +47,7 @@ def modes_of(fd: int) -> Modes:
     return Modes(bool(flags & termios.ECHO), bool(flags & termios.ICANON))
 
 
-def watch(group: int, device: int, leader: int = 0, proc: str = "/proc") -> Watch:
+def watch(group: int, device: int, leader: int = 0, proc: str = "/proc") -> ForegroundState:
     """Look at every thread of a process group; `device` is the terminal's. Never raises.
 
     When all of the group sleeps, those count as well that have left the session of `leader` with a descriptor of the
@@ -62,7 +62,7 @@ def watch(group: int, device: int, leader: int = 0, proc: str = "/proc") -> Watc
     return found._replace(reads=others.reads, polls=others.polls)
 
 
-def look(pids: list[str], devices: tuple[int, ...], calls: dict[int, str], proc: str) -> Watch:
+def look(pids: list[str], devices: tuple[int, ...], calls: dict[int, str], proc: str) -> ForegroundState:
     """Look at every thread of some processes."""
     polls = denied = False
     awake = False
@@ -71,13 +71,13 @@ def look(pids: list[str], devices: tuple[int, ...], calls: dict[int, str], proc:
             task = f"{proc}/{pid}/task/{thread}"
             kind = blocked_in(task, devices, calls)
             if kind == "read":
-                return Watch(reads=True)
+                return ForegroundState(reads=True)
             polls = polls or kind == "poll"
             denied = denied or kind == "denied"
             awake = awake or kind == "running"
             if kind == "denied" and state_of(task) != "S":
                 awake = True
-    return Watch(polls=polls, idle=denied and not awake, awake=awake)
+    return ForegroundState(polls=polls, idle=denied and not awake, awake=awake)
 
 
 def processes(proc: str) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ import msgspec
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, InvalidArguments, ToolError
 from jaato.plugins.terminal.input import typed
-from jaato.plugins.terminal.terminals import MAX_COLUMNS, MAX_ROWS, Desk, Options, bounded
+from jaato.plugins.terminal.terminals import MAX_COLUMNS, MAX_ROWS, TerminalConfig, Terminals, bounded
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.beside import Beside
 from jaato.tools.call import Call
@@ -47,14 +47,14 @@ class TerminalPlugin(Plugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         try:
-            self.options = msgspec.convert(dict(host.config), Options, strict=False)
+            self.options = msgspec.convert(dict(host.config), TerminalConfig, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(f"The configuration of the plugin {self.name} is not valid: {error}.") from None
         self.launcher = Launcher()
         self.sandbox = sandbox_of(host)
         keep_secret(host, self.options.env)
         self._beside = Beside("jaato-terminals")
-        self._desk = Desk(self.launcher, self.options)
+        self._desk = Terminals(self.launcher, self.options)
         self._guarded: set[str] = set()
 
     @tool(category="system", access="execute", confines=True, examines="_issues")

@@ -49,7 +49,7 @@ class State:
     secret: bool = False
 
 
-class Session:
+class TerminalProgram:
     """A program at a terminal; all of it happens on the loop it was made on."""
 
     def __init__(self, session_id: str, call: Call, line: str, command: Command, streams: Streams) -> None:

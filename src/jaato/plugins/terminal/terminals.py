@@ -11,9 +11,9 @@ import anyio
 import msgspec
 
 from jaato.errors import ToolError
-from jaato.plugins.terminal.input import Typed, key_bytes, typed_bytes
+from jaato.plugins.terminal.input import TypedKeys, key_bytes, typed_bytes
 from jaato.plugins.terminal.input_wait import end_of_file
-from jaato.plugins.terminal.program import Session, State
+from jaato.plugins.terminal.program import State, TerminalProgram
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Command, Limits, shell_of
@@ -28,7 +28,7 @@ HIDDEN = "[secret]"
 SHORT = 4
 
 
-def shown(session: Session, state: State, *, whole: bool) -> dict[str, Any]:
+def shown(session: TerminalProgram, state: State, *, whole: bool) -> dict[str, Any]:
     """The state of a program and what its screen shows, anew or whole; every part of it is bounded."""
     lines, missed = session.news(whole)
     if session.secrets:  # before anything is cut, so that no part of one is left
@@ -58,7 +58,7 @@ def shown(session: Session, state: State, *, whole: bool) -> dict[str, Any]:
     return value
 
 
-def ended_fields(session: Session) -> dict[str, Any]:
+def ended_fields(session: TerminalProgram) -> dict[str, Any]:
     """How a program ended."""
     ended = session.ended
     assert ended is not None
@@ -76,7 +76,7 @@ def ended_fields(session: Session) -> dict[str, Any]:
     return value
 
 
-def listed(session: Session) -> dict[str, Any]:
+def listed(session: TerminalProgram) -> dict[str, Any]:
     """A program in a few words."""
     state = session.state()
     value: dict[str, Any] = {
@@ -130,7 +130,7 @@ SIGNALS = {
 }
 
 
-class Options(msgspec.Struct, frozen=True):
+class TerminalConfig(msgspec.Struct, frozen=True):
     """The configuration: how many programs at once, how long one lives that nobody looks at, their environment."""
 
     most: int = 16
@@ -139,13 +139,13 @@ class Options(msgspec.Struct, frozen=True):
     hide_env: list[str] = []
 
 
-class Desk:
+class Terminals:
     """Every method runs on the loop of the terminals, and raises `ToolError` for what cannot be done."""
 
-    def __init__(self, launcher: Launcher, options: Options) -> None:
+    def __init__(self, launcher: Launcher, options: TerminalConfig) -> None:
         self.launcher = launcher
         self.options = options
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, TerminalProgram] = {}
         self._lives: set[asyncio.Task[None]] = set()
 
     async def spawn(
@@ -178,7 +178,7 @@ class Desk:
                 confinement=confinement,
             )
             name = f"t-{secrets.token_hex(4)}"
-            session = Session(name, call, line, command, streams)
+            session = TerminalProgram(name, call, line, command, streams)
         except BaseException:
             streams.close()
             raise
@@ -205,7 +205,7 @@ class Desk:
         found = self._sessions.get(session_id)
         return found.command.access if found is not None and found.owner == owner else None
 
-    def _own(self, session_id: str, call: Call, *, alive: bool = False) -> Session:
+    def _own(self, session_id: str, call: Call, *, alive: bool = False) -> TerminalProgram:
         found = self._sessions.get(session_id)
         if found is None or found.owner != call.session_id:
             raise ToolError(f"There is no terminal {session_id[:80]!r}; shell_list shows those there are.")
@@ -215,7 +215,7 @@ class Desk:
         return found
 
     async def enter(
-        self, session_id: str, given: Typed, wait_s: float, call: Call
+        self, session_id: str, given: TypedKeys, wait_s: float, call: Call
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Type something."""
         session = self._own(session_id, call, alive=True)

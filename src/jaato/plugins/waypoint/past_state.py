@@ -27,7 +27,7 @@ MAY_BE_FORCED = (EDITED, AMID, ANOTHER)
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class PathContent:
     """What is or was at a path. `origin` is where on the disk it still is under its own name; `unknown` says why it
     cannot be told."""
 
@@ -50,14 +50,14 @@ class Content:
         return self.digest == ""
 
 
-ABSENT = Content()
+ABSENT = PathContent()
 
 
-def looker(changes: Changes) -> Callable[[str], Content]:
+def looker(changes: Changes) -> Callable[[str], PathContent]:
     """A function that tells what is on the disk under a true name, each looked at once."""
-    seen: dict[str, Content] = {}
+    seen: dict[str, PathContent] = {}
 
-    def look(path: str) -> Content:
+    def look(path: str) -> PathContent:
         if path not in seen:
             seen[path] = on_disk(changes, path)
         return seen[path]
@@ -65,7 +65,7 @@ def looker(changes: Changes) -> Callable[[str], Content]:
     return look
 
 
-def on_disk(changes: Changes, path: str) -> Content:
+def on_disk(changes: Changes, path: str) -> PathContent:
     """What is at a path now. What cannot be read, or is neither file, link nor directory, is unknown."""
     try:
         with located(changes, path) as target:
@@ -75,34 +75,34 @@ def on_disk(changes: Changes, path: str) -> Content:
             mode = stat.S_IMODE(info.st_mode)
             state = state_of(info.st_mode)
             if state == "directory":
-                return Content("directory", mode=mode, origin=path)
+                return PathContent("directory", mode=mode, origin=path)
             if state == "link":
                 link = os.readlink(target.place.name, dir_fd=target.place.dir_fd)
-                return Content("link", link=link, origin=path)
+                return PathContent("link", link=link, origin=path)
             fd = changes.roots.open_place(target.place, path)
             if info.st_size > MAX_FILE_BYTES:
                 os.close(fd)
-                return Content("file", "", mode=mode, size_bytes=info.st_size, origin=path)
-            return Content("file", digest_of(fd), None, mode, info.st_size, path)
+                return PathContent("file", "", mode=mode, size_bytes=info.st_size, origin=path)
+            return PathContent("file", digest_of(fd), None, mode, info.st_size, path)
     except FileMissing:
         return ABSENT
     except ToolError as error:
-        return Content(unknown=str(error))
+        return PathContent(unknown=str(error))
     except OSError as error:
-        return Content(unknown=error.strerror or str(error))
+        return PathContent(unknown=error.strerror or str(error))
 
 
 @dataclass
-class World:
+class PastState:
     """The files of one session as they were, from now on backwards. `trouble` says, by group of paths that were moved into
     each other, why they are not what the session left."""
 
-    look: Callable[[str], Content]
+    look: Callable[[str], PathContent]
     foreign: frozenset[str] = frozenset()
     """Paths that other sessions have changed meanwhile."""
     protected: Callable[[str], bool] = lambda _path: False
     """Whether a path is one that must stay."""
-    contents: dict[str, Content] = field(default_factory=dict)
+    contents: dict[str, PathContent] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     trouble: dict[int, str] = field(default_factory=dict)
     moved: list[Relocation] = field(default_factory=list)
@@ -124,7 +124,7 @@ class World:
                 return None
         return path
 
-    def at(self, path: str) -> Content:
+    def at(self, path: str) -> PathContent:
         """What a path holds at the moment reached."""
         if path in self.contents:
             return self.contents[path]
@@ -158,7 +158,7 @@ class World:
             self._blame(path, now.unknown or reason)
         if "absent" in (record.held, after):
             self.born.add(path)
-        self.contents[path] = Content(
+        self.contents[path] = PathContent(
             record.before, record.digest, record.link, record.mode, record.size_bytes
         )
 
@@ -178,12 +178,14 @@ class World:
         elif moved.unknown or moved.state != leaving.before:
             self._blame(destination, moved.unknown or GONE)
         self.contents[source] = moved
-        self.contents[destination] = Content(
+        self.contents[destination] = PathContent(
             arriving.before, arriving.digest, arriving.link, arriving.mode, arriving.size_bytes
         )
         self.born.add(source)
 
-    def _move_directory(self, leaving: Record, arriving: Record, before: Content, moved: Content) -> None:
+    def _move_directory(
+        self, leaving: Record, arriving: Record, before: PathContent, moved: PathContent
+    ) -> None:
         """Take back the move of a directory: what is known below its name gets the old one."""
         source, destination = leaving.path, leaving.other or ""
         inside = [path for path in {*self.contents, *self.groups} if path_below(path, source)]

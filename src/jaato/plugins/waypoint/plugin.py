@@ -13,10 +13,10 @@ from jaato.abc.plugin import Host, Plugin, UserCommand
 from jaato.errors import ToolError
 from jaato.plugins.waypoint.restore import (
     MAX_DESCRIPTION,
-    Course,
-    KeptWaypoints,
-    Restored,
+    InMemoryWaypoints,
+    RestoreResult,
     WaypointRefused,
+    WaypointRestorer,
     paths_of,
 )
 from jaato.protocol.specs import Waypoint
@@ -43,7 +43,7 @@ class WaypointPlugin(Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._kept: dict[str, KeptWaypoints] = {}
+        self._kept: dict[str, InMemoryWaypoints] = {}
         self._roots = roots_of(host)
         self._changes = Changes(self._roots, Backups(self._roots.workspace, max_count=0))
         recover(self._changes)
@@ -59,11 +59,11 @@ class WaypointPlugin(Plugin):
         if call is not None and "waypoints" in call.services:
             book: Book = call.services["waypoints"]
             return book
-        return self._kept.setdefault(call.session_id if call is not None else "", KeptWaypoints())
+        return self._kept.setdefault(call.session_id if call is not None else "", InMemoryWaypoints())
 
-    def _course(self, call: Call | None) -> Course:
+    def _course(self, call: Call | None) -> WaypointRestorer:
         session_id = call.session_id if call is not None else ""
-        return Course(self._changes, self._book(call), session_id, anyio.to_thread.run_sync)
+        return WaypointRestorer(self._changes, self._book(call), session_id, anyio.to_thread.run_sync)
 
     @tool(category=COORDINATION, access="read", aliases={"save_waypoint": {"name": "description"}})
     async def create_waypoint(
@@ -229,7 +229,7 @@ def entry(waypoint: Waypoint, tree: Tree) -> dict[str, Any]:
     return said | {name: True for name, value in flags.items() if value}
 
 
-def details(waypoint: Waypoint, tree: Tree, since: Restored | None) -> dict[str, Any]:
+def details(waypoint: Waypoint, tree: Tree, since: RestoreResult | None) -> dict[str, Any]:
     """Everything about a waypoint: the conversation then, and what going back would do where that is possible."""
     said = entry(waypoint, tree) | {
         "message_count": waypoint.message_count,
@@ -240,7 +240,7 @@ def details(waypoint: Waypoint, tree: Tree, since: Restored | None) -> dict[str,
     return said if since is None else said | {"restoring_would": effects(since)}
 
 
-def effects(done: Restored) -> dict[str, Any]:
+def effects(done: RestoreResult) -> dict[str, Any]:
     """What going back changes, and what it leaves alone."""
     changes = paths_of(done.plan)
     kept = done.plan.kept
@@ -253,7 +253,7 @@ def effects(done: Restored) -> dict[str, Any]:
     return said | {name: number for name, number in totals.items() if number > MAX_SHOWN}
 
 
-def result(done: Restored, *, dry_run: bool) -> dict[str, Any]:
+def result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
     """What the model is told of going back."""
     said: dict[str, Any] = {"waypoint_id": done.waypoint.id} | effects(done)
     if dry_run:
@@ -270,7 +270,7 @@ def result(done: Restored, *, dry_run: bool) -> dict[str, Any]:
     return said
 
 
-def told(done: Restored, *, dry_run: bool) -> str:
+def told(done: RestoreResult, *, dry_run: bool) -> str:
     """What the user is told of going back."""
     changes, kept = paths_of(done.plan), done.plan.kept
     lines = [f"  {printable(path)}: {change}" for path, change in changes[:MAX_SHOWN]]

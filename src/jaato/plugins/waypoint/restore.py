@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from jaato.errors import ToolError
-from jaato.plugins.waypoint.past_state import ABSENT, HUGE, MAY_BE_FORCED, PROTECTED, Content, World, looker
+from jaato.plugins.waypoint.past_state import (
+    ABSENT,
+    HUGE,
+    MAY_BE_FORCED,
+    PROTECTED,
+    PastState,
+    PathContent,
+    looker,
+)
 from jaato.protocol import events
 from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.call import Call, clean
@@ -28,7 +36,7 @@ PRUNED = "its backup is gone or damaged"
 
 
 @dataclass
-class Plan:
+class RestorePlan:
     """Steps and relocations, what is left alone (path, as it is called afterwards, and reason), and whether somebody
     else's changes are overruled."""
 
@@ -44,19 +52,19 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RestoreOptions:
     """What a plan may do: overrule other people's changes, and touch what decides what runs."""
 
     force: bool = False
     protected: Callable[[str], bool] = lambda _path: False
 
 
-def plan_back(changes: Changes, session_id: str, mark: str, rules: Rules) -> Plan:
+def plan_back(changes: Changes, session_id: str, mark: str, rules: RestoreOptions) -> RestorePlan:
     """The way from the files as they are to what this session's changes since a mark had found."""
     records = changes.backups.since(mark)
     own = [record for record in records if record.session_id == session_id]
     foreign = frozenset(record.path for record in records if record.session_id != session_id)
-    world = World(looker(changes), foreign, rules.protected)
+    world = PastState(looker(changes), foreign, rules.protected)
     world.go_back(own)
     return Planner(changes, world, rules).plan()
 
@@ -64,7 +72,7 @@ def plan_back(changes: Changes, session_id: str, mark: str, rules: Rules) -> Pla
 class Planner:
     """Makes a plan of a world that has gone back."""
 
-    def __init__(self, changes: Changes, world: World, rules: Rules) -> None:
+    def __init__(self, changes: Changes, world: PastState, rules: RestoreOptions) -> None:
         self._changes = changes
         self._world = world
         self._rules = rules
@@ -74,15 +82,15 @@ class Planner:
             if content.held != self._now(path).held
         ]
 
-    def _now(self, path: str) -> Content:
+    def _now(self, path: str) -> PathContent:
         """What is at a path, once the directories have moved."""
         place = self._world.now_at(path)
         return ABSENT if place is None else self._world.look(place)
 
-    def plan(self) -> Plan:
+    def plan(self) -> RestorePlan:
         """The plan."""
         world = self._world
-        made = Plan(relocations=list(world.moved), emptied=world.spare_directories())
+        made = RestorePlan(relocations=list(world.moved), emptied=world.spare_directories())
         made.kept += [(destination, reason) for _, destination, reason in world.stuck]
         moves = self._clean_moves()
         for path, content, now in self._differing:
@@ -120,7 +128,7 @@ class Planner:
                 moves[path] = source
         return moves
 
-    def _obstacle(self, path: str, content: Content, now: Content) -> str:
+    def _obstacle(self, path: str, content: PathContent, now: PathContent) -> str:
         """Why a path cannot be changed, whoever wants it; empty for no reason."""
         world = self._world
         known = world.problem(path)
@@ -138,7 +146,7 @@ class Planner:
             return PRUNED
         return known
 
-    def _step(self, path: str, content: Content, now: Content) -> Step:
+    def _step(self, path: str, content: PathContent, now: PathContent) -> Step:
         """The change of one path. The mode of a file that was there all the time stays as it is."""
         stays = now.state == "file" and path not in self._world.born
         return Step(
@@ -153,7 +161,7 @@ class Planner:
         )
 
 
-def paths_of(plan: Plan) -> Sequence[tuple[str, str]]:
+def paths_of(plan: RestorePlan) -> Sequence[tuple[str, str]]:
     """Every change of a plan, as the path and what happens to it."""
     said = [(one.destination, f"moved back from {one.source}") for one in plan.relocations]
     for step in plan.steps:
@@ -192,16 +200,16 @@ class Away(Protocol):
 
 
 @dataclass
-class Restored:
+class RestoreResult:
     """How going back went: what changed (or would), and the ceiling that was made first."""
 
     waypoint: Waypoint
-    plan: Plan = field(default_factory=Plan)
+    plan: RestorePlan = field(default_factory=RestorePlan)
     ceiling: Waypoint | None = None
     unsaved: bool = False
 
 
-class Course:
+class WaypointRestorer:
     """The waypoints of one session in one workspace. Coroutines run on the session's loop; only `away` leaves it."""
 
     def __init__(self, changes: Changes, book: Book, session_id: str, away: Away) -> None:
@@ -263,12 +271,12 @@ class Course:
         await self._away(lambda: self._changes.backups.pin(self._session_id, marks))
         return found
 
-    async def look(self, waypoint_id: str, by: Owner, *, force: bool = False) -> Restored:
+    async def look(self, waypoint_id: str, by: Owner, *, force: bool = False) -> RestoreResult:
         """What going back would change, without doing it."""
         found = self.find(waypoint_id)
         return await self._away(lambda: self._looked(found, by, force))
 
-    async def restore(self, waypoint_id: str, by: Owner, call: Call, *, force: bool = False) -> Restored:
+    async def restore(self, waypoint_id: str, by: Owner, call: Call, *, force: bool = False) -> RestoreResult:
         """Take the files back to a waypoint; what is unsaved becomes a ceiling first. Raises `ToolError`s; the files are
         as they were then."""
         found = self.find(waypoint_id)
@@ -287,13 +295,13 @@ class Course:
         self._book.stand(found.id, IDS.next(), saved=not done.plan.kept)
         return done
 
-    def _go(self, plan: Plan, call: Call) -> None:
+    def _go(self, plan: RestorePlan, call: Call) -> None:
         """Carry a plan out."""
         if plan:
             carry_out(self._changes, plan.relocations, plan.steps, call, RESTORING)
         remove_empty(self._changes, plan.emptied)
 
-    def _looked(self, waypoint: Waypoint, by: Owner, force: bool) -> Restored:
+    def _looked(self, waypoint: Waypoint, by: Owner, force: bool) -> RestoreResult:
         """The plan, and whether it would take away what no waypoint has."""
         recover(self._changes)
         tree = self._book.tree
@@ -305,17 +313,17 @@ class Course:
                 "A newer waypoint may still be whole; the user can force what is left of this one."
             )
         protected = (lambda _path: False) if by == "user" else self._changes.roots.is_control
-        rules = Rules(force, protected)
+        rules = RestoreOptions(force, protected)
         plan = plan_back(self._changes, self._session_id, waypoint.mark, rules)
         unsaved = bool(plan) and (
             plan.forced
             or not tree.saved
-            or bool(plan_back(self._changes, self._session_id, tree.mark, Rules(True)))
+            or bool(plan_back(self._changes, self._session_id, tree.mark, RestoreOptions(True)))
         )
-        return Restored(waypoint, plan, None, unsaved)
+        return RestoreResult(waypoint, plan, None, unsaved)
 
 
-class KeptWaypoints:
+class InMemoryWaypoints:
     """Waypoints in memory, for calls without a session."""
 
     def __init__(self) -> None:
@@ -349,9 +357,9 @@ class WaypointManager:
 
     def __init__(self, workspace: str | Path, session_id: str = "") -> None:
         self._session_id = session_id
-        self._book = KeptWaypoints()
+        self._book = InMemoryWaypoints()
         self._changes = Changes(Roots(Path(workspace)), Backups(Path(workspace), max_count=0))
-        self._course = Course(self._changes, self._book, session_id, at_once)
+        self._course = WaypointRestorer(self._changes, self._book, session_id, at_once)
 
     @property
     def tree(self) -> Tree:
@@ -362,11 +370,11 @@ class WaypointManager:
         """Make a waypoint of the files as they are."""
         return stepped(self._course.create(description, owner))
 
-    def preview(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> Restored:
+    def preview(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:
         """What going back would change."""
         return stepped(self._course.look(waypoint_id, by, force=force))
 
-    def restore(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> Restored:
+    def restore(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:
         """Take the files back to a waypoint."""
         call = Call("", "restore_waypoint", {}, session_id=self._session_id)
         return stepped(self._course.restore(waypoint_id, by, call, force=force))

@@ -107,7 +107,7 @@ class WebFailed(ToolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Request:
     """A request; headers are checked by `headers_of`."""
 
     url: Url
@@ -117,7 +117,7 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Reply:
+class HttpResponse:
     """The answer: `body` is decoded and at most as long as was wanted; `cut` says that there was more."""
 
     url: Url
@@ -154,7 +154,9 @@ class Client:
         self.environ = environ
         self.dialer = Dialer(allowed, resolve)
 
-    async def send(self, ask: Ask, *, most_bytes: int, within_s: float, follow: bool = True) -> Reply:
+    async def send(
+        self, ask: Request, *, most_bytes: int, within_s: float, follow: bool = True
+    ) -> HttpResponse:
         """The answer to a request, redirects followed. Raises `AddressRefused`, `WebFailed`, `ToolTimeout`."""
         try:
             with anyio.fail_after(within_s):
@@ -164,7 +166,7 @@ class Client:
                 f"{ask.url.authority} did not answer in full within {within_s:g} s. Try again, or allow more time."
             ) from None
 
-    async def _follow(self, ask: Ask, most_bytes: int, follow: bool) -> Reply:
+    async def _follow(self, ask: Request, most_bytes: int, follow: bool) -> HttpResponse:
         notes: list[str] = []
         for _ in range(MAX_REDIRECTS + 1):
             reply = await self._once(ask, most_bytes, notes)
@@ -183,7 +185,7 @@ class Client:
             f"{ask.url.authority} redirects more than {MAX_REDIRECTS} times. Ask for the last place."
         )
 
-    async def _once(self, ask: Ask, most_bytes: int, notes: list[str]) -> Reply:
+    async def _once(self, ask: Request, most_bytes: int, notes: list[str]) -> HttpResponse:
         import httpcore2
 
         pool, proxied = open_pool(ask.url, self.dialer, self.environ)
@@ -205,7 +207,7 @@ class Client:
         except (httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
             raise WebFailed(f"{ask.url.authority} did not keep to HTTP: {str(error)[:200]}") from None
         headers = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in response.headers)
-        reply = Reply(ask.url, response.status, headers, raw, cut)
+        reply = HttpResponse(ask.url, response.status, headers, raw, cut)
         if ask.method != "HEAD":
             coding = ",".join(value for name, value in headers if name.lower() == "content-encoding")
             reply.body, more = await anyio.to_thread.run_sync(decoded, raw, coding, most_bytes)
@@ -213,7 +215,7 @@ class Client:
         return reply
 
 
-def request_of(ask: Ask) -> httpcore2.Request:
+def request_of(ask: Request) -> httpcore2.Request:
     """The request as it goes out."""
     names = {name.lower() for name, _ in ask.headers}
     headers = [*ask.headers, ("Accept-Encoding", "gzip, deflate")]
@@ -235,7 +237,7 @@ def place_of(place: str, base: Url) -> Url:
     return parse_url(text.strip().replace(" ", "%20"), base)
 
 
-def redirected(ask: Ask, status: int, url: Url) -> Ask | None:
+def redirected(ask: Request, status: int, url: Url) -> Request | None:
     """The request a redirect asks for: credentials stay with their origin, a body too; None where it would not."""
     method, body, headers = ask.method, ask.body, ask.headers
     if status == 303 or (status in (301, 302) and method == "POST"):

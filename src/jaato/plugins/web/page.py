@@ -9,7 +9,7 @@ from typing import Any, Literal
 import anyio.to_thread
 
 from jaato.errors import ToolError
-from jaato.plugins.web.client import Reply
+from jaato.plugins.web.client import HttpResponse
 from jaato.protocol.messages import Media
 from jaato.tools.apart import Bounds, wait_apart
 from jaato.tools.call import Call, Output
@@ -67,7 +67,7 @@ def charset_of(data: bytes, content_type: str) -> str:
     return "utf-8"
 
 
-async def text_of(reply: Reply) -> str:
+async def text_of(reply: HttpResponse) -> str:
     """The body as text; decoded in a thread, for what is coded wrongly throughout takes seconds."""
     return await anyio.to_thread.run_sync(decoded_text, reply.body, reply.header("content-type"))
 
@@ -84,7 +84,7 @@ def decoded_text(data: bytes, content_type: str) -> str:
     return found.removeprefix("\ufeff")
 
 
-def kind_of(reply: Reply) -> str:
+def kind_of(reply: HttpResponse) -> str:
     """The media type: as declared, or by the first bytes where nothing useful is, or what no media type looks like."""
     declared = reply.header("content-type").partition(";")[0].strip().lower()
     if KIND.fullmatch(declared) and declared not in ("application/octet-stream", "binary/octet-stream"):
@@ -103,7 +103,7 @@ def kind_of(reply: Reply) -> str:
 
 
 async def shown(
-    reply: Reply, form: Form, selector: str | None, offset: int, most_chars: int, call: Call
+    reply: HttpResponse, form: Form, selector: str | None, offset: int, most_chars: int, call: Call
 ) -> Output:
     """The reply for the model: its text from `offset`, or an image; facts about it for programs."""
     kind = kind_of(reply)
@@ -128,7 +128,7 @@ async def shown(
     return Output(f"{head}\n\n{part}" if part else f"{head}\n\n[no content]", facts)
 
 
-def image(reply: Reply, kind: str, facts: dict[str, Any], call: Call) -> Output:
+def image(reply: HttpResponse, kind: str, facts: dict[str, Any], call: Call) -> Output:
     """An image as a part of the conversation; a broken one would have the provider refuse every later request."""
     size = len(reply.body)
     facts["size_bytes"] = size
@@ -156,7 +156,7 @@ def image(reply: Reply, kind: str, facts: dict[str, Any], call: Call) -> Output:
 
 
 async def content_of(
-    reply: Reply, kind: str, form: Form, selector: str | None, facts: dict[str, Any], most_chars: int
+    reply: HttpResponse, kind: str, form: Form, selector: str | None, facts: dict[str, Any], most_chars: int
 ) -> str:
     """The content as text. Raises `ToolError` for what is none."""
     if kind in ("text/html", "application/xhtml+xml") and form != "raw":

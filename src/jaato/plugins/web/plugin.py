@@ -14,7 +14,7 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, ToolError
-from jaato.plugins.web.client import OURS, TOKEN, VALUE, Ask, Client, headers_of
+from jaato.plugins.web.client import OURS, TOKEN, VALUE, Client, Request, headers_of
 from jaato.plugins.web.page import WARNING, Form, shown
 from jaato.plugins.web.web_search import Period, search_provider
 from jaato.tools.address import Allowed, Url, parse_url
@@ -75,7 +75,7 @@ class WebPlugin(Plugin):
     ) -> Output:
         """Read a web page, PDF, text, JSON or image. HTML comes as Markdown without navigation; long content pages by
         offset. Private addresses are refused."""
-        ask = Ask(parse_url(url), headers=headers_of(headers or {}))
+        ask = Request(parse_url(url), headers=headers_of(headers or {}))
         reply = await client_for(self.host).send(ask, most_bytes=max_bytes, within_s=timeout_s)
         return await shown(reply, output, selector, offset, max_chars, call)
 
@@ -151,7 +151,7 @@ def asked(
     form: Mapping[str, str] | None,
     json: Any,
     body: str | None,
-) -> Ask:
+) -> Request:
     """A request with one body at most, and the content type that says what it is."""
     given = [one for one in (form, json, body) if one is not None]
     if len(given) > 1:
@@ -169,7 +169,7 @@ def asked(
         raise ToolError(f"The body has {len(data)} bytes; at most {MAX_BODY_BYTES} are sent.")
     if kind and not any(name.lower() == "content-type" for name in fields):
         fields["Content-Type"] = kind
-    return Ask(parse_url(url), method, headers_of(fields), data)
+    return Request(parse_url(url), method, headers_of(fields), data)
 
 
 def granted_key(host: Host, variable: str, url: Url) -> str:
@@ -197,7 +197,7 @@ def granted_key(host: Host, variable: str, url: Url) -> str:
     return value
 
 
-def with_key(ask: Ask, auth_as: str, key: str) -> Ask:
+def with_key(ask: Request, auth_as: str, key: str) -> Request:
     """The request with a key, in place of what the caller put there. Raises `ToolError`."""
     match auth_as.lower():
         case "bearer":

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from jaato.errors import ConfigError, ToolError
-from jaato.plugins.web.client import Ask, Client, WebFailed
+from jaato.plugins.web.client import Client, Request, WebFailed
 from jaato.tools.address import Allowed, parse_url
 from jaato.tools.call import clean
 from jaato.tools.route import proxy_for
@@ -92,7 +92,7 @@ class Searxng:
             f"&time_range={period}" if period else ""
         )
         url = self.base._replace(target=f"{place}/search?{asked}")
-        reply = await self.client.send(Ask(url), most_bytes=MAX_ANSWER_BYTES, within_s=WITHIN_S)
+        reply = await self.client.send(Request(url), most_bytes=MAX_ANSWER_BYTES, within_s=WITHIN_S)
         if reply.status == 403:
             raise WebFailed(
                 f"{url.authority} does not answer in JSON; add json to search.formats in its settings."
