@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.row import Row
 
-from jaato.plugins.files import FilesPlugin
+from jaato.plugins.files.plugin import FilesPlugin
 from jaato.tools.call import Call
 
 

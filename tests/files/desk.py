@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaato.plugins.files import FilesPlugin
+from jaato.plugins.files.plugin import FilesPlugin
 from jaato.tools.call import Call, Output
 from jaato.tools.tool import tools_of
 

@@ -94,7 +94,7 @@ def test_find_and_replace_takes_what_a_search_takes(desk: Desk) -> None:
 
 def test_an_exploding_pattern_is_stopped() -> None:
     """A pattern with nested repeats ends in an error, not in a hang."""
-    from jaato.plugins.files.substitute import PatternRefused, matches
+    from jaato.plugins.files.find_replace import PatternRefused, matches
     from jaato.tools.cancel import CancelToken
 
     with pytest.raises(PatternRefused, match="nested repeats"):

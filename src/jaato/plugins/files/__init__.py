@@ -1,5 +1,1 @@
-"""Files: read, write, edit, move, restore; beneath the workspace, atomically, with backups."""
-
-from jaato.plugins.files.plugin import FilesPlugin
-
-__all__ = ["FilesPlugin"]
+"""Files of the workspace: read, list, edit, patch, find and replace, undo."""

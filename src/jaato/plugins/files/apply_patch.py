@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from jaato.errors import ToolError
-from jaato.plugins.files.batch import outcome, refuse_slash
 from jaato.plugins.files.diff import unified
+from jaato.plugins.files.find_replace import substituted
 from jaato.plugins.files.hunk_matching import PlacedHunk, place_all
+from jaato.plugins.files.multi_edit import outcome, refuse_slash
 from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused, parse
-from jaato.plugins.files.substitute import substituted
 from jaato.tools.call import Call
 from jaato.tools.files.changes import Changes
 from jaato.tools.files.replace import Seen

@@ -11,17 +11,16 @@ from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.anchored_edit import Edit, EditRefused
 from jaato.plugins.files.apply_patch import ApplyPatchTool
-from jaato.plugins.files.batch import (
-    Search,
+from jaato.plugins.files.diff import unified
+from jaato.plugins.files.find_replace import Search, replace_all
+from jaato.plugins.files.multi_edit import (
     edit_many,
     edit_one,
     outcome,
     patient,
     refuse_slash,
     refuse_surrogates,
-    replace_all,
 )
-from jaato.plugins.files.diff import unified
 from jaato.plugins.files.reading import HANDLE, read, read_handle
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output

@@ -1,0 +1,236 @@
+"""`findAndReplace`: finds and replaces across files, all or nothing; patterns run in a process of their own, with a time limit."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+from dataclasses import dataclass
+from typing import Any
+
+from jaato.errors import ToolError
+from jaato.plugins.files.diff import unified
+from jaato.plugins.files.multi_edit import MAX_DIFF_CHARS, MAX_FILES, TooMany, refuse_surrogates
+from jaato.tools.call import Call
+from jaato.tools.cancel import CancelToken
+from jaato.tools.control import names_control
+from jaato.tools.files.changes import Changes
+from jaato.tools.files.targets import Change, Loaded
+from jaato.tools.files.text import Lined
+from jaato.tools.paths import Roots
+
+MAX_SEARCHED_BYTES = 10 << 20
+MAX_TOTAL_BYTES = 64 << 20
+SKIPPED = ("node_modules", "__pycache__")
+TIMEOUT_S = 5
+MAX_MATCHES = 100_000
+
+WORKER = f"""
+import json, re, resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, ({TIMEOUT_S}, {TIMEOUT_S}))
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+pattern, replacement, texts = json.load(sys.stdin)
+found = []
+compiled = re.compile(pattern, re.M)
+for text in texts:
+    spans = []
+    for match in compiled.finditer(text):
+        new = match.expand(replacement)
+        if new != match[0]:
+            spans.append((match.start(), match.end(), new))
+        if len(spans) > {MAX_MATCHES}:
+            sys.exit(3)
+    found.append(spans)
+json.dump(found, sys.stdout)
+"""
+
+Span = tuple[int, int, str]
+
+
+class PatternRefused(ToolError):
+    """The pattern cannot be used."""
+
+    code = "pattern_refused"
+
+
+def check(pattern: str, replacement: str, *, regex: bool) -> None:
+    """Raise `PatternRefused` for a pattern or replacement that cannot work."""
+    if not pattern:
+        raise PatternRefused("The pattern is empty. Give the text to find.")
+    if regex and len(pattern) + len(replacement) > 10_000:
+        raise PatternRefused("The pattern is longer than 10,000 characters. Use a simpler one.")
+
+
+def literal(text: str, pattern: str, replacement: str) -> list[Span]:
+    """Where a literal text occurs, with its replacement."""
+    found: list[Span] = []
+    place = text.find(pattern)
+    while place >= 0 and pattern != replacement:
+        found.append((place, place + len(pattern), replacement))
+        place = text.find(pattern, place + len(pattern))
+    return found
+
+
+def matches(
+    texts: list[str], pattern: str, replacement: str, token: CancelToken, timeout_s: float = TIMEOUT_S
+) -> list[list[Span]]:
+    """Where a regular expression matches each text, with its expanded replacement.
+
+    Raises `PatternRefused` when it takes more than `timeout_s` seconds or fails.
+    """
+    import json
+    import subprocess
+    import sys
+
+    from jaato.tools.processes.sandbox.alone import alone, code_of
+
+    with alone(sys.executable) as start:
+        worker = subprocess.Popen(
+            [*start.prefix, sys.executable, "-I", "-S", "-c", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=start.descriptors,
+        )
+    with worker:
+        forget = token.on_cancel(worker.kill)
+        try:
+            out, problem = worker.communicate(
+                json.dumps([pattern, replacement, texts]).encode(), timeout=timeout_s
+            )
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            raise too_slow() from None
+        finally:
+            forget()
+    token.raise_if_cancelled()
+    code = code_of(worker.returncode, start.prefix)
+    if code == 0:
+        return [[(a, b, new) for a, b, new in spans] for spans in json.loads(out)]
+    if code < 0:
+        raise too_slow()
+    if code == 3:
+        raise PatternRefused(
+            f"The pattern matches more than {MAX_MATCHES} times in a file. Use a narrower one."
+        )
+    last = problem.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
+    raise PatternRefused(f"The pattern or the replacement failed: {last[:300]}. Correct it and call again.")
+
+
+def too_slow() -> PatternRefused:
+    """The refusal of a pattern that explodes."""
+    return PatternRefused(
+        f"The pattern took more than {TIMEOUT_S} s, perhaps by nested repeats such as (a+)+. Simplify it."
+    )
+
+
+def substituted(raw: str, spans: list[Span]) -> str:
+    """The text with each span of its view replaced; spans are in order and do not overlap."""
+    lined = Lined(raw)
+    parts: list[str] = []
+    done = 0
+    for start, end, new in spans:
+        first, last = lined.position(start), lined.position(end)
+        parts.append(raw[done:first])
+        plain = new.replace("\r\n", "\n")
+        parts.append(lined.with_line_ends(raw[first:last], plain, first) if lined.returns else plain)
+        done = last
+    return "".join([*parts, raw[done:]])
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to find where: in one file, or in those below a directory that fit the glob."""
+
+    path: str
+    glob: str
+    pattern: str
+    replacement: str
+    regex: bool
+
+
+def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) -> dict[str, Any]:
+    """Find and replace, all or nothing; changes nothing in a dry run. Raises `ToolError`s."""
+    check(search.pattern, search.replacement, regex=search.regex)
+    refuse_surrogates(search.replacement)
+    with changes.lock, contextlib.ExitStack() as open_places:
+        found = searched(changes, search, call)
+        if len(found) > MAX_FILES and not dry_run:
+            raise TooMany(
+                f"{len(found)} files match; at most {MAX_FILES} can change at once. Narrow path or glob."
+            )
+        total, number = sum(len(spans) for _, spans in found), len(found)
+        files: list[dict[str, Any]] = []
+        steps: list[Change] = []
+        room = MAX_DIFF_CHARS
+        for loaded, spans in found[:MAX_FILES]:
+            text = substituted(loaded.text, spans)
+            content = loaded.form.encode(text)
+            diff = unified(loaded.text, text)[:room]
+            room -= len(diff)
+            files.append({"path": loaded.target.label, "matches": len(spans), "diff": diff})
+            if not dry_run:
+                target = open_places.enter_context(changes.target(loaded.target.path))
+                steps.append(Change(target, "findAndReplace", loaded.seen, content))
+        if steps:
+            changes.commit(steps, call)
+        for entry, change in zip(files, steps, strict=False):
+            entry["backup_id"] = change.record.id if change.record else None
+            if change.notes:
+                entry["notes"] = change.notes
+        said = {"dry_run": dry_run, "matches": total, "matching_files": number, "files": files}
+        if dry_run and files:
+            said["note"] = "Nothing was changed. Call again with dry_run=false to apply."
+        return said
+
+
+def files_below(roots: Roots, path: str, glob: str, token: CancelToken) -> list[str]:
+    """The files that ripgrep takes below a directory, in order of their names; a glob without a slash matches names at
+    any depth.
+
+    What is hidden or git-ignored, links, dependencies and control paths are passed over. Raises `InvalidArguments` for
+    what is no glob, and `TooMany`.
+    """
+    from jaato.tools.processes.ripgrep import Ripgrep, SearchLimits, Selection
+
+    limits = SearchLimits(token)
+    names = Ripgrep(roots).files(Selection(path, glob, excluded=SKIPPED), limits)
+    if limits.stopped is not None:
+        raise TooMany(f"There are too many files below {path!r}: {limits.stopped}. Name a smaller directory.")
+    return [f"{path}/{name}" for name in names if not names_control(name.split("/"), roots.names)]
+
+
+def searched(changes: Changes, search: Search, call: Call) -> list[tuple[Loaded, list[Span]]]:
+    """Each file that matches, with its matches; a pattern runs over all files at once."""
+    whole = stat.S_ISDIR(changes.roots.stat(search.path).st_mode)
+    top = search.path.rstrip("/") or "/"
+    names = files_below(changes.roots, top, search.glob, call.token) if whole else [search.path]
+    batch: list[Loaded] = []
+    found: list[tuple[Loaded, list[Span]]] = []
+    wanted = search.pattern.replace("\r\n", "\n")
+    total = 0
+    for name in names:
+        call.token.raise_if_cancelled()
+        with changes.target(name) as target:
+            try:
+                if whole and target.info.st_size > MAX_SEARCHED_BYTES:
+                    continue
+                loaded = changes.load(target)
+            except ToolError:
+                if whole:
+                    continue  # binary, unreadable or gone: not part of the search
+                raise
+        if search.regex:
+            batch.append(loaded)
+        else:
+            spans = literal(Lined(loaded.text).view, wanted, search.replacement)
+            if not spans:
+                continue
+            found.append((loaded, spans))
+        total += len(loaded.text)
+        if total > MAX_TOTAL_BYTES:
+            raise TooMany("More than 64 MB of text to search or change. Narrow path or glob.")
+    if batch:
+        texts = [Lined(loaded.text).view for loaded in batch]
+        spans_of = matches(texts, search.pattern, search.replacement, call.token)
+        found = [(loaded, spans) for loaded, spans in zip(batch, spans_of, strict=True) if spans]
+    return found
