@@ -10,11 +10,11 @@ from bench.row import Row
 
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.messages import Message, Text
-from jaato.providers.anthropic import AnthropicDialect
-from jaato.providers.anthropic_stream import MessagesDecoder
+from jaato.providers.anthropic.dialect import AnthropicDialect
+from jaato.providers.anthropic.stream import MessagesDecoder
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.google_stream import ContentDecoder
+from jaato.providers.google_genai.dialect import GeminiDialect
+from jaato.providers.google_genai.stream import ContentDecoder
 
 CHUNKS = 50_000
 AGAINST = "in process, no wire"

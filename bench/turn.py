@@ -14,7 +14,7 @@ from bench.row import Row
 
 from jaato.agent.session import Session
 from jaato.protocol.messages import Message, Part, Text, ToolCall, ToolResult
-from jaato.providers.openai_chat import OpenAIChat
+from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.adapt import Toolset
 from jaato.runtime.executor import ToolExecutor

@@ -13,11 +13,11 @@ import pytest
 from tests.kit import call, provider_of, reopened, results, say, session
 
 from jaato.abc.provider import ModelRequest
-from jaato.providers.anthropic import AnthropicDialect
+from jaato.providers.anthropic.dialect import AnthropicDialect
 from jaato.providers.dialect import Dialect
-from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.google_genai.dialect import GeminiDialect
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
 from jaato.tools.tool import Tool, tool, tool_from
 
 DIALECTS: dict[str, Callable[[], Dialect]] = {

@@ -17,11 +17,11 @@ from tests.kit import call, provider_of, recorded, reopened, results, say
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.events import TurnCompleted
 from jaato.protocol.messages import ToolCall, ToolResult
-from jaato.providers.anthropic import AnthropicDialect
+from jaato.providers.anthropic.dialect import AnthropicDialect
 from jaato.providers.dialect import Dialect
-from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.google_genai.dialect import GeminiDialect
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
 
 LAST_EVENT = 22
 DIALECTS: list[Dialect] = [

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from jaato.providers.local.models import LocalModel
-from jaato.providers.local.parts import Pin, read_pins
+from jaato.providers.local.wheels import Pin, read_pins
 
 PART_BYTES = 4096
 CONTENT = b"GGUF" + bytes(range(256)) * 36  # two whole parts and a bit

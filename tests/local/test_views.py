@@ -10,7 +10,7 @@ import pytest
 
 from jaato.protocol.messages import Text, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.local.views import MAX_FOUND, NEXT, VIEWS, found_tools, seen
+from jaato.providers.local.tool_views import MAX_FOUND, NEXT, VIEWS, found_tools, seen
 
 SEARCH = ToolSpec(
     "grep_content",

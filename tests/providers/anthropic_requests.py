@@ -9,7 +9,7 @@ from tests.providers.histories import TOOLS, check_anthropic, read_blob
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.messages import Message, Text
 from jaato.protocol.specs import ModelSettings
-from jaato.providers.anthropic import AnthropicDialect
+from jaato.providers.anthropic.dialect import AnthropicDialect
 
 
 def user(text: str) -> Message:

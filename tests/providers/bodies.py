@@ -15,8 +15,8 @@ from tests.providers.conversations import read_blob, walked
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.messages import Message
 from jaato.protocol.specs import ModelSettings
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
 
 Dialect = OpenAIChat | OpenAIResponses
 FULL = ModelSettings(

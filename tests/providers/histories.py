@@ -24,7 +24,7 @@ from jaato.protocol.messages import (
     ToolResult,
 )
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.anthropic_models import takes_temperature
+from jaato.providers.anthropic.models import takes_temperature
 from jaato.providers.dialect import Decoder
 from jaato.providers.sse import EventParser
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from jaato.abc.provider import Chunk, ModelRequest, Reply
 from jaato.providers.dialect import Decoder
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
 
 REQUEST = ModelRequest("m", [])
 

@@ -23,7 +23,7 @@ from jaato.protocol.messages import (
     ToolResult,
 )
 from jaato.protocol.specs import ModelSettings
-from jaato.providers.anthropic import AnthropicDialect, strict_schema
+from jaato.providers.anthropic.dialect import AnthropicDialect, strict_schema
 
 THOUGHT = b'{"type":"thinking","thinking":"Two files.","signature":"EqQB"}'
 REDACTED = b'{ "data": "EmwK", "type": "redacted_thinking" }'

@@ -13,7 +13,7 @@ from tests.providers.histories import check_anthropic
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.anthropic import AnthropicDialect
+from jaato.providers.anthropic.dialect import AnthropicDialect
 
 
 def tool(number: int, core: bool = False) -> ToolSpec:

@@ -14,7 +14,7 @@ from jaato.errors import (
     RateLimited,
     ServerFault,
 )
-from jaato.providers.anthropic import AnthropicDialect
+from jaato.providers.anthropic.dialect import AnthropicDialect
 
 
 def fault(status: int, kind: str = "", message: str = "m", **headers: str) -> ProviderError:

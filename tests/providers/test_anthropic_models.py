@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jaato.providers.anthropic_models import describe, generation, read_models
+from jaato.providers.anthropic.models import describe, generation, read_models
 
 
 def test_models_are_known_by_name() -> None:

@@ -20,7 +20,7 @@ from jaato.errors import (
 )
 from jaato.protocol.ids import is_id
 from jaato.protocol.messages import Refusal, Text, Thinking, ToolCall, Usage
-from jaato.providers.anthropic_stream import FINISH, MessagesDecoder
+from jaato.providers.anthropic.stream import FINISH, MessagesDecoder
 
 GOLDEN = Path(__file__).parent / "golden"
 

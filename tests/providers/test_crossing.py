@@ -11,11 +11,11 @@ from tests.providers.histories import TOOLS, check_anthropic, check_gemini, chec
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.messages import Message
 from jaato.protocol.specs import ModelSettings
-from jaato.providers.anthropic import AnthropicDialect
+from jaato.providers.anthropic.dialect import AnthropicDialect
 from jaato.providers.dialect import Dialect
-from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.google_genai.dialect import GeminiDialect
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 choices = st.builds(

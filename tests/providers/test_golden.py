@@ -12,8 +12,8 @@ from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Reply, TextDelta,
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import Opaque, Part, Refusal, Text, Thinking, ToolCall, Usage
 from jaato.providers.dialect import Decoder
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
 from jaato.providers.sse import EventParser
 
 GOLDEN = Path(__file__).parent / "golden"

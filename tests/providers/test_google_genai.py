@@ -22,9 +22,8 @@ from jaato.errors import (
 )
 from jaato.protocol.messages import Media, Message, Opaque, Problem, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.google_models import describe, read_models
-from jaato.providers.vertex import VertexDialect, base_url
+from jaato.providers.google_genai.dialect import GeminiDialect, VertexDialect, vertex_base_url
+from jaato.providers.google_genai.models import describe, read_models
 
 SIGNATURE = Opaque("gemini", Raw(b'"c2lnbmF0dXJl"'))
 
@@ -250,8 +249,8 @@ def test_vertex_is_the_same_dialect_in_another_place() -> None:
         ":streamGenerateContent?alt=sse"
     )
     assert dialect.headers("t") == {"authorization": "Bearer t"}
-    assert base_url("us-central1") == "https://us-central1-aiplatform.googleapis.com"
-    assert base_url("global") == "https://aiplatform.googleapis.com"
+    assert vertex_base_url("us-central1") == "https://us-central1-aiplatform.googleapis.com"
+    assert vertex_base_url("global") == "https://aiplatform.googleapis.com"
     for bad in ("", "a/b", "x?y"):
         with pytest.raises(ConfigError, match="GOOGLE_CLOUD_PROJECT"):
             VertexDialect(bad, "global")

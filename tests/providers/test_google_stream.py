@@ -20,7 +20,7 @@ from jaato.errors import (
     ServerFault,
 )
 from jaato.protocol.messages import Refusal, Text, Thinking, ToolCall, Usage
-from jaato.providers.google_stream import FINISH, MALFORMED, REFUSED, ContentDecoder
+from jaato.providers.google_genai.stream import FINISH, MALFORMED, REFUSED, ContentDecoder
 
 GOLDEN = Path(__file__).parent / "golden"
 

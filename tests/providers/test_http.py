@@ -30,7 +30,7 @@ from jaato.errors import (
     ModelNotFound,
 )
 from jaato.providers.http import HttpProvider
-from jaato.providers.openai_chat import OpenAIChat
+from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.profiles import make
 
 

@@ -14,11 +14,11 @@ from tests.providers.histories import play
 
 from jaato.abc.provider import Reply
 from jaato.errors import ProviderError
-from jaato.providers.anthropic import AnthropicDialect
-from jaato.providers.anthropic_stream import MessagesDecoder
+from jaato.providers.anthropic.dialect import AnthropicDialect
+from jaato.providers.anthropic.stream import MessagesDecoder
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.google_stream import ContentDecoder
+from jaato.providers.google_genai.dialect import GeminiDialect
+from jaato.providers.google_genai.stream import ContentDecoder
 
 GOLDEN = Path(__file__).parent / "golden"
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,7 +8,7 @@ import pytest
 from tests.providers.reading import STOP, chat, delta, last, piece, responses
 
 from jaato.abc.provider import CallDelta
-from jaato.providers.parts import read_arguments
+from jaato.providers.wire_encoding import read_arguments
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from tests.providers.reading import REQUEST, STOP, chat, delta, last, piece, res
 from jaato.abc.provider import Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault, MalformedReply, ProviderError
 from jaato.protocol.messages import FinishReason, Refusal, Text, Thinking, ToolCall, Usage
-from jaato.providers.anthropic import AnthropicDialect
-from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.anthropic.dialect import AnthropicDialect
+from jaato.providers.google_genai.dialect import GeminiDialect
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
 
 
 @pytest.mark.parametrize(

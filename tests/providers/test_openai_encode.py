@@ -22,8 +22,8 @@ from jaato.abc.provider import ModelRequest
 from jaato.errors import InvalidRequest
 from jaato.protocol.messages import Message, Refusal, Text, ToolCall
 from jaato.protocol.specs import ModelSettings
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
 from jaato.providers.turns import CONTINUE
 
 

@@ -13,8 +13,8 @@ from tests.providers.conversations import BLOBS, TOOL, everything
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.transcript import Transcript
+from jaato.providers.dialect import Transcript
+from jaato.providers.openai.chat import OpenAIChat
 
 
 def inner(sent: bytes, field: bytes) -> bytes:

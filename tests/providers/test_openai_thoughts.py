@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.protocol.messages import Message, Opaque, Text, Thinking, ToolResult
-from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+from jaato.providers.openai.chat import ChatStyle, OpenAIChat
 from jaato.providers.profiles import make
 
 REASONED = Opaque("openai_chat", Raw(b'"reasoning"'))

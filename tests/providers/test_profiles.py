@@ -12,7 +12,7 @@ from jaato.abc.provider import Provider
 from jaato.errors import AuthenticationError, ConfigError, ConnectionFault, MalformedReply, ProviderError
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.http import HttpProvider, Listing
-from jaato.providers.openai_chat import OpenAIChat
+from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.profiles import make, ollama_url
 
 KEY = {"OPENAI_API_KEY": "sk-1"}

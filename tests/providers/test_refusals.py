@@ -19,12 +19,12 @@ from jaato.errors import (
     RateLimited,
     ServerFault,
 )
-from jaato.providers.anthropic import AnthropicDialect
+from jaato.providers.anthropic.dialect import AnthropicDialect
 from jaato.providers.dialect import Dialect
-from jaato.providers.error_body import MAX_SHOWN_CHARS, read_fault
-from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
+from jaato.providers.errors import MAX_SHOWN_CHARS, read_fault
+from jaato.providers.google_genai.dialect import GeminiDialect
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
 
 DIALECTS = pytest.mark.parametrize(
     "dialect",

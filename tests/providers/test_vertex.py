@@ -10,9 +10,9 @@ from tests.providers.server import answer, events, serve, stream
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.errors import AuthenticationError
 from jaato.protocol.messages import Message, Text
-from jaato.providers.google_models import describe
+from jaato.providers.google_genai.dialect import VertexDialect, VertexTokens
+from jaato.providers.google_genai.models import describe
 from jaato.providers.http import HttpProvider
-from jaato.providers.vertex import Tokens, VertexDialect
 
 SAID = {"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}]}
 
@@ -35,7 +35,7 @@ def test_a_token_is_fetched_once_and_sent_as_a_bearer() -> None:
                 VertexDialect("my-project", "us-central1"),
                 base_url=server.url,
                 describe=describe,
-                key=Tokens(credentials(server.url)),
+                key=VertexTokens(credentials(server.url)),
             )
             try:
                 for _ in range(2):
@@ -57,6 +57,6 @@ def test_a_refused_token_is_an_authentication_error() -> None:
     async def main() -> None:
         async with serve(answer({"error": "invalid_grant"}, 400)) as server:
             with pytest.raises(AuthenticationError, match="application-default login"):
-                await Tokens(credentials(server.url))()
+                await VertexTokens(credentials(server.url))()
 
     anyio.run(main)

@@ -10,7 +10,7 @@ from hypothesis import given
 from tests.providers.histories import values
 
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
-from jaato.providers.wire import encode_json, result_content
+from jaato.providers.wire_encoding import encode_json, result_content
 
 
 @given(values)

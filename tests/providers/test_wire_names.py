@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.anthropic import AnthropicDialect
+from jaato.providers.anthropic.dialect import AnthropicDialect
 from jaato.providers.dialect import Dialect
-from jaato.providers.google_genai import GeminiDialect
-from jaato.providers.openai_chat import OpenAIChat
-from jaato.providers.openai_responses import OpenAIResponses
-from jaato.providers.wire import names_back, wire_name
+from jaato.providers.google_genai.dialect import GeminiDialect
+from jaato.providers.openai.chat import OpenAIChat
+from jaato.providers.openai.responses import OpenAIResponses
+from jaato.providers.wire_encoding import names_back, wire_name
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 any_name = st.text(max_size=100) | st.from_regex(r"[a-z0-9_.:/-]{0,90}", fullmatch=True)

@@ -1,12 +1,15 @@
-"""What one wire dialect must know: how to say a request and how to read the answer; no input or output of its own."""
+"""What a wire dialect implements (encode a request, decode a stream), and what every dialect is given: encoded conversation, token counts."""
 
 from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Protocol
-
 from jaato.abc.provider import Chunk, ModelRequest
 from jaato.errors import ProviderError
+from collections.abc import Callable, Hashable
+from jaato.abc.provider import ModelRequest
+from jaato.providers.turns import Turn, Turns
+from typing import Any
+from jaato.protocol.messages import Usage
 
 
 class Decoder(Protocol):
@@ -43,3 +46,62 @@ class Dialect(Protocol):
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for an answer that is no success."""
         ...
+
+
+ReadBlob = Callable[[str], bytes]
+Say = Callable[[Turn, ReadBlob], bytes]
+"""How a dialect says one turn: the inside of a JSON array, empty when there is nothing to say."""
+
+
+class Transcript:
+    """The turns of one conversation in a dialect's bytes: what has ended is kept, the open end said anew."""
+
+    def __init__(self, turns: Turns, say: Say) -> None:
+        self.turns = turns
+        self._say = say
+        self._ended: list[bytes] = []
+
+    def said(self, read_blob: ReadBlob) -> bytes:
+        """The whole conversation as the inside of a JSON array."""
+        self._ended += [said for turn in self.turns.take() if (said := self._say(turn, read_blob))]
+        tail = [said for turn in self.turns.tail() if (said := self._say(turn, read_blob))]
+        return b",".join([*self._ended, *tail])
+
+
+def conversation(request: ModelRequest, place: Hashable, turns: Callable[[], Turns], say: Say) -> bytes:
+    """The messages of a request as the inside of a JSON array; what was encoded before stays as it was.
+
+    `place` names the dialect and all that changes its bytes; `turns` makes the follower of a new conversation.
+    """
+    kept = request.encoded.get(place)
+    if not (isinstance(kept, Transcript) and kept.turns.follow(request.messages)):
+        kept = request.encoded[place] = Transcript(turns(), say)
+        kept.turns.follow(request.messages)
+    return kept.said(request.read_blob)
+
+
+MOST = 2**53
+"""No answer has more tokens; a larger number is none, and could not be stored."""
+
+
+def count(value: Any, *path: str) -> int:
+    """The count below these keys; 0 for what is missing, negative, no number or beyond `MOST`."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0
+    return int(value) if 0 <= value <= MOST else 0
+
+
+def openai_usage(told: Any, given: str, made: str) -> Usage | None:
+    """The tokens of an OpenAI interface, which names them `given` and `made`, and their details after them."""
+    if not isinstance(told, dict):
+        return None
+    return Usage(
+        input_tokens=count(told, given),
+        output_tokens=count(told, made),
+        cached_input_tokens=count(told, f"{given}_details", "cached_tokens")
+        or count(told, "prompt_cache_hit_tokens"),
+        cache_write_tokens=count(told, f"{given}_details", "cache_write_tokens"),
+        reasoning_tokens=count(told, f"{made}_details", "reasoning_tokens"),
+    )

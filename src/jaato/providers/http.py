@@ -1,4 +1,4 @@
-"""A provider over HTTP: one streaming POST, whatever the dialect, with every fault typed."""
+"""One HTTP client for every dialect: sends a request, streams the reply's events within bounds and timeouts, lists models."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+import anyio
 import msgspec
 from msgspec import Struct
 
-from jaato.abc.provider import Chunk, ModelRequest, Reply
+from jaato.abc.provider import Chunk, ModelRequest, Provider, Reply
 from jaato.errors import (
     AuthenticationError,
     ConfigError,
@@ -20,15 +21,89 @@ from jaato.errors import (
     ProviderError,
 )
 from jaato.protocol.specs import ModelInfo
-from jaato.providers import faults
-from jaato.providers.body import begin_body, close, drain, read_body, strange_coding
+from jaato.providers import errors as faults
 from jaato.providers.dialect import Decoder, Dialect
+from jaato.providers.errors import foreign
 from jaato.providers.sse import MAX_EVENT_BYTES, EventParser, is_beginning
-from jaato.providers.suggestion import suggestion
 from jaato.tools.route import checked, login_of, open_transport, proxy_for, shown, split_url
 
 if TYPE_CHECKING:
     import httpx2
+
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+CODINGS = ("identity", "gzip", "deflate")
+DRAIN_S = 0.05
+CLOSE_S = 2.0
+
+
+def strange_coding(response: httpx2.Response) -> str:
+    """The content coding of an answer where it is none that is read here, or was asked for; else empty."""
+    codings = response.headers.get("content-encoding", "").lower().replace(",", " ").split()
+    return " ".join([coding for coding in codings if coding not in CODINGS])
+
+
+async def read_body(response: httpx2.Response, place: str) -> bytes:
+    """The whole body, decompressed; raises `MalformedReply` beyond `MAX_BODY_BYTES`."""
+    body = bytearray()
+    raw = response.aiter_bytes()
+    async with aclosing(raw):
+        async for data in raw:
+            body += data
+            if len(body) > MAX_BODY_BYTES:
+                raise MalformedReply(
+                    f"{place} sent a body of more than {MAX_BODY_BYTES:,} bytes; no model answers so."
+                )
+    return bytes(body)
+
+
+async def begin_body(response: httpx2.Response, limit_bytes: int) -> bytes:
+    """The beginning of a body, decompressed; what cannot be read is left out: it only explains an error."""
+    body = bytearray()
+    raw = response.aiter_bytes()
+    async with aclosing(raw):
+        try:
+            async for data in raw:
+                body += data
+                if len(body) > limit_bytes:
+                    break
+        except foreign():
+            pass
+    return bytes(body[:limit_bytes])
+
+
+async def drain(raw: AsyncGenerator[bytes, None]) -> None:
+    """Read what is left of an ended answer, if it comes at once, so that the connection can be used again."""
+    with anyio.move_on_after(DRAIN_S):
+        try:
+            async for _ in raw:
+                pass
+        except foreign():
+            pass  # the answer is complete; only the reuse of the connection is lost
+
+
+async def close(response: httpx2.Response) -> None:
+    """Let go of a response even while the task is being cancelled."""
+    with anyio.move_on_after(CLOSE_S, shield=True):
+        await response.aclose()
+
+
+PATIENCE_S = 3.0
+
+
+async def suggestion(provider: Provider, model: str) -> str:
+    """A question that names up to three offered models like this one; empty without any, or without a list in time."""
+    from difflib import get_close_matches
+
+    names: list[str] = []
+    with anyio.move_on_after(PATIENCE_S):
+        try:
+            names = [info.id for info in await provider.models()]
+        except (ProviderError, ConfigError):
+            pass  # the unknown model is the error; that nothing is known of others is none
+    near = [name for name in get_close_matches(model, names, n=3, cutoff=0.5) if name != model]
+    return f"Did you mean {' or '.join(near)}?" if near else ""
+
 
 Key = str | Callable[[], Awaitable[str]] | None
 """A key, or what gives a fresh one each time (a token that expires), or None where none is needed."""

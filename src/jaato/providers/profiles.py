@@ -110,14 +110,15 @@ def on_vertex(
     environ: Mapping[str, str], base_url: str | None, project: str, location: str, timeouts: Timeouts
 ) -> HttpProvider:
     """Gemini on Vertex AI, with Google's credentials."""
-    from jaato.providers import google_models, vertex
+    from jaato.providers.google_genai import dialect as vertex
+    from jaato.providers.google_genai import models as google_models
 
     return HttpProvider(
         "google_genai",
         vertex.VertexDialect(project, location),
-        base_url=base_url or environ.get("GOOGLE_VERTEX_BASE_URL") or vertex.base_url(location),
+        base_url=base_url or environ.get("GOOGLE_VERTEX_BASE_URL") or vertex.vertex_base_url(location),
         describe=google_models.describe,
-        key=vertex.Tokens(),
+        key=vertex.VertexTokens(),
         environ=environ,
         timeouts=timeouts,
         remedy="Run `gcloud auth application-default login`.",
@@ -129,8 +130,8 @@ def on_vertex(
 
 def anthropic(target: Target) -> Parts:
     """Anthropic, or a server that speaks like it."""
-    from jaato.providers import anthropic_models as models
-    from jaato.providers.anthropic import AnthropicDialect
+    from jaato.providers.anthropic import models as models
+    from jaato.providers.anthropic.dialect import AnthropicDialect
 
     listing = Listing("/v1/models?limit=1000", models.read_models)
     return Parts(AnthropicDialect(deferred=target.own), models.describe, listing)
@@ -138,8 +139,8 @@ def anthropic(target: Target) -> Parts:
 
 def google_genai(_target: Target) -> Parts:
     """Gemini by its own API."""
-    from jaato.providers import google_models as models
-    from jaato.providers.google_genai import GeminiDialect
+    from jaato.providers.google_genai import models as models
+    from jaato.providers.google_genai.dialect import GeminiDialect
 
     return Parts(
         GeminiDialect(), models.describe, Listing("/v1beta/models?pageSize=1000", models.read_models)
@@ -148,15 +149,15 @@ def google_genai(_target: Target) -> Parts:
 
 def openai(target: Target) -> Parts:
     """OpenAI, or any server that speaks like it."""
-    from jaato.providers.openai_models import describe, read_models
+    from jaato.providers.openai.models import describe, read_models
 
     about = partial(describe, "openai", priced=target.own)
     listing = Listing("/models", read_models(about))
     if target.interface == "responses" or (target.interface == "auto" and target.own):
-        from jaato.providers.openai_responses import OpenAIResponses
+        from jaato.providers.openai.responses import OpenAIResponses
 
         return Parts(OpenAIResponses("openai", cache_key=target.own), about, listing)
-    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+    from jaato.providers.openai.chat import ChatStyle, OpenAIChat
 
     style = ChatStyle(
         limit="max_completion_tokens" if target.own else "auto",
@@ -175,8 +176,8 @@ def thinking_field(host: str) -> str:
 
 def github_models(_target: Target) -> Parts:
     """GitHub Models."""
-    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
-    from jaato.providers.openai_models import describe, read_catalog
+    from jaato.providers.openai.chat import ChatStyle, OpenAIChat
+    from jaato.providers.openai.models import describe, read_catalog
 
     about = partial(describe, "github_models", priced=False)
     listing = Listing("/catalog/models", read_catalog(about), from_root=True)
@@ -185,7 +186,7 @@ def github_models(_target: Target) -> Parts:
 
 def ollama(target: Target) -> Parts:
     """A running Ollama; it costs nothing on this machine."""
-    from jaato.providers.openai_models import read_tags
+    from jaato.providers.openai.models import read_tags
 
     about: Callable[[str], ModelInfo] = partial(ModelInfo, provider="ollama")
     if is_loopback(urlsplit(target.url).hostname or ""):
@@ -194,10 +195,10 @@ def ollama(target: Target) -> Parts:
         )
     listing = Listing("/api/tags", read_tags(about), from_root=True)
     if target.interface == "responses":
-        from jaato.providers.openai_responses import OpenAIResponses
+        from jaato.providers.openai.responses import OpenAIResponses
 
         return Parts(OpenAIResponses("ollama", cache_key=False), about, listing)
-    from jaato.providers.openai_chat import ChatStyle, OpenAIChat
+    from jaato.providers.openai.chat import ChatStyle, OpenAIChat
 
     style = ChatStyle(limit="max_tokens", thinking=target.thinking or "same")
     return Parts(OpenAIChat("ollama", style), about, listing)

@@ -20,7 +20,7 @@ from jaato.protocol.messages import (
     ToolCall,
     ToolResult,
 )
-from jaato.providers.wire import result_content
+from jaato.providers.wire_encoding import result_content
 
 OMITTED = "(Earlier messages were left out.)"
 CONTINUE = "Continue."

@@ -44,7 +44,7 @@ def pinned_model(model: str | None) -> LocalModel:
 
 def local_state(settings: Settings, model: str | None = None) -> tuple[bool, str]:
     """Whether the embedded model can answer without a download, and from which file."""
-    from jaato.providers.local.fetch import is_fetched, model_file
+    from jaato.providers.local.download import is_fetched, model_file
 
     own = settings["local_model"]
     if own:
@@ -73,7 +73,7 @@ async def prepare(
 
     Raises `ConfigError` when the engine is missing or nobody agrees, `ProviderError`s when the download fails.
     """
-    from jaato.providers.local.fetch import is_fetched, model_file
+    from jaato.providers.local.download import is_fetched, model_file
 
     if not has_engine():
         raise ConfigError(f"The embedded model needs its engine: pip install 'jaato[local]'. {INSTEAD}")
@@ -98,7 +98,7 @@ async def prepare(
 
 async def fetched(settings: Settings, pinned: LocalModel, progress: Progress | None) -> None:
     """Download in a worker thread; cancelled, it stops at its next report, and goes on from there another time."""
-    from jaato.providers.local.fetch import fetch_model
+    from jaato.providers.local.download import fetch_model
 
     loop, stopped, over = asyncio.get_running_loop(), threading.Event(), anyio.Event()
 
@@ -129,7 +129,7 @@ async def fetched(settings: Settings, pinned: LocalModel, progress: Progress | N
 def local_provider(settings: Settings, model: str | None) -> tuple[Provider, str]:
     """The embedded model, whose file is on this machine already. Raises `ConfigError` when it is not, `ModelNotFound`
     for a file of one's own that is no model."""
-    from jaato.providers.local.fetch import is_fetched, model_file, own_model
+    from jaato.providers.local.download import is_fetched, model_file, own_model
     from jaato.providers.local.provider import LocalProvider
 
     if settings["local_model"]:

@@ -1,21 +1,106 @@
-"""The inference engine, llama.cpp inside the process, and the one thread that may touch it."""
+"""The inference engine of the embedded model: llama.cpp inside the process, and the one thread that may touch it."""
 
 from __future__ import annotations
 
 import atexit
+import http.client
+import json
 import os
 import queue
+import secrets
+import shutil
+import socket
+import statistics
+import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from jaato.errors import ContextOverflow, InvalidRequest, ModelNotFound, ProviderError, ServerFault
-from jaato.providers.local.control import Control
-from jaato.providers.local.processors import free_processors
-from jaato.providers.local.state import SavedStates
+from jaato.providers.local.prompt_cache import SavedStates
 from jaato.settings import set_process_variables
+
+MAX_THREADS = 8
+SAMPLES = 7
+PAUSE_S = 0.02
+LOAD = Path("/proc/loadavg")
+
+
+def free_processors(load: Path = LOAD) -> int:
+    """The processors this process may use that nobody else computes on just now; at least one, at most `MAX_THREADS`.
+
+    Takes a seventh of a second. Where the system does not tell who computes, all of them count as free.
+    """
+    samples: list[int] = []
+    for _ in range(SAMPLES):
+        samples.append(others(load))
+        time.sleep(PAUSE_S)
+    return max(1, min(usable_processors() - int(statistics.median(samples)), MAX_THREADS))
+
+
+def others(load: Path) -> int:
+    """The threads that are computing at this moment, without this one; `load` is the kernel's own report."""
+    try:
+        running = int(load.read_text().split()[3].partition("/")[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return max(0, running - 1)
+
+
+def usable_processors() -> int:
+    """The processors this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+TIMEOUT_S = 60.0
+
+
+class Control:
+    """A folder only this user can enter, with the engine's Unix socket, which wants a random key.
+
+    The engine opens a listener whether it is wanted or not. On leaving, folder and socket are removed: from
+    then on nobody can connect, and there is nothing to guard.
+    """
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="jaato-"))
+        self.socket_path = self.folder / "engine.sock"
+        self.key = secrets.token_hex(32)
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def slot(self, action: str, name: str) -> bool:
+        """Save or restore the prompt state under a file name in the folder; tells whether that worked."""
+        connection = http.client.HTTPConnection("engine", timeout=TIMEOUT_S)
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.settimeout(TIMEOUT_S)
+        try:
+            connection.sock.connect(str(self.socket_path))
+            connection.request(
+                "POST",
+                f"/slots/0?action={action}",
+                json.dumps({"filename": name}),
+                {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"},
+            )
+            response = connection.getresponse()
+            response.read()
+            return response.status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
 
 BATCH_TOKENS = 64
 """Tokens read between two looks at the clock: about a second, so that a cancelled turn stops within one."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.local.examples import EXAMPLES, Example, answer, call
-from jaato.providers.local.views import found_tools, seen
+from jaato.providers.local.tool_views import found_tools, seen
 
 CORE = (
     "readFile",

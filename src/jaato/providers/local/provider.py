@@ -14,14 +14,14 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import FinishReason, Message, Part, Text, Thinking, ToolCall, Usage
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.local.engine import Engine, Event, Job, import_engine
+from jaato.providers.local.grammar import turn_schema
 from jaato.providers.local.models import DEFAULT_MODEL, MODELS, check_model_file
 from jaato.providers.local.prompt import introduced, prompt_of
-from jaato.providers.local.schema import turn_schema
-from jaato.providers.local.state import SavedStates
-from jaato.providers.local.views import seen
+from jaato.providers.local.prompt_cache import SavedStates
+from jaato.providers.local.tool_views import seen
 
 if TYPE_CHECKING:
-    from jaato.providers.local.answer import TurnReader
+    from jaato.providers.local.turn_reader import TurnReader
 
 CONTEXT_TOKENS = 16_384
 """The context that is set up: 470 MB of memory for the pinned model. The engine takes less where a model was trained for
@@ -116,7 +116,9 @@ class LocalProvider:
         body, fixed = self._body(request, exact=exact)
         job = Job(body, fixed, on_event=hand_over, on_end=hand_over)
         self._engine.submit(job)
-        from jaato.providers.local.answer import TurnReader  # its parser is of the extra, as the engine is
+        from jaato.providers.local.turn_reader import (
+            TurnReader,  # its parser is of the extra, as the engine is
+        )
 
         reader = TurnReader(structured=request.settings.response_schema is not None)
         finish, usage = "stop", Usage()

@@ -8,17 +8,16 @@ from typing import Any
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.anthropic_history import Transcript, marked
-from jaato.providers.anthropic_models import (
+from jaato.providers.anthropic.messages import Transcript, marked
+from jaato.providers.anthropic.models import (
     default_max_tokens,
     knows_references,
     takes_temperature,
     thought,
 )
-from jaato.providers.anthropic_stream import DIALECT, MessagesDecoder
-from jaato.providers.parts import remembered
-from jaato.providers.refusals import status_error
-from jaato.providers.wire import encode_json, names_back, wire_name
+from jaato.providers.anthropic.stream import DIALECT, MessagesDecoder
+from jaato.providers.errors import status_error
+from jaato.providers.wire_encoding import encode_json, names_back, remembered, wire_name
 
 VERSION = "2023-06-01"
 """The API version that still takes a temperature, and the one that servers resembling Anthropic's know.

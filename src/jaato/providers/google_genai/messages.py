@@ -7,11 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaato.protocol.messages import Media, Opaque, Refusal, Text, Thinking
-from jaato.providers.google_stream import DIALECT
-from jaato.providers.parts import media_note, media_text, read_media
-from jaato.providers.transcript import ReadBlob
+from jaato.providers.dialect import ReadBlob
+from jaato.providers.google_genai.stream import DIALECT
 from jaato.providers.turns import Answer, Asked, Piece, Turn
-from jaato.providers.wire import encode_json, result_content, wire_name
+from jaato.providers.wire_encoding import (
+    encode_json,
+    media_note,
+    media_text,
+    read_media,
+    result_content,
+    wire_name,
+)
 
 INLINE = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf")
 UNSIGNED = b'"skip_thought_signature_validator"'

@@ -6,11 +6,17 @@ import base64
 from collections.abc import Collection, Iterable, Sequence
 
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking
-from jaato.providers.anthropic_stream import DIALECT
-from jaato.providers.parts import media_note, media_text, read_media
-from jaato.providers.transcript import ReadBlob
+from jaato.providers.anthropic.stream import DIALECT
+from jaato.providers.dialect import ReadBlob
 from jaato.providers.turns import Answer, Asked, Piece, Turn, Turns
-from jaato.providers.wire import encode_json, result_content, wire_name
+from jaato.providers.wire_encoding import (
+    encode_json,
+    media_note,
+    media_text,
+    read_media,
+    result_content,
+    wire_name,
+)
 
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 NOTHING_SAID = b'{"type":"text","text":"(no reply)"}'

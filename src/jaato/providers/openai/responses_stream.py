@@ -11,9 +11,9 @@ from msgspec import Raw, Struct
 from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking
-from jaato.providers.parts import arguments_of, cut_short, tool_call
-from jaato.providers.refusals import malformed, stream_error
-from jaato.providers.tokens import openai_usage
+from jaato.providers.dialect import openai_usage
+from jaato.providers.errors import malformed, stream_error
+from jaato.providers.wire_encoding import arguments_of, cut_short, tool_call
 
 DIALECT = "openai_responses"
 

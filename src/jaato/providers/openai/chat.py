@@ -14,14 +14,18 @@ from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
 from jaato.protocol.messages import Media, Refusal, Text, Thinking
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.openai_chat_reply import DIALECT, ChatDecoder
-from jaato.providers.openai_models import effort_word
-from jaato.providers.parts import (
+from jaato.providers.dialect import ReadBlob, conversation
+from jaato.providers.errors import status_error
+from jaato.providers.openai.chat_stream import DIALECT, ChatDecoder
+from jaato.providers.openai.models import effort_word
+from jaato.providers.turns import Answer, Asked, Turn, Turns
+from jaato.providers.wire_encoding import (
     ANY_ID,
     DECODE,
     NOTHING_SENT,
     arguments_text,
     data_url,
+    encode_json,
     is_strict,
     join,
     media_note,
@@ -30,10 +34,6 @@ from jaato.providers.parts import (
     remembered,
     result_text,
 )
-from jaato.providers.refusals import status_error
-from jaato.providers.transcript import ReadBlob, conversation
-from jaato.providers.turns import Answer, Asked, Turn, Turns
-from jaato.providers.wire import encode_json
 from jaato.tools.catalog import wire_name
 
 REASONING_MODELS = ("o[1-9]*", "gpt-[5-9]*", "codex*")

@@ -27,9 +27,9 @@ from jaato.protocol.messages import (
     ToolCall,
     Usage,
 )
-from jaato.providers.refusals import broken, stream_error
-from jaato.providers.tokens import count
-from jaato.providers.wire import encode_json
+from jaato.providers.dialect import count
+from jaato.providers.errors import broken, stream_error
+from jaato.providers.wire_encoding import encode_json
 
 DIALECT = "gemini"
 REFUSED = frozenset(

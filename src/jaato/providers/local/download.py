@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from jaato.errors import ConnectionFault, ModelNotFound, ProviderError
 from jaato.providers.local.models import DEFAULT_MODEL, MODELS, LocalModel, check_model_file
-from jaato.providers.local.parts import Pin, append, download, read_pins
+from jaato.providers.local.wheels import Pin, append, download, read_pins
 
 Progress = Callable[[int, int, str], None]
 """Called with the bytes there are, the bytes there will be, and what is being done."""

@@ -1,0 +1,1 @@
+"""The dialect of Gemini, at the Gemini API and at Vertex AI."""
