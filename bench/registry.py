@@ -210,7 +210,7 @@ def resident_mb(pid: int) -> float:
 
 async def call_cost(home: Path) -> float:
     """CPU microseconds of one call without HTTP, its record included."""
-    from jaato.runtime.blueprint import Blueprint
+    from jaato.runtime.session_options import Blueprint
     from jaato.server.registry.door import RegistryDoor
     from jaato.server.registry.opening import open_registry
     from jaato.server.registry.request import Pending, Request, Who

@@ -10,7 +10,7 @@ from tests.kit import call, recorded, results, say, session
 
 from jaato.errors import ConfigError
 from jaato.protocol.events import ClarificationQuestion
-from jaato.runtime.assemble import waiting_of
+from jaato.runtime.session_factory import waiting_of
 from jaato.settings import load
 
 

@@ -18,7 +18,7 @@ from tests.mcp import small_server
 from tests.registry.opened import Opened, opened
 
 from jaato.plugins.arp import source
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry.audit import Audit, Wanted
 from jaato.server.registry.keys import Anyone

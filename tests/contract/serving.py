@@ -12,7 +12,7 @@ import anyio.to_thread
 from tests.server.serving import served
 
 from jaato.protocol.events import Event
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.keys import Anyone

@@ -11,20 +11,6 @@ SOURCE = Path(__file__).parents[2] / "src"
 KNOWN: list[set[str]] = [
     {"jaato.cli.connect", "jaato.cli.serve"},
     {"jaato.cli.repl", "jaato.cli.slash_commands"},
-    {"jaato.runtime.assemble", "jaato.runtime.workshop"},
-    {
-        "jaato.runtime.choose",
-        "jaato.runtime.foreign",
-        "jaato.runtime.provider_plugin",
-        "jaato.runtime.providers",
-    },
-    {
-        "jaato.runtime.discovery",
-        "jaato.runtime.host",
-        "jaato.runtime.making",
-        "jaato.runtime.registry",
-        "jaato.runtime.wiring",
-    },
     {"jaato.server.feed", "jaato.server.room"},
     {
         "jaato.server.hub",

@@ -25,9 +25,8 @@ from tests.kill.script import ALLOWED, TOOLS, Player
 
 from jaato.agent.bus import Bus
 from jaato.runtime.adapt import Toolset
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.server.daemon import Wanted, serve
 from jaato.server.run import Doors
 from jaato.storage.leases import Leases

@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.cli.warm import warm
 
 from jaato.protocol.events import Event
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.mcp.door import Door, open_door
 from jaato.server.mcp.handlers import Handlers
 from jaato.server.mcp.offer import Offer

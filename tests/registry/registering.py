@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.keys import Anyone, Keyed, Keys

@@ -18,8 +18,7 @@ from tests.registry.registering import during as registering
 
 from jaato.cli.registry_log import put
 from jaato.errors import ConfigError
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.server.names import names_of
 from jaato.server.registry import caller_sessions
 from jaato.server.registry.audit import Audit, Entry, Wanted, audits

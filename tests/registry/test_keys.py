@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from jaato.errors import ConfigError
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.names import names_of
 from jaato.server.registry import keys as guards
 from jaato.server.registry.keys import NAME, Anyone, Guard, Keyed, Keys, add_key, keys_in

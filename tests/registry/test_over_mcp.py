@@ -20,7 +20,7 @@ from tests.arp.test_pushed import Ear, hearing
 from tests.mcp_server.house import ERAS, House, Served, names
 from tests.registry.registering import Hook, put_body, webhook
 
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.registry.audit import Audit, Wanted
 from jaato.server.registry.keys import add_key, keys_in
 from jaato.server.registry.opening import open_registry

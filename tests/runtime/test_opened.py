@@ -12,9 +12,8 @@ from jaato import Agent
 from jaato.errors import ConfigError
 from jaato.protocol.specs import SandboxAccess
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.assemble import policy_for, settings_for
-from jaato.runtime.blueprint import Blueprint
-from jaato.runtime.opened import host_of
+from jaato.runtime.policy_setup import host_of, policy_for
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.tools.permissions import Policy
 
 OWN = "jaato's own state"

@@ -229,7 +229,7 @@ def test_an_old_log_is_masked_when_it_is_read(tmp_path: Path) -> None:
         async with made.create(plan(tmp_path, [say(f"it is {VALUE}")])) as live:
             await live.post(f"what is {KEY}")
             session_id = live.state.session_id
-        from jaato.runtime.assemble import stored
+        from jaato.runtime.session_store import stored
 
         journal = stored(made.store, session_id, secrets=Secrets({"T": VALUE}))
         async with made.open(journal, plan(tmp_path, [say("one"), say("two")])) as again:

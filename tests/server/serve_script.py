@@ -12,7 +12,7 @@ import anyio
 from tests.subagent.cast import Cast
 
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.run import Doors, running
 from jaato.server.sockets import unix_listener
 

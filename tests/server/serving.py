@@ -16,7 +16,7 @@ from jaato.protocol.events import Event, SessionInfo, TurnCompleted
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, Opened, Reply, Welcome
 from jaato.providers.scripted import Answer, ScriptedProvider
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.hub import Hub
 from jaato.server.run import Doors, running
 from jaato.server.sockets import unix_listener

@@ -12,7 +12,7 @@ from jaato.errors import ConfigError, ConnectionFault, NotAllowed, SessionNotFou
 from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.secret import token_of
 from server.core import JaatoServer
 from server.events import AgentOutputEvent, SessionInfoEvent, ToolCallStartEvent

@@ -19,7 +19,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import MessageUser
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Message, Text
-from jaato.runtime.assemble import storing
+from jaato.runtime.session_store import storing
 from jaato.server import folding as module
 from jaato.server.folding import KEPT, Folding
 from jaato.tools.secrets import Secrets

@@ -23,7 +23,7 @@ from jaato.protocol.events import PermissionRequested, ToolCallEnd, TurnComplete
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Sessions
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server import daemon
 from jaato.server.run import Doors
 from jaato.server.upkeep import is_idle

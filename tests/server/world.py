@@ -31,8 +31,8 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, Opened
 from jaato.protocol.specs import ClientView
 from jaato.providers.scripted import Step
-from jaato.runtime.assemble import open_store, settings_for
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_store import open_store
 from jaato.server.carry import Carrier
 from jaato.server.hub import Hub
 from jaato.server.live import Live

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from tests.tools.asks import COMMON, OTHER, pairs
 
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.tools import semantic_model
 from jaato.tools.catalog import Catalog
 from jaato.tools.semantic import Meaning

@@ -9,8 +9,7 @@ from pathlib import Path
 from jaato.cli.options import workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.settings import Settings, read_toml
 from jaato.settings.fields import FIELDS
 

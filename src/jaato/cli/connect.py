@@ -17,7 +17,7 @@ from jaato.settings import environment, load, user_dir
 
 if TYPE_CHECKING:
     from jaato.protocol.frames import Role
-    from jaato.runtime.blueprint import Blueprint
+    from jaato.runtime.session_options import Blueprint
 
 MAX_TOKEN_BYTES = 4_000
 PASSING = {"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "TERM_SESSION_ID", "JAATO_READY_FD"}
@@ -86,7 +86,7 @@ def connect(args: Namespace, screen: Screen, *, role: Role = "owner", maintain: 
 def memory_blueprint(args: Namespace, screen: Screen) -> Blueprint:
     """What every session of a hub in this process begins with: somebody at the terminal is asked before a download."""
     from jaato.cli.options import workspace_of
-    from jaato.runtime.blueprint import Blueprint
+    from jaato.runtime.session_options import Blueprint
 
     async def confirmed(text: str) -> bool:
         from jaato.cli.asking import confirm

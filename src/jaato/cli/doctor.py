@@ -18,9 +18,10 @@ from jaato.cli.options import workspace_of
 from jaato.cli.screen import Look, Screen, size_text
 from jaato.cli.table import print_json, print_line, time_text
 from jaato.errors import JaatoError
-from jaato.runtime.assemble import POLICY_FILE, open_store, policy_for, settings_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
+from jaato.runtime.policy_setup import POLICY_FILE, policy_for
+from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_store import open_store
 from jaato.settings import Settings, environment
 
 COLOURS: dict[str, Look] = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -158,7 +159,7 @@ def check_plugins(settings: Settings, workspace: Path) -> Check:
 
 def check_provider(settings: Settings, _workspace: Path) -> Check:
     """Which providers can be used, and which one is."""
-    from jaato.runtime.choose import choose, usable
+    from jaato.runtime.provider_selection import choose, usable
 
     names = f"usable: {', '.join(anyio.run(usable, settings)) or 'none'}"
     if settings["provider"] is not None:

@@ -28,9 +28,9 @@ from jaato.settings import environment
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
-    from jaato.runtime.blueprint import Blueprint
-    from jaato.runtime.choose import Choice
     from jaato.runtime.flow.flow import FlowExecution
+    from jaato.runtime.known_providers import Choice
+    from jaato.runtime.session_options import Blueprint
 
 SHORT_CHARS = 300
 

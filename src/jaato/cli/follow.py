@@ -52,9 +52,9 @@ def from_store(args: Namespace) -> tuple[str, int]:
     from jaato.agent.masking import masked_log
     from jaato.cli.sessions import session_of
     from jaato.cli.transcript import line_of
-    from jaato.runtime.assemble import open_store, settings_for
-    from jaato.runtime.blueprint import Blueprint
     from jaato.runtime.secret_values import secrets_of
+    from jaato.runtime.session_options import Blueprint, settings_for
+    from jaato.runtime.session_store import open_store
 
     workspace = workspace_of(args)
     settings = settings_for(Blueprint(workspace=workspace), workspace)

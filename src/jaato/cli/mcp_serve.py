@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jaato.cli.options import listed, workspace_of
 from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 
 if TYPE_CHECKING:
     from jaato.server.gate import Keyring
@@ -112,7 +112,7 @@ async def closed_after(door: Door, offer: Offer) -> AsyncIterator[None]:
 
 def keyring_of(args: Namespace, door: Door) -> Keyring:
     """The keys of a registry, which let in for what they are for. Raises `ConfigError`."""
-    from jaato.runtime.assemble import settings_for
+    from jaato.runtime.session_options import settings_for
     from jaato.server.mcp.entered import Everywhere
     from jaato.server.registry.keys import Keys, rate_in
 

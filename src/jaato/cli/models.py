@@ -11,7 +11,8 @@ from jaato.cli.options import clean_text
 from jaato.cli.table import print_line, print_records
 from jaato.errors import ConfigError, JaatoError, ProviderError
 from jaato.protocol.specs import ModelInfo
-from jaato.runtime.choose import NAMES, make_provider, usable
+from jaato.runtime.known_providers import NAMES
+from jaato.runtime.provider_selection import make_provider, usable
 from jaato.settings import Settings, load
 
 PATIENCE_S = 20.0

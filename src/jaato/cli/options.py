@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from jaato.errors import ConfigError
 
 if TYPE_CHECKING:
-    from jaato.runtime.blueprint import Blueprint
-    from jaato.runtime.choose import Choice
+    from jaato.runtime.known_providers import Choice
+    from jaato.runtime.session_options import Blueprint
 
 MAX_SCHEMA_BYTES = 1_000_000
 
@@ -50,7 +50,7 @@ def blueprint_of(
     """What `run` and `chat` were asked for. Raises `ConfigError`."""
     from jaato.agent.turn import Limits
     from jaato.protocol.specs import ModelSettings
-    from jaato.runtime.blueprint import Blueprint
+    from jaato.runtime.session_options import Blueprint
 
     if args.session and args.resume:
         raise ConfigError("--session and --continue are two ways to name a session; give one of them.")

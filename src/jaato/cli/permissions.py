@@ -14,9 +14,9 @@ from jaato.cli.options import clean_text, directories_of, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows, time_text
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
-from jaato.runtime.assemble import policy_for, settings_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
+from jaato.runtime.policy_setup import policy_for
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.settings import Settings
 from jaato.tools.access import access_lines, grant_text
 from jaato.tools.call import Call

@@ -12,9 +12,8 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.screen import size_text
 from jaato.cli.table import counted, print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.brought import Brought, brought_by
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.settings import Settings
 from jaato.tools.trust import Trust
 

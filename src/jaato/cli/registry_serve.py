@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from jaato.cli.options import clean_text, listed, workspace_of
 from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.settings import Settings
 
 if TYPE_CHECKING:

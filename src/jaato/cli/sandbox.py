@@ -20,10 +20,9 @@ from jaato.cli.screen import visible
 from jaato.cli.table import print_json, print_line
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import SandboxAccess
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
-from jaato.runtime.opened import openings_of
 from jaato.runtime.outfit import sandbox_for
+from jaato.runtime.policy_setup import openings_of
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.tools.access import PROFILES
 from jaato.tools.openings import READ_ONLY
 from jaato.tools.processes.command import Command, Limits

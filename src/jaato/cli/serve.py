@@ -71,7 +71,7 @@ def serve(args: Namespace, path: Path) -> int:
     """Serve until a signal."""
     import anyio
 
-    from jaato.runtime.blueprint import Blueprint
+    from jaato.runtime.session_options import Blueprint
     from jaato.server import daemon, logs
     from jaato.server.run import Doors
 

@@ -25,10 +25,9 @@ from jaato.errors import ConfigError, SessionNotFound
 from jaato.protocol.commands import SessionDelete, SessionUpdate
 from jaato.protocol.events import MessageUser
 from jaato.protocol.ids import session_name
-from jaato.runtime.assemble import open_store, settings_for, stored
-from jaato.runtime.blueprint import Blueprint
-from jaato.runtime.namesakes import namesakes
 from jaato.runtime.secret_values import secrets_of
+from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_store import namesakes, open_store, stored
 from jaato.settings import Settings
 from jaato.tools.secrets import Secrets
 

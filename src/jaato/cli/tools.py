@@ -12,10 +12,10 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.assemble import policy_for, settings_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
+from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.tools.call import Call
 from jaato.tools.found import access_by, ranked
 from jaato.tools.permissions import Gate

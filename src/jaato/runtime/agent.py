@@ -28,11 +28,11 @@ from jaato.protocol.events import Event, TurnCompleted
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.answers import ClarificationHandler, PermissionHandler, attend
-from jaato.runtime.assemble import assemble
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.message import attach, text_of
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.result import Result, last_text, parse
+from jaato.runtime.session_factory import assemble
+from jaato.runtime.session_options import Blueprint
 from jaato.tools.call import CURRENT
 from jaato.tools.schema import schema_of
 from jaato.tools.tool import Tool

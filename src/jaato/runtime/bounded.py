@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from jaato.errors import JaatoError, PluginError
 
 T = TypeVar("T")
+BROKEN = (Exception, SystemExit)
+"""What a plugin of somebody else may raise without taking the program with it."""
 
 
 def within(

@@ -14,7 +14,7 @@ from jaato.plugins.session import COMMANDS
 from jaato.protocol.codec import encode
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import CommandEntry
-from jaato.runtime.discovery import BROKEN
+from jaato.runtime.bounded import BROKEN
 from jaato.runtime.later import Later
 from jaato.runtime.modes import COMMAND as MODE_COMMAND
 from jaato.runtime.modes import mode_command

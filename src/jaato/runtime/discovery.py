@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins import BUILTIN
+from jaato.runtime.bounded import BROKEN
 from jaato.runtime.later import Builtin
 from jaato.runtime.plugin_import import load_tree
 from jaato.runtime.plugin_tree import Tree
@@ -22,28 +23,24 @@ from jaato.runtime.plugin_tree import Tree
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from jaato.runtime.making import Maker
-
 Loader = Callable[[], Any]
-BROKEN = (Exception, SystemExit)
-"""What a plugin of somebody else may raise without taking the program with it."""
 
 
 class Modules:
     """The modules and packages of some directories, and plugins that were read already, each run once, when first
-    asked for; `report(name, problem)` hears of those that cannot be."""
+    asked for, by `run(name, load)`; `report(name, problem)` hears of those that cannot be."""
 
     def __init__(
         self,
         directories: Iterable[Path],
         trees: Iterable[Tree],
         report: Callable[[str, str], None],
-        maker: Maker,
+        run: Callable[[str, Callable[[], ModuleType]], ModuleType],
     ) -> None:
         self._directories = list(directories)
         self._trees = list(trees)
         self._report = report
-        self._maker = maker
+        self._run_module = run
         self._run: dict[str, ModuleType] = {}
         self._tried: set[str] = set()
         self._brought: set[str] = set()
@@ -71,7 +68,7 @@ class Modules:
             return
         self._tried.add(name)
         try:
-            self._run[name] = self._maker.call(name, load, foreign=True)
+            self._run[name] = self._run_module(name, load)
         except BROKEN as error:  # a plugin that cannot be imported must not take others with it
             self._report(name, f"cannot be imported: {error}")
 

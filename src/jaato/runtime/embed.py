@@ -15,12 +15,12 @@ from jaato.abc.provider import Provider
 from jaato.abc.saved import SessionConfig, SessionPlugin
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Message
-from jaato.runtime.blueprint import Blueprint
-from jaato.runtime.choose import environ_for
 from jaato.runtime.jaato_runtime import JaatoRuntime
 from jaato.runtime.jaato_session import JaatoSession, OutputCallback, RetryCallback
+from jaato.runtime.known_providers import environ_for
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.saving import SAVERS
+from jaato.runtime.session_options import Blueprint
 from jaato.tools.background import start_thread
 from jaato.tools.ledger import TokenLedger
 

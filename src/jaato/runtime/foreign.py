@@ -7,12 +7,15 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 
 from jaato.abc.plugin import ToolSchema
-from jaato.abc.provider import Chunk, ModelRequest, Reply, TextDelta
-from jaato.errors import ConnectionFault, InvalidRequest, JaatoError, ProviderError
+from jaato.abc.provider import Chunk, ModelRequest, Provider, Reply, TextDelta
+from jaato.errors import ConfigError, ConnectionFault, InvalidRequest, JaatoError, ProviderError
 from jaato.protocol.messages import Media, Message, Part, Text, ToolResult
 from jaato.protocol.specs import ModelInfo
+from jaato.runtime.keys import stored_key
 from jaato.runtime.provider_plugin import ModelProviderPlugin
-from jaato.runtime.types import ProviderResponse
+from jaato.runtime.providers import discover_providers
+from jaato.runtime.types import ProviderConfig, ProviderResponse
+from jaato.settings import Settings
 from jaato.tools.background import start_thread
 from jaato.tools.cancel import CancelToken
 
@@ -107,3 +110,17 @@ def message_of(response: ProviderResponse) -> Message:
         return response.message
     words: list[Part] = [Text(response.text)] if response.text else []
     return Message("assistant", [*words, *response.function_calls])
+
+
+def connected(name: str, settings: Settings, model: str | None, api_key: str | None) -> tuple[Provider, str]:
+    """An installed provider for the agent's loop, connected to a model. Raises `ConfigError`s."""
+    found = discover_providers()
+    if name not in found:
+        raise ConfigError(f"There is no provider {name!r}; choose one of {', '.join(found)}.")
+    if model is None:
+        raise ConfigError(f"Say which model {name} should use: --model NAME.")
+    plugin = found[name]()
+    key = api_key or stored_key(settings, name)
+    plugin.initialize(ProviderConfig(api_key=key, base_url=settings["base_url"], environ=settings.environ))
+    plugin.connect(model)
+    return ForeignProvider(name, plugin), model

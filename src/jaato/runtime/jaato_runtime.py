@@ -6,11 +6,11 @@ import dataclasses
 
 from jaato.abc.subagents import Order, ToolChoice
 from jaato.agent.session import Session
-from jaato.runtime.assemble import assemble, registry_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.jaato_session import JaatoSession
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.session_factory import assemble, registry_for
+from jaato.runtime.session_options import Blueprint
 from jaato.tools.ledger import TokenLedger
 
 

@@ -17,8 +17,7 @@ from jaato.log import logger
 from jaato.plugins.session import FileSessionPlugin, found_config
 from jaato.protocol.events import ErrorRaised, Event, TurnCompleted
 from jaato.protocol.messages import Problem
-from jaato.runtime.bounded import brief, within
-from jaato.runtime.discovery import BROKEN
+from jaato.runtime.bounded import BROKEN, brief, within
 from jaato.runtime.saving import SAVERS, Home, brought_in, head_of, placed, whole_of
 from jaato.tools.call import clean, problem_of
 

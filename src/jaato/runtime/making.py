@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from jaato.abc.plugin import Plugin
 from jaato.errors import PluginError
@@ -12,13 +12,10 @@ from jaato.runtime.adapt import Toolset, adapt, optional
 from jaato.runtime.bounded import apart_from_the_terminal, within
 from jaato.runtime.claims import at_hand, plugin_name
 from jaato.runtime.discovery import instance
-from jaato.runtime.host import PluginHost
+from jaato.runtime.host import HostServices, PluginHost
 from jaato.runtime.later import Builtin, Later
 from jaato.runtime.traces import surroundings
 from jaato.runtime.wiring import release
-
-if TYPE_CHECKING:
-    from jaato.runtime.registry import PluginRegistry
 
 T = TypeVar("T")
 LOADING_S = 20.0
@@ -28,7 +25,7 @@ LOADING_S = 20.0
 class Maker:
     """Makes the plugins of one registry. `noticed` says what those of others changed around them."""
 
-    def __init__(self, registry: PluginRegistry, loading_s: float = LOADING_S) -> None:
+    def __init__(self, registry: HostServices, loading_s: float = LOADING_S) -> None:
         self.noticed: dict[str, list[str]] = {}
         self._registry = registry
         self._loading_s = loading_s

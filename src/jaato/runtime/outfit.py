@@ -12,11 +12,11 @@ from jaato.abc.compactor import GCConfig
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.errors import ConfigError, PluginError
 from jaato.runtime.adapt import Toolset
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.brought import brought_by
 from jaato.runtime.configured_secrets import MCP_FILE, REGISTRIES_FILE
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.secret_values import secrets_of
+from jaato.runtime.session_options import Blueprint
 from jaato.runtime.strategies import discover_gc_plugins, load_gc_plugin
 from jaato.settings import Settings, home_of
 from jaato.tools.catalog import Catalog

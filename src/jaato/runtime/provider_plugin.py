@@ -18,7 +18,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Text, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.adapt import spec_of
-from jaato.runtime.choose import environ_for, make_provider
+from jaato.runtime.known_providers import environ_for, make_known_provider
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.types import FinishReason, ProviderConfig, ProviderResponse
 from jaato.settings import load
@@ -104,7 +104,7 @@ class ProviderPlugin:
             given = self._config
             environ = environ_for(given.project, given.location, given.environ)
             settings = load({"provider": self.name, "base_url": given.base_url}, environ=environ)
-            self._provider = make_provider(self.name, settings, model=model, api_key=given.api_key)[0]
+            self._provider = make_known_provider(self.name, settings, model=model, api_key=given.api_key)[0]
         self._model = model
         self._encoded = {}
 

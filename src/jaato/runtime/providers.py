@@ -8,13 +8,11 @@ from types import ModuleType
 from typing import Any
 
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
-from jaato.abc.provider import Provider
-from jaato.errors import ConfigError, PluginError
-from jaato.runtime.choose import NAMES
+from jaato.errors import PluginError
 from jaato.runtime.discovery import entry_points_of
+from jaato.runtime.known_providers import NAMES
 from jaato.runtime.provider_plugin import ModelProviderPlugin, ProviderPlugin
 from jaato.runtime.types import ProviderConfig
-from jaato.settings import Settings
 
 
 class GoogleGenAIProvider(ProviderPlugin):
@@ -62,23 +60,6 @@ def load_provider(name: str, config: ProviderConfig | None = None) -> ModelProvi
     if config is not None:
         provider.initialize(config)
     return provider
-
-
-def connected(name: str, settings: Settings, model: str | None, api_key: str | None) -> tuple[Provider, str]:
-    """An installed provider for the agent's loop, connected to a model. Raises `ConfigError`s."""
-    from jaato.runtime.foreign import ForeignProvider
-    from jaato.runtime.keys import stored_key
-
-    found = discover_providers()
-    if name not in found:
-        raise ConfigError(f"There is no provider {name!r}; choose one of {', '.join(found)}.")
-    if model is None:
-        raise ConfigError(f"Say which model {name} should use: --model NAME.")
-    plugin = found[name]()
-    key = api_key or stored_key(settings, name)
-    plugin.initialize(ProviderConfig(api_key=key, base_url=settings["base_url"], environ=settings.environ))
-    plugin.connect(model)
-    return ForeignProvider(name, plugin), model
 
 
 def installed(name: str, load: Callable[[], Any]) -> ModelProviderPlugin:

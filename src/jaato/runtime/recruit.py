@@ -112,7 +112,7 @@ class Recruiter:
 
     def _provider(self, name: str, model: str | None) -> tuple[Provider, str]:
         """Another provider than the session's own, made once. Raises `ConfigError`."""
-        from jaato.runtime.choose import make_provider
+        from jaato.runtime.provider_selection import make_provider
 
         settings = self._settings
         if settings is None:

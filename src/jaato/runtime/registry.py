@@ -13,9 +13,9 @@ from jaato.abc.plugin import ENTRY_POINT_GROUPS, PromptEnrichmentResult, ToolSch
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset, adapt, enriching, requirements
-from jaato.runtime.bounded import brief
+from jaato.runtime.bounded import BROKEN, brief
 from jaato.runtime.claims import plugin_name
-from jaato.runtime.discovery import BROKEN, Modules, find, instance
+from jaato.runtime.discovery import Modules, find, instance
 from jaato.runtime.enrichment import enriched, enrichers
 from jaato.runtime.executors import executors_of, schemas_of
 from jaato.runtime.host import PluginHost
@@ -58,7 +58,9 @@ class PluginRegistry:
         self.disabled = frozenset(disabled)
         self._maker = Maker(self, loading_s)
         self.noticed = self._maker.noticed
-        self.modules = Modules(plugin_dirs, trees, self.report, self._maker)
+        self.modules = Modules(
+            plugin_dirs, trees, self.report, functools.partial(self._maker.call, foreign=True)
+        )
         self._known: dict[str, Callable[[], Any]] = {}
         self._discovered = False
         self._own_names: dict[str, str] = {}

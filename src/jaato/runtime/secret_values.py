@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 from jaato.errors import ConfigError
 from jaato.log import MASKED
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.configured_secrets import configured_in
 from jaato.runtime.keys import keys_file, read_keys
+from jaato.runtime.session_options import Blueprint
 from jaato.settings import Settings
 from jaato.tools.secret_words import like_secret, names_secret
 from jaato.tools.secrets import Secrets

@@ -9,8 +9,7 @@ from typing import Any
 
 from jaato.log import logger
 from jaato.runtime.adapt import Toolset, call_optional
-from jaato.runtime.bounded import brief, within
-from jaato.runtime.discovery import BROKEN
+from jaato.runtime.bounded import BROKEN, brief, within
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 

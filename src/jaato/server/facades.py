@@ -18,7 +18,7 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, Result
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView, SessionEntry
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.carry import Carrier
 from jaato.server.hub import Hub
 from jaato.server.listen import bound

@@ -16,9 +16,8 @@ from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
 from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView, SessionEntry
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.modes import sandbox_view
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.server.feed import Feed, Wire
 from jaato.server.folding import Folding
 from jaato.server.left import Left

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from jaato.errors import ServerGone
 from jaato.protocol.frames import Role
-from jaato.runtime.assemble import open_store, settings_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_store import open_store
 from jaato.server.admission import Admission, Pass
 from jaato.server.connection import Connection
 from jaato.server.hub import Hub

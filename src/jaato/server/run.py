@@ -12,9 +12,9 @@ import anyio
 
 from jaato.abc.store import Store
 from jaato.errors import JaatoError
-from jaato.runtime.assemble import open_store, settings_for
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_store import open_store
 from jaato.server.application import PATH, application, turned_away
 from jaato.server.gate import Gate, Local, Remote
 from jaato.server.hub import IDLE_AFTER_S, Hub

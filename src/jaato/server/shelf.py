@@ -9,7 +9,7 @@ import anyio
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
 from jaato.protocol.ids import id_of, new_id, session_name
-from jaato.runtime.namesakes import namesakes
+from jaato.runtime.session_store import namesakes
 from jaato.server.hub import Hub
 from jaato.server.listing import is_stored, page_entries
 

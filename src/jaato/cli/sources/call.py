@@ -23,8 +23,8 @@ from jaato.cli.table import print_json, print_line
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.events import Permission
 from jaato.protocol.ids import new_id
-from jaato.runtime.assemble import policy_for
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.policy_setup import policy_for
+from jaato.runtime.session_options import Blueprint
 from jaato.settings import Settings
 from jaato.tools.call import Call, Outcome, Output, no_output
 from jaato.tools.catalog import Found

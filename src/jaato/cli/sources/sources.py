@@ -14,8 +14,7 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.signals import interruptible
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError
-from jaato.runtime.assemble import settings_for
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.tools.remote.config_file import C
 from jaato.tools.remote.directory import SourceContext, SourceDirectory, source_context
 from jaato.tools.secrets import Secrets

@@ -21,8 +21,6 @@ from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.agent import listed
 from jaato.runtime.answers import PermissionHandler, attend
-from jaato.runtime.assemble import open_store, settings_for, workspace_of
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.flow.execution import FlowRunner
 from jaato.runtime.flow.invocation import SessionInvoker
 from jaato.runtime.flow.prompts import ANSWERER, MAX_INSTRUCTION_CHARS, MOST_STEPS, context_chars
@@ -34,7 +32,9 @@ from jaato.runtime.flow.trace import Recorder, read_trace
 from jaato.runtime.portal import PORTAL
 from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.secret_values import known_secrets
-from jaato.runtime.workshop import Workshop
+from jaato.runtime.session_factory import Workshop
+from jaato.runtime.session_options import Blueprint, settings_for, workspace_of
+from jaato.runtime.session_store import open_store
 from jaato.settings import Settings
 from jaato.tools.call import clean, problem_of
 from jaato.tools.paths import Roots

@@ -12,10 +12,12 @@ import anyio
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.assemble import open_store, plan_of, policy_for, settings_for, workspace_of
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.outfit import make_registry
+from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.runtime import Plan, Runtime
+from jaato.runtime.session_factory import plan_of
+from jaato.runtime.session_options import Blueprint, settings_for, workspace_of
+from jaato.runtime.session_store import open_store
 from jaato.server.mcp.held import ClientAsker
 from jaato.server.mcp.nomodel import NoModel
 from jaato.server.mcp.offer import Offer

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import anyio
 
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.server.asgi import App, Refused
 from jaato.server.gate import Form, rpc_problem
 from jaato.server.later import Later

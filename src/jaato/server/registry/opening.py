@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from jaato.errors import ConfigError
-from jaato.runtime.assemble import settings_for, workspace_of
-from jaato.runtime.blueprint import Blueprint
 from jaato.runtime.domains import load_domains
+from jaato.runtime.session_options import Blueprint, settings_for, workspace_of
 from jaato.server.mcp.offer import Offer
 from jaato.server.registry.caller_sessions import Callers, kept_by
 from jaato.server.registry.calling import Bounds

@@ -1,18 +1,20 @@
-"""What the user opens to the commands of a session: hosts, directories, or everything. Checked before it counts."""
+"""The permission policy of a session, from the workspace's file, settings and flags, and what the user opens to its commands."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Mode, SandboxAccess
-from jaato.runtime.blueprint import Blueprint
+from jaato.runtime.session_options import Blueprint
 from jaato.settings import Settings, home_of
 from jaato.tools.openings import closed_place
 from jaato.tools.permissions import Policy
 
+POLICY_FILE = Path(".jaato") / "permissions.json"
 LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 NAME = rf"(?:\*\.)?{LABEL}(?:\.{LABEL})*"
 HOST = re.compile(rf"(?:{NAME}|\[[0-9a-f:.]+\]|\*)(?::(?P<port>\d{{1,5}}))?")
@@ -20,7 +22,22 @@ MAX_HOST_CHARS = 253
 OPENED_NOTHING = "In the mode read-only nothing can be opened: leave out {what}, or choose another mode."
 
 
-def opened(
+def policy_for(
+    blueprint: Blueprint, settings: Settings, workspace: Path, earlier: Mode | None = None
+) -> Policy:
+    """The permission rules of a session: the workspace's file, the user's settings, what this call adds; `earlier` is the
+    mode its user has chosen in it. Raises `ConfigError`."""
+    policy = blueprint.policy or Policy.load(
+        workspace / POLICY_FILE, workspace=workspace, state_dir=blueprint.state_dir or settings.state_dir
+    )
+    allow: Iterable[str] = (*settings["allow"], *blueprint.allow)
+    deny: Iterable[str] = (*settings["deny"], *blueprint.deny)
+    default: Any = "allow" if blueprint.yes else None
+    ruled = policy.with_flags(allow=allow, deny=deny, default=default)
+    return apply_session_flags(ruled, blueprint, settings, workspace, earlier)
+
+
+def apply_session_flags(
     policy: Policy, blueprint: Blueprint, settings: Settings, workspace: Path, earlier: Mode | None
 ) -> Policy:
     """A policy with the mode of a session, and with what is opened in it; `earlier` is the mode its user has chosen in

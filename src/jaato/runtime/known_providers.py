@@ -1,4 +1,4 @@
-"""Which provider answers when nobody said, and how one is made from its name."""
+"""The providers that come with jaato, made from a name, the settings and a key."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from jaato.abc.provider import Provider
 from jaato.errors import ConfigError
 from jaato.settings import Settings, environment
 
-KEY_ORDER = (
-    ("anthropic", ("ANTHROPIC_API_KEY",)),
-    ("openai", ("OPENAI_API_KEY", "OPENAI_BASE_URL")),
-    ("google_genai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-)
-"""Providers by the variables that select them, in order; GITHUB_TOKEN is set for other reasons and selects nothing."""
-
 TWO_INTERFACES = ("openai", "ollama")
 NAMES = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 
@@ -26,55 +19,6 @@ class Choice(NamedTuple):
 
     name: str
     reason: str
-
-
-async def choose(settings: Settings) -> Choice:
-    """The first provider that can be used: a set key, a running Ollama, else the embedded model."""
-    from jaato.runtime.keys import stored_key
-
-    for name, variables in KEY_ORDER:
-        for variable in variables:
-            if settings.environ.get(variable):
-                return Choice(name, f"{variable} is set")
-        if stored_key(settings, name):
-            return Choice(name, "its key was saved with jaato login")
-    if await ollama_runs(settings):
-        return Choice("ollama", "it runs on this machine")
-    return Choice("local", "no key is set and no Ollama runs")
-
-
-async def usable(settings: Settings) -> list[str]:
-    """Every provider that could be used now without a further word: by a key, because it runs, or because it is here."""
-    from jaato.runtime.keys import stored_key
-    from jaato.runtime.local import local_state
-
-    names = [
-        name
-        for name, variables in (*KEY_ORDER, ("github_models", ("GITHUB_TOKEN",)))
-        if any(settings.environ.get(variable) for variable in variables) or stored_key(settings, name)
-    ]
-    if await ollama_runs(settings):
-        names.append("ollama")
-    if local_state(settings)[0]:
-        names.append("local")
-    return names
-
-
-async def ollama_runs(settings: Settings) -> bool:
-    """Whether an Ollama answers where `OLLAMA_HOST` says, or at its usual place."""
-    import anyio
-
-    from jaato.errors import ProviderError
-
-    provider = make_provider("ollama", settings, model="?")[0]
-    try:
-        with anyio.move_on_after(0.5):
-            return bool(await provider.models())
-    except ProviderError:
-        return False
-    finally:
-        await provider.aclose()
-    return False
 
 
 def environ_for(
@@ -101,14 +45,14 @@ def saved_key(name: str, settings: Settings) -> str | None:
     return stored_key(settings, name)
 
 
-def make_provider(
+def make_known_provider(
     name: str,
     settings: Settings,
     *,
     model: str | None = None,
     api_key: str | None = None,
 ) -> tuple[Provider, str]:
-    """The provider of this name and the model it answers with. Raises `ConfigError` naming what is missing."""
+    """One of `NAMES` and the model it answers with. Raises `ConfigError` naming what is missing."""
     match name:
         case "scripted":
             from jaato.providers.scripted import ScriptedProvider
@@ -140,6 +84,4 @@ def make_provider(
                     f"Say which model {name} should use: --model NAME (jaato models lists them)."
                 )
             return made, chosen
-    from jaato.runtime.providers import connected
-
-    return connected(name, settings, model, api_key)
+    raise ConfigError(f"There is no provider {name!r}; choose one of {', '.join(NAMES)}.")

@@ -1,4 +1,4 @@
-"""The description of a session that is to be put together."""
+"""The options of a session that is to be made, and the settings that hold under them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.turn import Limits
+from jaato.errors import ConfigError
 from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.registry import PluginRegistry
+from jaato.settings import Settings, environment, load, user_dir
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions import Policy
 from jaato.tools.tool import Tool
+from jaato.tools.trust import Trust
 
 if TYPE_CHECKING:
-    from jaato.runtime.choose import Choice
+    from jaato.runtime.known_providers import Choice
 
 
 Progress = Callable[[str, int, int | None], None]
@@ -67,3 +70,34 @@ class Blueprint:
     policy: Policy | None = None
     asker: Asker | None = None
     ledger: TokenLedger | None = None
+
+
+def workspace_of(blueprint: Blueprint) -> Path:
+    """The directory a new session works in. Raises `ConfigError` when its plugins work in another one."""
+    registry = blueprint.registry
+    if blueprint.workspace is None:
+        return registry.workspace if registry is not None else Path.cwd().resolve()
+    workspace = blueprint.workspace.resolve()
+    if registry is not None and registry.workspace != workspace:
+        raise ConfigError(
+            f"The plugins work in {registry.workspace}, the session in {workspace}; "
+            "make the registry with PluginRegistry(workspace=…)."
+        )
+    return workspace
+
+
+def settings_for(blueprint: Blueprint, workspace: Path) -> Settings:
+    """The settings under which a session of this workspace works."""
+    environ = environment() if blueprint.environ is None else blueprint.environ
+    state_dir = blueprint.state_dir or user_dir(environ, "XDG_STATE_HOME", ".local/state")
+    return load(flags_of(blueprint), environ=environ, workspace=workspace, trusted=Trust(state_dir).trusts)
+
+
+def flags_of(blueprint: Blueprint) -> dict[str, Any]:
+    """The settings a blueprint gives by hand."""
+    return {
+        "provider": blueprint.provider if isinstance(blueprint.provider, str) else None,
+        "model": blueprint.model,
+        "base_url": blueprint.base_url,
+        "interface": blueprint.interface,
+    }

@@ -1,4 +1,4 @@
-"""What the sessions of one workspace share: settings, secrets, plugins, providers. Sessions are made in it."""
+"""Sessions are put together here: from settings, store, plugins, policy and provider to one ready to work."""
 
 from __future__ import annotations
 
@@ -15,22 +15,81 @@ from jaato.abc.store import Store
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
+from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
-from jaato.runtime.assemble import flags_of, for_small_model, pick_provider, plan_of, policy_for
-from jaato.runtime.blueprint import Blueprint
+from jaato.protocol.ids import session_name
+from jaato.protocol.specs import ModelSettings
 from jaato.runtime.keeper import keeper_for
+from jaato.runtime.known_providers import Choice
 from jaato.runtime.outfit import held_trust, make_registry, strategy_for
-from jaato.runtime.runtime import Runtime
-from jaato.runtime.secret_values import learned
+from jaato.runtime.policy_setup import policy_for
+from jaato.runtime.provider_selection import pick_provider
+from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.runtime import Plan, Runtime
+from jaato.runtime.secret_values import known_secrets, learned
+from jaato.runtime.session_options import Blueprint, flags_of, settings_for, workspace_of
+from jaato.runtime.session_store import open_store, place_of, resumed
 from jaato.runtime.tracing.config import SpanCounters
 from jaato.runtime.tracing.tracer import tracer_for
 from jaato.runtime.wiring import release
 from jaato.settings import Settings
+from jaato.tools.permissions import Policy
+from jaato.tools.policy_document import MAX_TIMEOUT_S
 from jaato.tools.secrets import Secrets
 
 if TYPE_CHECKING:
-    from jaato.runtime.choose import Choice
     from jaato.tools.processes.sandbox.sandbox import Sandbox
+
+
+async def assemble(
+    blueprint: Blueprint, *, wire: bool = True
+) -> tuple[Session, Callable[[], Awaitable[None]]]:
+    """An entered session and the function that closes it and all that was made for it. Raises `JaatoError`s.
+
+    Plugins that care are told of the session, unless `wire` is False: the caller then tells them of a face of it.
+    """
+    workspace = workspace_of(blueprint)
+    settings = settings_for(blueprint, workspace)
+    store = open_store(settings, blueprint.state_dir)
+    shop: Workshop | None = None
+    try:
+        secrets = known_secrets(settings, blueprint)
+        journal = resumed(store, blueprint, workspace, secrets)
+        workspace = workspace if journal is None else place_of(journal)
+        shop = Workshop(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
+        session, leave = await shop.session(blueprint, journal, wire=wire)
+    except BaseException:
+        await let_go(shop, store)
+        raise
+
+    async def close() -> None:
+        try:
+            await leave()
+        finally:
+            await let_go(shop, store)
+
+    return session, close
+
+
+async def let_go(shop: Workshop | None, store: Store) -> None:
+    """Close what one session was made in."""
+    try:
+        if shop is not None:
+            await shop.close()
+    finally:
+        store.close()
+
+
+async def registry_for(blueprint: Blueprint) -> PluginRegistry:
+    """The plugins that sessions of one runtime share."""
+    workspace = workspace_of(blueprint)
+    settings = settings_for(blueprint, workspace)
+    model = settings["model"]
+    if model is None:
+        provider, model = await pick_provider(blueprint, settings, None)
+        if provider is not blueprint.provider:
+            await provider.aclose()
+    return make_registry(workspace, settings, model, blueprint)
 
 
 class Workshop:
@@ -94,7 +153,7 @@ class Workshop:
             if wire:
                 registry.set_session(session)
         except BaseException:
-            let_go(strategy, settings)
+            release_compaction(strategy, settings)
             if session is not None:
                 unfinished = resumable and session.journal.family.unfinished
                 self.store.release(session.state.session_id, unfinished=unfinished)
@@ -114,7 +173,7 @@ class Workshop:
                         await anyio.to_thread.run_sync(sandbox.end_session, entered.state.session_id)
                 if wire:
                     registry.forget_session(entered)
-                let_go(strategy, settings)
+                release_compaction(strategy, settings)
 
         return entered, close
 
@@ -174,7 +233,63 @@ class Workshop:
                     await self._tracer.close()
 
 
-def let_go(strategy: CompactionSetup | None, settings: Settings) -> None:
+def release_compaction(strategy: CompactionSetup | None, settings: Settings) -> None:
     """Shut down what makes room."""
     if strategy is not None:
         release(strategy.strategy, settings["gc"] or "", foreign=True)
+
+
+def plan_of(
+    blueprint: Blueprint,
+    settings: Settings,
+    provider: Provider,
+    model: str,
+    workspace: Path,
+    policy: Policy,
+) -> Plan:
+    """How the session is to be made."""
+    prompt = blueprint.prompt if blueprint.prompt is not None else settings["system_prompt"]
+    given = blueprint.settings
+    sampling = ModelSettings(
+        temperature=given.temperature if given.temperature is not None else settings["temperature"],
+        max_output_tokens=given.max_output_tokens or settings["max_output_tokens"],
+        effort=given.effort or settings["effort"],
+        stop=given.stop,
+        response_schema=given.response_schema,
+    )
+    return Plan(
+        provider=provider,
+        model=model,
+        workspace=workspace,
+        policy=policy,
+        name=session_name(blueprint.name),
+        id=blueprint.id,
+        prompt=prompt,
+        settings=sampling,
+        asker=blueprint.asker,
+        limits=blueprint.limits or Limits(model_calls=settings["max_turns"]),
+        retry=blueprint.retry,
+        parallel=8 if settings["parallel_tools"] else 1,
+        deferred=settings["deferred_tools"],
+        protected=(blueprint.state_dir or settings.state_dir, settings.config_dir),
+        question_timeout_s=waiting_of(settings),
+        plugins=blueprint.plugins if blueprint.registry is not None else None,
+    )
+
+
+def waiting_of(settings: Settings) -> float | None:
+    """How long questions wait; None without end. Raises `ConfigError` for what is no time."""
+    seconds: float = settings["question_timeout_s"]
+    if not 0 <= seconds <= MAX_TIMEOUT_S:
+        raise ConfigError(
+            f"question_timeout_s = {seconds} ({settings.source('question_timeout_s')}): give seconds up to a year, or 0."
+        )
+    return seconds or None
+
+
+def for_small_model(plan: Plan, settings: Settings) -> Plan:
+    """The plan with what suits a small model, where the user has not said otherwise."""
+    from jaato.runtime.local import small_profile
+
+    prompt, core = small_profile(plan.workspace, settings.config_dir / "AGENTS.md")
+    return replace(plan, prompt=plan.prompt if plan.prompt is not None else prompt, core=core)

@@ -1,0 +1,126 @@
+"""Which provider and model answer: those asked for, those of the stored session, or the first that can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaato.abc.provider import Provider
+from jaato.runtime.known_providers import NAMES, Choice, make_known_provider
+from jaato.settings import Settings
+
+if TYPE_CHECKING:
+    from jaato.agent.journal import Journal
+    from jaato.runtime.session_options import Blueprint
+
+KEY_ORDER = (
+    ("anthropic", ("ANTHROPIC_API_KEY",)),
+    ("openai", ("OPENAI_API_KEY", "OPENAI_BASE_URL")),
+    ("google_genai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+)
+"""Providers by the variables that select them, in order; GITHUB_TOKEN is set for other reasons and selects nothing."""
+
+
+async def choose(settings: Settings) -> Choice:
+    """The first provider that can be used: a set key, a running Ollama, else the embedded model."""
+    from jaato.runtime.keys import stored_key
+
+    for name, variables in KEY_ORDER:
+        for variable in variables:
+            if settings.environ.get(variable):
+                return Choice(name, f"{variable} is set")
+        if stored_key(settings, name):
+            return Choice(name, "its key was saved with jaato login")
+    if await ollama_runs(settings):
+        return Choice("ollama", "it runs on this machine")
+    return Choice("local", "no key is set and no Ollama runs")
+
+
+async def usable(settings: Settings) -> list[str]:
+    """Every provider that could be used now without a further word: by a key, because it runs, or because it is here."""
+    from jaato.runtime.keys import stored_key
+    from jaato.runtime.local import local_state
+
+    names = [
+        name
+        for name, variables in (*KEY_ORDER, ("github_models", ("GITHUB_TOKEN",)))
+        if any(settings.environ.get(variable) for variable in variables) or stored_key(settings, name)
+    ]
+    if await ollama_runs(settings):
+        names.append("ollama")
+    if local_state(settings)[0]:
+        names.append("local")
+    return names
+
+
+async def ollama_runs(settings: Settings) -> bool:
+    """Whether an Ollama answers where `OLLAMA_HOST` says, or at its usual place."""
+    import anyio
+
+    from jaato.errors import ProviderError
+
+    provider = make_known_provider("ollama", settings, model="?")[0]
+    try:
+        with anyio.move_on_after(0.5):
+            return bool(await provider.models())
+    except ProviderError:
+        return False
+    finally:
+        await provider.aclose()
+    return False
+
+
+def make_provider(
+    name: str, settings: Settings, *, model: str | None = None, api_key: str | None = None
+) -> tuple[Provider, str]:
+    """The provider of this name, of an installed package too, and the model it answers with. Raises `ConfigError` naming
+    what is missing."""
+    if name in NAMES:
+        return make_known_provider(name, settings, model=model, api_key=api_key)
+    from jaato.runtime.foreign import connected
+
+    return connected(name, settings, model, api_key)
+
+
+async def pick_provider(
+    blueprint: Blueprint, settings: Settings, journal: Journal | None
+) -> tuple[Provider, str]:
+    """The provider and model: those given, else those of the stored session, else the first that can be used."""
+    if blueprint.provider is not None and not isinstance(blueprint.provider, str):
+        return blueprint.provider, blueprint.model or (await blueprint.provider.models())[0].id
+    name, model = settings["provider"], settings["model"]
+    choice = Choice(name, settings.source("provider")) if name is not None else None
+    if (
+        choice is None
+        and journal is not None
+        and journal.state.provider
+        and settings.source("model") == "default"
+    ):
+        choice, model = Choice(journal.state.provider, "as before"), journal.state.model
+    choice = choice or await choose(settings)
+    if choice.name == "local":
+        from jaato.runtime.local import prepare
+
+        confirm = None if blueprint.yes else blueprint.confirm
+        await prepare(settings, model, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
+    if choice.name == "scripted" and model is not None:
+        made: Provider = recorded(model, settings, blueprint.state_dir)
+    else:
+        made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
+    if blueprint.chosen is not None:
+        blueprint.chosen(choice, model)
+    return made, model
+
+
+def recorded(name: str, settings: Settings, state_dir: Path | None) -> Provider:
+    """The scripted model that plays this file or stored session. Raises `ConfigError`."""
+    from jaato.runtime.replay import scripted
+    from jaato.runtime.session_store import open_store
+
+    if not ((state_dir or settings.state_dir) / "jaato.db").exists():
+        return scripted(name, None)
+    store = open_store(settings, state_dir)
+    try:
+        return scripted(name, store)
+    finally:
+        store.close()

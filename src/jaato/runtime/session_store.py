@@ -1,0 +1,87 @@
+"""The user's store of sessions: opened, and sessions loaded from it to be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+from jaato.abc.store import Store
+from jaato.agent.journal import Journal
+from jaato.agent.state import State
+from jaato.errors import ConfigError, SessionNotFound, StoreError
+from jaato.runtime.session_options import Blueprint
+from jaato.settings import Settings
+from jaato.tools.secrets import Secrets
+
+
+def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
+    """The user's store of sessions."""
+    from jaato.storage.sqlite import SqliteStore
+
+    directory = state_dir or settings.state_dir
+    return SqliteStore(directory / "jaato.db", durability=settings["durability"])
+
+
+def resumed(
+    store: Store, blueprint: Blueprint, workspace: Path, secrets: Secrets | None = None
+) -> Journal | None:
+    """The log to go on with, if the blueprint names one. Raises `SessionNotFound`."""
+    if blueprint.session:
+        return stored(store, blueprint.session, str(workspace), secrets)
+    if not blueprint.resume:
+        return None
+    newest = store.sessions(str(workspace), limit=1)
+    if not newest:
+        raise SessionNotFound(f"No session has worked in {workspace} yet; begin one without --continue.")
+    return stored(store, newest[0].id, secrets=secrets)
+
+
+def stored(store: Store, text: str, workspace: str | None = None, secrets: Secrets | None = None) -> Journal:
+    """The log of the session with this id, prefix or name (of this workspace first), folded. Raises `SessionNotFound`."""
+    journal = Journal(store, State(), secrets=secrets)
+    for _ in storing(journal, text, workspace):
+        pass
+    return journal
+
+
+def storing(journal: Journal, text: str, workspace: str | None = None) -> Generator[None, None, None]:
+    """Hold a stored session and fold its log into a new journal, piece by piece. Raises `SessionNotFound`."""
+    store = journal.store
+    try:
+        session_id = store.find(text, workspace)
+    except SessionNotFound:
+        if workspace is None:
+            raise
+        session_id = store.find(text)
+    if not store.read_only:
+        store.hold(session_id)
+    try:
+        yield from journal.loading(session_id)
+        if not journal.state.session_id:
+            raise StoreError(
+                f"The session {session_id} has lost its first record; `jaato sessions export` saves the rest."
+            )
+    except BaseException:
+        store.release(session_id)
+        raise
+
+
+def place_of(journal: Journal) -> Path:
+    """The directory a stored session works in. Raises `ConfigError` when it is gone."""
+    workspace = Path(journal.state.workspace)
+    if not workspace.is_dir():
+        raise ConfigError(
+            f"The session {journal.state.session_id} works in {workspace}, which is no directory any more; "
+            "bring it back, or begin a new session."
+        )
+    return workspace
+
+
+def namesakes(store: Store, session_id: str, name: str | None) -> str:
+    """What the user should know of a name that was just given to a session; empty when no other one has it."""
+    others = [row for row in store.named(name) if row.id != session_id] if name else []
+    if not others:
+        return ""
+    newest = f"{others[0].id} of {others[0].updated_at[:16].replace('T', ' ')} in {others[0].workspace}"
+    more = " (and of others)" if len(others) > 1 else ""
+    return f"{name!r} is the name of {newest}, too{more}: name either by its id, or give one another name."
