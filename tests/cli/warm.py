@@ -33,11 +33,12 @@ MAX_REQUEST_BYTES = 1 << 17
 PACKAGES = (
     *("jaato.cli", "jaato.runtime", "jaato.agent", "jaato.storage", "jaato.client", "jaato.protocol"),
     *("jaato.providers", "jaato.server", "jaato.tools", "jaato.tools.files", "jaato.tools.processes"),
-    *("jaato.tools.processes.sandbox", "jaato.tools.network", "jaato.plugins.files", "jaato.plugins.shell"),
-    *("jaato.plugins.search", "jaato.plugins.session", "jaato.plugins.subagent", "jaato.plugins.waypoint"),
-    *("jaato.plugins.todo", "jaato.plugins.background", "jaato.plugins.introspection"),
+    *("jaato.tools.processes.sandbox", "jaato.tools.network", "jaato.plugins.files"),
+    *("jaato.plugins.search", "jaato.plugins.subagent", "jaato.plugins.waypoint"),
 )
 OTHERS = (
+    *("jaato.plugins.background", "jaato.plugins.introspection", "jaato.plugins.session"),
+    *("jaato.plugins.shell", "jaato.plugins.todo"),
     "anyio._backends._asyncio",
     "websockets.protocol",
     "httpx2",
