@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jaato.abc.saved import SessionConfig, SessionState
+from jaato.abc.session_plugin import SessionConfig, SessionState
 from jaato.plugins.session import FileSessionPlugin, create_plugin
 from jaato.protocol.events import AgentCreated, SessionCreated
 from jaato.protocol.ids import new_id

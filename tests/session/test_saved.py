@@ -11,7 +11,7 @@ import pytest
 from tests.kit import say
 from tests.session.copies import client_of, files, kept
 
-from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin, SessionState
+from jaato.abc.session_plugin import SavedSession, SessionConfig, SessionPlugin, SessionState
 from jaato.errors import ConfigError, PluginError, SessionNotFound
 from jaato.plugins.session import FileSessionPlugin, create_plugin, load_session_config
 from jaato.runtime.embed import JaatoClient

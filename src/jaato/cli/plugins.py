@@ -143,7 +143,7 @@ def rows_of(registry: Any, brought: list[Brought], settings: Settings) -> list[R
 def check(args: Namespace, workspace: Path, settings: Settings) -> int:
     """Hold a plugin against everything that is asked of one; 1 when something is wrong."""
     from jaato.testing import Report, check_plugin
-    from jaato.testing.finding import target_of
+    from jaato.testing.plugin import target_of
 
     report: Report = check_plugin(target_of(clean_text(args.name) or "", workspace, settings))
     if args.json:

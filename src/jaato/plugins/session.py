@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
-from jaato.abc.saved import STORAGE_PATH, SavedSession, SessionConfig, SessionPlugin, SessionState
+from jaato.abc.session_plugin import STORAGE_PATH, SavedSession, SessionConfig, SessionPlugin, SessionState
 from jaato.errors import ConfigError, SessionNotFound, ToolError, UnknownTool
 from jaato.log import logger
 from jaato.protocol.events import SessionUpdated

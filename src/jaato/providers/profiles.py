@@ -130,7 +130,7 @@ def on_vertex(
 
 def anthropic(target: Target) -> Parts:
     """Anthropic, or a server that speaks like it."""
-    from jaato.providers.anthropic import models as models
+    from jaato.providers.anthropic import models
     from jaato.providers.anthropic.dialect import AnthropicDialect
 
     listing = Listing("/v1/models?limit=1000", models.read_models)
@@ -139,7 +139,7 @@ def anthropic(target: Target) -> Parts:
 
 def google_genai(_target: Target) -> Parts:
     """Gemini by its own API."""
-    from jaato.providers.google_genai import models as models
+    from jaato.providers.google_genai import models
     from jaato.providers.google_genai.dialect import GeminiDialect
 
     return Parts(

@@ -12,7 +12,7 @@ from jaato.abc.asker import Answer, Question
 from jaato.abc.compactor import GCConfig, GCPlugin
 from jaato.abc.plugin import UserCommand
 from jaato.abc.provider import Provider
-from jaato.abc.saved import SessionConfig, SessionPlugin
+from jaato.abc.session_plugin import SessionConfig, SessionPlugin
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Message
 from jaato.runtime.jaato_runtime import JaatoRuntime

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCPlugin
-from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin
+from jaato.abc.session_plugin import SavedSession, SessionConfig, SessionPlugin
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, from_code

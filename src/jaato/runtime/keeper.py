@@ -10,7 +10,7 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from jaato.abc.saved import SavedSession, SessionConfig, SessionPlugin
+from jaato.abc.session_plugin import SavedSession, SessionConfig, SessionPlugin
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.log import logger

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from jaato.abc.saved import SavedSession, SessionPlugin, SessionState
+from jaato.abc.session_plugin import SavedSession, SessionPlugin, SessionState
 from jaato.abc.store import Store
 from jaato.agent.masking import masked_bytes, masked_log
 from jaato.agent.session import Session
@@ -25,7 +25,7 @@ from jaato.protocol.events import (
     SessionCreated,
     SessionUpdated,
 )
-from jaato.protocol.events.base import now
+from jaato.protocol.events.envelope import now
 from jaato.protocol.ids import is_id
 from jaato.runtime.chosen import NONE, Kind, Loader
 from jaato.tools.secrets import Secrets

@@ -1,7 +1,9 @@
-"""`check_plugin`: everything that is asked of a plugin, in one report."""
+"""`check_plugin`: finds a plugin by name, entry point, file or `module:Class`, and runs every conformance check on it."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -9,19 +11,61 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from jaato.abc.plugin import Plugin
-from jaato.errors import JaatoError
+from jaato.abc.plugin import ENTRY_POINT_GROUPS, Plugin
+from jaato.errors import ConfigError, JaatoError
+from jaato.plugins import BUILTIN
 from jaato.runtime.adapt import Toolset, adapt, optional
 from jaato.runtime.bounded import within
 from jaato.runtime.claims import plugin_name
-from jaato.runtime.discovery import instance
+from jaato.runtime.discovery import entry_points_of, instance, load_module
 from jaato.runtime.host import PluginHost
 from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.strategies import BUILTIN_STRATEGIES
 from jaato.runtime.traces import Surroundings, surroundings
+from jaato.settings import Settings
 from jaato.testing.calls import CALL_S, check_calls, check_enrichment
+from jaato.testing.declarations import check_declarations
 from jaato.testing.report import Report
 from jaato.testing.strategy import check_strategy
-from jaato.testing.tools import check_declarations
+
+Loader = Callable[[], Any]
+
+
+def target_of(name: str, workspace: Path, settings: Settings | None = None) -> Loader:
+    """The loader of the plugin this names. Raises `ConfigError`.
+
+    Naming a file, or a plugin of the workspace by its path, runs it: it is the author who checks.
+    """
+    for known in (BUILTIN, BUILTIN_STRATEGIES):
+        if name in known:
+            return functools.partial(imported, known[name])
+    for kind in ("tool", "gc"):
+        for point in entry_points_of(ENTRY_POINT_GROUPS[kind]):
+            if point.name == name:
+                return point.load
+    path = Path(name) if Path(name).is_absolute() else workspace / name
+    if path.is_dir() and (path / "__init__.py").is_file():
+        return functools.partial(load_module, path / "__init__.py", path.name)
+    if path.suffix == ".py" and path.is_file():
+        return functools.partial(load_module, path, path.stem)
+    if settings is not None:
+        own = settings.config_dir / "plugins"
+        for file in (own / f"{name}.py", own / name / "__init__.py"):
+            if file.is_file():
+                return functools.partial(load_module, file, name)
+    if ":" in name:
+        return functools.partial(imported, name)
+    raise ConfigError(
+        f"There is no plugin {name!r}: give the name of an installed one, a file, a package, or module:Class."
+    )
+
+
+def imported(path: str) -> Any:
+    """A module, or `module:attribute` of it."""
+    module, _, attribute = path.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found
+
 
 STEP_S, SETTLING_S = 20.0, 2.0
 FAILED = object()
@@ -43,7 +87,7 @@ def check_plugin(
     checked as such. Raises `ConfigError` for a name that names nothing.
     """
     if isinstance(target, str | Path):
-        from jaato.testing.finding import target_of
+        from jaato.testing.plugin import target_of
 
         target = target_of(str(target), Path.cwd())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:

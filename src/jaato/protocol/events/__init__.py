@@ -6,7 +6,7 @@ ones are never stored and carry the last durable `seq`.
 
 from __future__ import annotations
 
-from jaato.protocol.events.base import Ephemeral, EventBase, now
+from jaato.protocol.events.envelope import Ephemeral, EventBase, now
 from jaato.protocol.events.questions import (
     ClarificationQuestion,
     ClarificationResolved,

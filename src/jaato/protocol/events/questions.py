@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from jaato.protocol.events.base import EventBase
+from jaato.protocol.events.envelope import EventBase
 from jaato.protocol.specs import Grant, SandboxAccess
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from jaato.protocol.events.base import Ephemeral, EventBase
+from jaato.protocol.events.envelope import Ephemeral, EventBase
 from jaato.protocol.events.state import Live, State
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import (

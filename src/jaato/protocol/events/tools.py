@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from jaato.protocol.events.base import Ephemeral, EventBase
+from jaato.protocol.events.envelope import Ephemeral, EventBase
 from jaato.protocol.events.questions import Permission
 from jaato.protocol.messages import ToolResult
 from jaato.protocol.specs import FileChange

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from jaato.protocol.events.base import Ephemeral, EventBase
+from jaato.protocol.events.envelope import Ephemeral, EventBase
 from jaato.protocol.messages import FinishReason, Message, Problem, Usage
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from jaato.protocol.events.base import now
+from jaato.protocol.events.envelope import now
 from jaato.protocol.messages import FinishReason, Problem, ToolCall, ToolResult, Usage
 
 FORMAT = 1

@@ -10,8 +10,8 @@ import msgspec
 
 from jaato.protocol.specs import Access
 from jaato.runtime.adapt import Toolset
+from jaato.testing.calls import sample
 from jaato.testing.report import Report
-from jaato.testing.samples import sample
 from jaato.tools.tool import WIRE_NAME, Tool
 
 MIN_WORDS, MAX_WORDS = 2, 40
