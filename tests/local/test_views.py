@@ -10,7 +10,7 @@ import pytest
 
 from jaato.protocol.messages import Text, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.local.tool_views import MAX_FOUND, NEXT, VIEWS, found_tools, seen
+from jaato.providers.local.tool_views import MAX_FOUND, NEXT, VIEWS, found_tools, visible_tool
 
 SEARCH = ToolSpec(
     "grep_content",
@@ -36,7 +36,7 @@ def searched(value: Any, *, as_text: bool = False) -> str | None:
 
 def test_a_known_tool_is_shown_with_what_a_user_would_name() -> None:
     """A tool with a view has its short line and few parameters; what fits them fits the tool's own schema."""
-    small = seen(SEARCH)
+    small = visible_tool(SEARCH)
     assert small.description == VIEWS["grep_content"].description
     assert list(small.parameters["properties"]) == ["path", "pattern"]
     whole = jsonschema_rs.validator_for(SEARCH.parameters)
@@ -65,7 +65,7 @@ def test_a_known_tool_is_shown_with_what_a_user_would_name() -> None:
 def test_another_tool_of_the_same_name_stays_as_it_is(parameters: dict[str, Any]) -> None:
     """A tool that lacks a parameter of the view, or requires one the view leaves out, is shown whole."""
     other = ToolSpec("grep_content", "Another search.", parameters)
-    assert seen(other) is other
+    assert visible_tool(other) is other
 
 
 def test_a_list_or_one_is_a_list() -> None:
@@ -73,7 +73,7 @@ def test_a_list_or_one_is_a_list() -> None:
     texts = {"type": "array", "items": {"type": "string"}}
     names = {"anyOf": [texts, {"type": "string"}]}
     tool = ToolSpec("get_tool_schemas", "Get.", {"type": "object", "properties": {"names": names}})
-    assert seen(tool).parameters["properties"]["names"] == texts
+    assert visible_tool(tool).parameters["properties"]["names"] == texts
 
 
 @pytest.mark.parametrize("as_text", [False, True])

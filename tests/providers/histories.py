@@ -26,7 +26,7 @@ from jaato.protocol.messages import (
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.anthropic.models import takes_temperature
 from jaato.providers.dialect import Decoder
-from jaato.providers.sse import EventParser
+from jaato.providers.sse import SseParser
 
 BLOBS = {
     "png": b"\x89PNG\r\n",
@@ -121,7 +121,7 @@ def read_blob(digest: str) -> bytes:
 
 def play(decoder: Decoder, stream: bytes, step: int = 1 << 20) -> list[Chunk]:
     """Everything a decoder makes of a stream's bytes, handed over in steps; the reply is the last."""
-    parser = EventParser()
+    parser = SseParser()
     chunks: list[Chunk] = []
     for start in range(0, len(stream), step):
         for name, data in parser.feed(stream[start : start + step]):

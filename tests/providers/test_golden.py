@@ -14,7 +14,7 @@ from jaato.protocol.messages import Opaque, Part, Refusal, Text, Thinking, ToolC
 from jaato.providers.dialect import Decoder
 from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.openai.responses import OpenAIResponses
-from jaato.providers.sse import EventParser
+from jaato.providers.sse import SseParser
 
 GOLDEN = Path(__file__).parent / "golden"
 READ_A: tuple[str, dict[str, Any], str | None] = ("readFile", {"path": "a.py"}, None)
@@ -68,7 +68,7 @@ def decoder(name: str) -> Decoder:
 
 def decode(name: str, data: bytes) -> list[Chunk]:
     """Every chunk of a stream that ends where the data ends."""
-    parser, reader = EventParser(), decoder(name)
+    parser, reader = SseParser(), decoder(name)
     chunks = [chunk for event in parser.feed(data) for chunk in reader.feed(*event)]
     return [*chunks, *reader.end()]
 
@@ -119,7 +119,7 @@ def test_cut_at_every_byte(name: str) -> None:
     data = (GOLDEN / f"{name}.sse").read_bytes()
     deltas, reply = split(decode(name, data))
     for cut in range(len(data)):
-        parser, reader = EventParser(), decoder(name)
+        parser, reader = SseParser(), decoder(name)
         chunks = [chunk for event in parser.feed(data[:cut]) for chunk in reader.feed(*event)]
         try:
             chunks += reader.end()

@@ -13,7 +13,7 @@ from tests.providers.conversations import BLOBS, TOOL, everything
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.dialect import Transcript
+from jaato.providers.dialect import EncodedConversation
 from jaato.providers.openai.chat import OpenAIChat
 
 
@@ -64,7 +64,7 @@ def test_what_was_encoded_is_not_encoded_again(dialect: Dialect) -> None:
     blobs.clear()
     assert dialect.encode(request) == first
     assert b"iVBORw0KGgpw" in first
-    kept = weakref.ref(next(kept for kept in encoded.values() if isinstance(kept, Transcript)))
+    kept = weakref.ref(next(kept for kept in encoded.values() if isinstance(kept, EncodedConversation)))
     for number in range(3):
         dialect.encode(ModelRequest("m", [Message("user", [Text(f"alone {number}")])], encoded=encoded))
     assert len(encoded) == 2

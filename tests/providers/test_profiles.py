@@ -11,7 +11,7 @@ from tests.providers.server import Answer, answer, serve
 from jaato.abc.provider import Provider
 from jaato.errors import AuthenticationError, ConfigError, ConnectionFault, MalformedReply, ProviderError
 from jaato.protocol.specs import ModelInfo
-from jaato.providers.http import HttpProvider, Listing
+from jaato.providers.http import HttpProvider, ModelListing
 from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.profiles import make, ollama_url
 
@@ -148,7 +148,7 @@ def test_a_list_in_pages() -> None:
 
     async def main() -> int:
         async with serve(*[answer(str(number)) for number in range(60)]) as server:
-            listing = Listing("/models", read)
+            listing = ModelListing("/models", read)
             about = make("ollama", environ={}).model_info
             provider = HttpProvider(
                 "paged", OpenAIChat(), base_url=server.url, describe=about, listing=listing

@@ -21,7 +21,7 @@ from jaato.errors import (
 )
 from jaato.providers.anthropic.dialect import AnthropicDialect
 from jaato.providers.dialect import Dialect
-from jaato.providers.errors import MAX_SHOWN_CHARS, read_fault
+from jaato.providers.errors import MAX_SHOWN_CHARS, read_error_body
 from jaato.providers.google_genai.dialect import GeminiDialect
 from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.openai.responses import OpenAIResponses
@@ -140,7 +140,7 @@ def test_an_error_inside_a_stream_is_the_same_error(dialect: Dialect) -> None:
 )
 def test_any_error_body_has_bounded_words(body: bytes) -> None:
     """Whatever a body holds, what is said of it is one line of bounded length, and empty only if the body is."""
-    message = read_fault(body).message
+    message = read_error_body(body).message
     assert len(message) <= MAX_SHOWN_CHARS + 2
     assert "\n" not in message
     assert message or not body.decode("utf-8", "replace").strip()

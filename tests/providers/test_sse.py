@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.errors import MalformedReply
-from jaato.providers.sse import EventParser
+from jaato.providers.sse import SseParser
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\n\nevent: first\r\ndata: one\r\n\r\ndata:two\rdata: three\r\r"
@@ -26,7 +26,7 @@ EXPECTED = [
 
 def parse(pieces: list[bytes], limit: int = 1000) -> list[tuple[str, bytes]]:
     """Every event of a stream that comes in these pieces."""
-    parser = EventParser(limit)
+    parser = SseParser(limit)
     return [event for piece in pieces for event in parser.feed(piece)]
 
 
@@ -68,7 +68,7 @@ def test_size_is_bounded(piece: bytes) -> None:
 
 def test_a_long_line_in_small_pieces_is_joined_once() -> None:
     """A long line that comes in small pieces is kept in pieces until its end, so its cost stays linear."""
-    parser = EventParser()
+    parser = SseParser()
     pieces = [b"data: ", *[b"x" * 50] * 5_000]
     assert [parser.feed(piece) for piece in pieces] == [[]] * len(pieces)
     assert len(parser._held) == len(pieces)

@@ -6,12 +6,12 @@ import msgspec
 from msgspec import Raw
 
 from jaato.protocol.messages import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from jaato.providers.turns import CONTINUE, OMITTED, Answer, Asked, Turn, Turns
+from jaato.providers.turns import CONTINUE, OMITTED, Conversation, WireCall, WireResult, WireTurn
 
 
-def turns(*messages: Message) -> list[Turn]:
+def turns(*messages: Message) -> list[WireTurn]:
     """All turns of a conversation."""
-    found = Turns()
+    found = Conversation()
     assert found.follow(messages)
     return found.take() + found.tail()
 
@@ -36,7 +36,7 @@ def test_a_call_between_two_replies_is_answered_in_between() -> None:
     found = turns(Message("assistant", [call("c1")]), Message("assistant", [Text("b")]))
     assert [turn.role for turn in found] == ["user", "assistant", "user", "assistant", "user"]
     (answer,) = found[2].pieces
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, WireResult)
     assert answer.result.error is not None
     assert answer.result.error.code == "interrupted"
 
@@ -49,7 +49,7 @@ def test_a_result_that_lost_its_call_becomes_text() -> None:
         Message("assistant", [call("c1")]), Message("tool", [result("c1"), result("c1", "again"), orphan])
     )
     answer, again, old, media = found[-1].pieces
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, WireResult)
     assert isinstance(again, Text)
     assert isinstance(old, Text)
     assert again.text.endswith("again")
@@ -63,16 +63,16 @@ def test_ids_on_the_wire_are_valid_and_never_twice() -> None:
         Message("assistant", [call("c1", "call_0"), call("c2", "no/good"), call("c3")]),
         Message("assistant", [call("c1", "call_0"), call("c4", "call_0")]),
     )
-    ids = [piece.wire_id for turn in found for piece in turn.pieces if isinstance(piece, Asked)]
+    ids = [piece.wire_id for turn in found for piece in turn.pieces if isinstance(piece, WireCall)]
     assert ids == ["call_0", "c2", "c3", "c1", "c4"]
     again = turns(*[Message("assistant", [call("c1")])] * 3)
-    ids = [piece.wire_id for turn in again for piece in turn.pieces if isinstance(piece, Asked)]
+    ids = [piece.wire_id for turn in again for piece in turn.pieces if isinstance(piece, WireCall)]
     assert ids == ["c1", "c1-2", "c1-3"]
 
 
 def test_what_ended_is_told_once_and_another_conversation_is_noticed() -> None:
     """Only new turns are taken; messages that do not continue those seen are refused."""
-    found = Turns()
+    found = Conversation()
     first, second = Message("user", [Text("a")]), Message("assistant", [Text("b")])
     assert found.follow([first])
     assert found.take() == []
@@ -88,7 +88,7 @@ def test_what_others_gave_for_themselves_stays_behind() -> None:
     opaque = Opaque("openai_chat", Raw(b"{}"))
 
     def kept(provider: str, model: str) -> list[object]:
-        found = Turns("mine", "m")
+        found = Conversation("mine", "m")
         parts: list[Part] = [
             Thinking("hm", opaque),
             Text("said", opaque),
@@ -99,7 +99,7 @@ def test_what_others_gave_for_themselves_stays_behind() -> None:
         )
         *thought, text, asked = found.tail()[0].pieces
         assert isinstance(text, Text)
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, WireCall)
         return [
             len(thought),
             text.text,

@@ -53,7 +53,7 @@ def test_what_is_kept_and_the_rest_give_the_same_state(
     for _ in range(6):
         before = happenings.journal.state.seq
         folded(happenings)
-        assert happenings.store.fold_of(session_id) is not None
+        assert happenings.store.load_snapshot(session_id) is not None
         for _ in range(happenings.random.randint(1, 400)):
             happenings.step()
         state, turns = folded(happenings)
@@ -61,7 +61,7 @@ def test_what_is_kept_and_the_rest_give_the_same_state(
         assert since <= turns < since + 40
         with monkeypatch.context() as patch:
             patch.setattr(module, "KEPT_AFTER", 10**9)
-            patch.setattr(type(happenings.store), "fold_of", lambda *_: None)
+            patch.setattr(type(happenings.store), "load_snapshot", lambda *_: None)
             whole, all_turns = folded(happenings)
         assert all_turns == happenings.journal.state.seq
         assert encode(state) == encode(whole)
@@ -72,7 +72,7 @@ def test_what_does_not_hold_is_not_taken(happenings: Happenings, monkeypatch: py
     monkeypatch.setattr(module, "KEPT_AFTER", 40)
     session_id = happenings.journal.state.session_id
     whole = encode(folded(happenings)[0])
-    data = happenings.store.fold_of(session_id)
+    data = happenings.store.load_snapshot(session_id)
     assert data is not None
     kept = KEPT.decode(data)
     wrong = replace(kept, state=State(session_id="another", seq=kept.seq))
@@ -87,7 +87,7 @@ def test_what_does_not_hold_is_not_taken(happenings: Happenings, monkeypatch: py
         b"\xff" + data,
         data[:-20],
     ):
-        happenings.store.keep_fold(session_id, bad)
+        happenings.store.save_snapshot(session_id, bad)
         assert encode(folded(happenings)[0]) == whole
 
 
@@ -103,7 +103,7 @@ def test_what_is_kept_goes_with_its_session(happenings: Happenings, monkeypatch:
     store.delete(session_id)
     assert not list((store.path.parent / "folds").iterdir())
     with pytest.raises(SessionNotFound):
-        store.keep_fold(session_id, b"x")
+        store.save_snapshot(session_id, b"x")
     assert not list((store.path.parent / "folds").iterdir())
 
 
@@ -115,7 +115,9 @@ def test_a_secret_that_is_known_since_is_masked(
     words = Message("user", [Text("the word is kq7-winter-garden")], id="m1")
     happenings.record(MessageUser, message=words, turn_id="t1")
     assert b"kq7-winter-garden" in encode(folded(happenings)[0])
-    assert b"kq7-winter-garden" in (happenings.store.fold_of(happenings.journal.state.session_id) or b"")
+    assert b"kq7-winter-garden" in (
+        happenings.store.load_snapshot(happenings.journal.state.session_id) or b""
+    )
     state, _ = folded(happenings, Secrets({"KEY": "kq7-winter-garden"}))
     assert b"kq7-winter-garden" not in encode(state)
 

@@ -9,7 +9,7 @@ from tests.storage.logs import agent, created, said
 from jaato.agent.masking import masked_file, masked_log
 from jaato.protocol.events import PermissionGranted
 from jaato.protocol.specs import Grant
-from jaato.storage.export import pack
+from jaato.storage.export import write_bundle
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.secrets import Secrets
 
@@ -19,7 +19,7 @@ SECRET = "wonderland-7461-rabbit"
 def packed(store: SqliteStore, target: Path, secrets: Secrets | None = None) -> Path:
     """A bundle of the session s1."""
     known = secrets or Secrets.none()
-    pack(
+    write_bundle(
         store,
         "s1",
         lambda: masked_log(store.read("s1"), known),

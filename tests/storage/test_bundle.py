@@ -20,7 +20,7 @@ from jaato.errors import StoreError
 from jaato.protocol.codec import encode
 from jaato.protocol.events import PermissionRevoked, SessionCreated, SessionUpdated
 from jaato.storage.bundle import is_bundle
-from jaato.storage.export import pack
+from jaato.storage.export import write_bundle
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.secrets import Secrets
 
@@ -110,6 +110,6 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(store: SqliteStore, tmp_
         raise StoreError("The disk is gone.")
 
     with pytest.raises(StoreError, match="disk is gone"):
-        pack(store, "s1", broken, lambda path: masked_file(path, Secrets.none()), target)
+        write_bundle(store, "s1", broken, lambda path: masked_file(path, Secrets.none()), target)
     assert target.read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["trip.jaato"]

@@ -13,7 +13,7 @@ import pytest
 from tests.storage.logs import begin, run, said, sound
 
 from jaato.errors import StoreError, StoreReadOnly
-from jaato.storage.errors import database_fault
+from jaato.storage.errors import database_error
 from jaato.storage.sqlite import SqliteStore
 
 
@@ -242,7 +242,7 @@ def test_every_fault_names_the_file_and_a_remedy(tmp_path: Path) -> None:
     connection.execute("PRAGMA max_page_count = 3")
     with pytest.raises(sqlite3.Error) as full:
         connection.execute("INSERT INTO big VALUES (zeroblob(100000))")
-    fault = database_fault(full.value, path)
+    fault = database_error(full.value, path)
     assert isinstance(fault, StoreReadOnly)
     assert (fault.code, fault.retryable) == ("store_full", True)
     assert "disk is full" in str(fault)
@@ -250,7 +250,7 @@ def test_every_fault_names_the_file_and_a_remedy(tmp_path: Path) -> None:
     connection.execute("BEGIN EXCLUSIVE")
     with pytest.raises(sqlite3.Error) as busy:
         other.execute("SELECT * FROM big")
-    assert "locked by another process" in str(database_fault(busy.value, path))
+    assert "locked by another process" in str(database_error(busy.value, path))
     connection.close()
     other.close()
 

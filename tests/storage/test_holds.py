@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaato.errors import SessionBusy
-from jaato.storage.leases import Holds
+from jaato.storage.leases import SessionLocks
 
 HOLDER = """
 import sys, time
@@ -26,7 +26,7 @@ time.sleep(60)
 
 def test_a_held_session_cannot_be_held_again(tmp_path: Path) -> None:
     """Not by the same process, not through another store, and again after it was let go."""
-    ours, theirs = Holds(tmp_path / "locks"), Holds(tmp_path / "locks")
+    ours, theirs = SessionLocks(tmp_path / "locks"), SessionLocks(tmp_path / "locks")
     ours.take("s1")
     with pytest.raises(SessionBusy, match="in this process"):
         ours.take("s1")
@@ -47,7 +47,7 @@ def test_the_hold_dies_with_its_process(tmp_path: Path) -> None:
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        holds = Holds(tmp_path / "locks")
+        holds = SessionLocks(tmp_path / "locks")
         with pytest.raises(SessionBusy, match=f"another process \\({holder.pid}\\)"):
             holds.take("s1")
         holder.send_signal(signal.SIGKILL)
@@ -62,7 +62,7 @@ def test_takers_that_race_never_hold_together(tmp_path: Path) -> None:
     most: list[int] = []
 
     def work(_n: int) -> None:
-        holds = Holds(tmp_path / "locks")
+        holds = SessionLocks(tmp_path / "locks")
         for _ in range(80):
             try:
                 holds.take("s1")

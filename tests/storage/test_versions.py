@@ -15,7 +15,7 @@ from tests.storage.logs import begin, created, said, sound, tamper, text_of
 from jaato.errors import StoreError, StoreReadOnly
 from jaato.protocol.codec import encode
 from jaato.storage.database import open_database
-from jaato.storage.schema import APPLICATION_ID, FIRST, SEQ_BITS, STEPS, migrate
+from jaato.storage.schema import APPLICATION_ID, SCHEMA_1, SEQ_BITS, STEPS, migrate
 from jaato.storage.sqlite import SqliteStore
 
 
@@ -107,7 +107,7 @@ def oldest(tmp_path: Path) -> Path:
     path.parent.mkdir()
     events = [created("s1"), said("s1", 2), said("s1", 3)]
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        migrate(connection, path, [FIRST])
+        migrate(connection, path, [SCHEMA_1])
         connection.execute(
             "INSERT INTO session VALUES (1, 's1', '/w', 'old', NULL, '', '', ?, ?)",
             (events[0].timestamp, events[-1].timestamp),

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Message
-from jaato.settings import environment, from_text
+from jaato.settings import environment, parse_value
 
 DEFAULT_THRESHOLD_PERCENT = 80.0
 THRESHOLD_VARIABLE = "JAATO_GC_THRESHOLD"
@@ -16,7 +16,7 @@ THRESHOLD_VARIABLE = "JAATO_GC_THRESHOLD"
 def threshold() -> float:
     """The threshold of `JAATO_GC_THRESHOLD`, else 80. Raises `ConfigError` for what is no number."""
     text = environment().get(THRESHOLD_VARIABLE, "")
-    return from_text("number", text, THRESHOLD_VARIABLE) if text else DEFAULT_THRESHOLD_PERCENT
+    return parse_value("number", text, THRESHOLD_VARIABLE) if text else DEFAULT_THRESHOLD_PERCENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,11 +167,11 @@ class Store(Log, Protocol):
 
     def blob_size(self, session_id: str, digest: str) -> int: ...
 
-    def fold_of(self, session_id: str) -> bytes | None:
-        """What `keep_fold` has kept last of a session, None when nothing is there any more."""
+    def load_snapshot(self, session_id: str) -> bytes | None:
+        """What `save_snapshot` has kept last of a session, None when nothing is there any more."""
         ...
 
-    def keep_fold(self, session_id: str, data: bytes) -> None:
+    def save_snapshot(self, session_id: str, data: bytes) -> None:
         """Keep what was made of a long log, so that it need not be made again. It goes with the session."""
         ...
 

@@ -12,7 +12,7 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.screen import size_text
 from jaato.cli.table import counted, print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
-from jaato.runtime.brought import Brought, brought_by
+from jaato.runtime.plugins.workspace import Brought, brought_by
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.settings import Settings
 from jaato.tools.trust import Trust
@@ -89,7 +89,7 @@ def trust_plugin(args: Namespace, one: Brought, trust: Trust) -> int:
 
 def list_plugins(args: Namespace, workspace: Path, settings: Settings, trust: Trust) -> None:
     """Every plugin, and why one does not run."""
-    from jaato.runtime.outfit import make_registry
+    from jaato.runtime.plugins.setup import make_registry
 
     registry = make_registry(workspace, settings, settings["model"] or "", Blueprint(workspace=workspace))
     try:
@@ -103,8 +103,8 @@ def rows_of(registry: Any, brought: list[Brought], settings: Settings) -> list[R
     """The list, sorted by where plugins come from."""
     from jaato.abc.plugin import ENTRY_POINT_GROUPS
     from jaato.plugins import BUILTIN
-    from jaato.runtime.discovery import entry_points_of
-    from jaato.runtime.strategies import BUILTIN_STRATEGIES
+    from jaato.runtime.plugins.discovery import entry_points_of
+    from jaato.runtime.plugins.named import BUILTIN_STRATEGIES
 
     rows: list[Row] = []
 
@@ -143,9 +143,9 @@ def rows_of(registry: Any, brought: list[Brought], settings: Settings) -> list[R
 def check(args: Namespace, workspace: Path, settings: Settings) -> int:
     """Hold a plugin against everything that is asked of one; 1 when something is wrong."""
     from jaato.testing import Report, check_plugin
-    from jaato.testing.plugin import target_of
+    from jaato.testing.plugin import plugin_loader
 
-    report: Report = check_plugin(target_of(clean_text(args.name) or "", workspace, settings))
+    report: Report = check_plugin(plugin_loader(clean_text(args.name) or "", workspace, settings))
     if args.json:
         print_json(report.document())
     else:

@@ -25,7 +25,7 @@ from jaato.errors import ConfigError, SessionNotFound
 from jaato.protocol.commands import SessionDelete, SessionUpdate
 from jaato.protocol.events import MessageUser
 from jaato.protocol.ids import session_name
-from jaato.runtime.secret_values import secrets_of
+from jaato.runtime.secrets import secrets_of
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.runtime.session_store import namesakes, open_store, stored
 from jaato.settings import Settings
@@ -228,11 +228,11 @@ def make(store: Store, args: Namespace, workspace: Path) -> None:
 
 def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Secrets) -> None:
     """A session as one file."""
-    from jaato.storage.export import pack
+    from jaato.storage.export import write_bundle
 
     if args.to is None or args.json:
         raise ConfigError("A bundle is a file of its own: say --to FILE, and not --json.")
-    manifest = pack(
+    manifest = write_bundle(
         store,
         session_id,
         lambda: masked_log(store.read(session_id), secrets),

@@ -1,15 +1,14 @@
 """What a wire dialect implements (encode a request, decode a stream), and what every dialect is given: encoded conversation, token counts."""
 
 from __future__ import annotations
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
+
 from jaato.abc.provider import Chunk, ModelRequest
 from jaato.errors import ProviderError
-from collections.abc import Callable, Hashable
-from jaato.abc.provider import ModelRequest
-from jaato.providers.turns import Turn, Turns
-from typing import Any
 from jaato.protocol.messages import Usage
+from jaato.providers.turns import Conversation, WireTurn
 
 
 class Decoder(Protocol):
@@ -49,14 +48,14 @@ class Dialect(Protocol):
 
 
 ReadBlob = Callable[[str], bytes]
-Say = Callable[[Turn, ReadBlob], bytes]
+EncodeTurn = Callable[[WireTurn, ReadBlob], bytes]
 """How a dialect says one turn: the inside of a JSON array, empty when there is nothing to say."""
 
 
-class Transcript:
+class EncodedConversation:
     """The turns of one conversation in a dialect's bytes: what has ended is kept, the open end said anew."""
 
-    def __init__(self, turns: Turns, say: Say) -> None:
+    def __init__(self, turns: Conversation, say: EncodeTurn) -> None:
         self.turns = turns
         self._say = say
         self._ended: list[bytes] = []
@@ -68,14 +67,16 @@ class Transcript:
         return b",".join([*self._ended, *tail])
 
 
-def conversation(request: ModelRequest, place: Hashable, turns: Callable[[], Turns], say: Say) -> bytes:
+def encode_conversation(
+    request: ModelRequest, place: Hashable, turns: Callable[[], Conversation], say: EncodeTurn
+) -> bytes:
     """The messages of a request as the inside of a JSON array; what was encoded before stays as it was.
 
     `place` names the dialect and all that changes its bytes; `turns` makes the follower of a new conversation.
     """
     kept = request.encoded.get(place)
-    if not (isinstance(kept, Transcript) and kept.turns.follow(request.messages)):
-        kept = request.encoded[place] = Transcript(turns(), say)
+    if not (isinstance(kept, EncodedConversation) and kept.turns.follow(request.messages)):
+        kept = request.encoded[place] = EncodedConversation(turns(), say)
         kept.turns.follow(request.messages)
     return kept.said(request.read_blob)
 
@@ -84,7 +85,7 @@ MOST = 2**53
 """No answer has more tokens; a larger number is none, and could not be stored."""
 
 
-def count(value: Any, *path: str) -> int:
+def token_count(value: Any, *path: str) -> int:
     """The count below these keys; 0 for what is missing, negative, no number or beyond `MOST`."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -98,10 +99,10 @@ def openai_usage(told: Any, given: str, made: str) -> Usage | None:
     if not isinstance(told, dict):
         return None
     return Usage(
-        input_tokens=count(told, given),
-        output_tokens=count(told, made),
-        cached_input_tokens=count(told, f"{given}_details", "cached_tokens")
-        or count(told, "prompt_cache_hit_tokens"),
-        cache_write_tokens=count(told, f"{given}_details", "cache_write_tokens"),
-        reasoning_tokens=count(told, f"{made}_details", "reasoning_tokens"),
+        input_tokens=token_count(told, given),
+        output_tokens=token_count(told, made),
+        cached_input_tokens=token_count(told, f"{given}_details", "cached_tokens")
+        or token_count(told, "prompt_cache_hit_tokens"),
+        cache_write_tokens=token_count(told, f"{given}_details", "cache_write_tokens"),
+        reasoning_tokens=token_count(told, f"{made}_details", "reasoning_tokens"),
     )

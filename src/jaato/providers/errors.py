@@ -28,7 +28,7 @@ from jaato.errors import (
 MAX_SHOWN_CHARS = 600
 
 
-class Fault(Struct, frozen=True):
+class ErrorBody(Struct, frozen=True):
     """An error object: each vendor fills some of the fields, the rest is empty.
 
     `code` and `type` are words in lower case (a numeric code as its digits), `status` is Google's word for it,
@@ -43,19 +43,19 @@ class Fault(Struct, frozen=True):
     details: list[dict[str, Any]] = []
 
 
-def read_fault(body: bytes) -> Fault:
+def read_error_body(body: bytes) -> ErrorBody:
     """The fault an error body tells; the message of one that is nothing known is its text."""
     try:
-        fault = fault_of(msgspec.json.decode(body))
+        fault = parse_error_body(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        fault = Fault()
+        fault = ErrorBody()
     if fault.message:
         return fault
     text = clip(body[: 4 * MAX_SHOWN_CHARS].decode("utf-8", "replace"))
     return msgspec.structs.replace(fault, message=text)
 
 
-def fault_of(value: Any) -> Fault:
+def parse_error_body(value: Any) -> ErrorBody:
     """The fault a JSON value tells: an object, one under `error`, text under it, or any of these in a list."""
     if isinstance(value, list) and value:
         value = value[0]
@@ -66,7 +66,7 @@ def fault_of(value: Any) -> Fault:
     code = fields.get("code", fields.get("status"))
     number = int(code) if isinstance(code, (int, str)) and is_status(str(code)) else None
     details = fields.get("details")
-    return Fault(
+    return ErrorBody(
         message=clip(next((text for text in said if isinstance(text, str) and text), "")),
         code=str(fields.get("code") or "").lower(),
         type=str(fields.get("type") or "").lower(),
@@ -124,14 +124,14 @@ def is_number(text: str) -> bool:
     return len(text) <= 12 and text.replace(".", "", 1).isdecimal() and text.isascii()
 
 
-def told(kind: type[ProviderError], provider: str, message: str, status: int | None) -> str:
+def describe_error(kind: type[ProviderError], provider: str, message: str, status: int | None) -> str:
     """What a provider's refusal means: who, what, the status and the provider's own words."""
     number = f" ({status})" if status else ""
     said = f": {message}" if message else "."
     return f"{provider} {MEANINGS.get(kind, 'could not answer')}{number}{said}"
 
 
-def redirected(place: str, status: int, target: str, provider: str) -> ProviderError:
+def redirect_error(place: str, status: int, target: str, provider: str) -> ProviderError:
     """A redirect, which is never followed: the key and the conversation go to the named host alone."""
     return ProviderError(
         f"{place} answered {status} and points to {target or 'nowhere'}. It was not followed: "
@@ -141,7 +141,7 @@ def redirected(place: str, status: int, target: str, provider: str) -> ProviderE
     )
 
 
-def no_stream(place: str, what: str, provider: str, beginning: bytes = b"") -> MalformedReply:
+def not_a_stream(place: str, what: str, provider: str, beginning: bytes = b"") -> MalformedReply:
     """An answer that is no stream of a model: a login page, a proxy's notice, another service, a coding not asked for."""
     text = f": {clip(beginning[:200].decode('utf-8', 'replace'))!r}" if beginning else ""
     return MalformedReply(
@@ -152,7 +152,7 @@ def no_stream(place: str, what: str, provider: str, beginning: bytes = b"") -> M
     )
 
 
-def transport_fault(
+def transport_error(
     error: Exception, place: str, provider: str, proxy: str | None, timeouts: str
 ) -> ProviderError:
     """A transport exception as a typed error naming where it happened and what to look at."""
@@ -198,7 +198,7 @@ def transport_fault(
     return ConnectionFault(text, provider=provider)
 
 
-def foreign() -> tuple[type[Exception], ...]:
+def transport_errors() -> tuple[type[Exception], ...]:
     """The exceptions that talking to a server may raise: the transport's, the codec's and our own."""
     import httpx2
 
@@ -228,12 +228,12 @@ def is_certificate(error: BaseException | None) -> bool:
     return False
 
 
-def sentence(text: str) -> str:
+def end_sentence(text: str) -> str:
     """Words that others can follow."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def span(seconds: float) -> str:
+def format_wait(seconds: float) -> str:
     """A long time in the unit one would say it in."""
     for size_s, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
         if seconds >= 2 * size_s:
@@ -241,15 +241,15 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} seconds"
 
 
-def without(key: str | None, text: str) -> str:
+def redact_key(key: str | None, text: str) -> str:
     """A text that does not show the key; what is shorter than any secret (`ollama`, `x`) may be an ordinary word."""
     return text if key is None or len(key) < LEAST_SECRET_CHARS else text.replace(key, "[key]")
 
 
-def patient(error: ProviderError) -> ProviderError:
+def add_wait(error: ProviderError) -> ProviderError:
     """The error, whose words name the wait the server asked for where that is longer than anybody sits through."""
     if error.retry_after_s is not None and error.retry_after_s > LONG_WAIT_S:
-        error.args = (f"{sentence(str(error))} It asks to wait {span(error.retry_after_s)}.",)
+        error.args = (f"{end_sentence(str(error))} It asks to wait {format_wait(error.retry_after_s)}.",)
     return error
 
 
@@ -322,28 +322,28 @@ UNKNOWN_MODEL = re.compile(
 
 def status_error(provider: str, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
     """The typed error for an HTTP status and its body, with the wait that either asks for."""
-    fault = read_fault(body)
-    error = made(fault, provider, status)
+    fault = read_error_body(body)
+    error = to_error(fault, provider, status)
     error.retry_after_s = retry_delay_s(fault.details) or retry_after_s(headers)
     return error
 
 
 def stream_error(provider: str, found: Any) -> ProviderError:
     """The typed error for an error object inside a stream or an answer that called itself a success."""
-    fault = fault_of(found)
-    error = made(fault, provider, fault.number, otherwise=clip(repr(found)))
+    fault = parse_error_body(found)
+    error = to_error(fault, provider, fault.number, otherwise=clip(repr(found)))
     error.retry_after_s = retry_delay_s(fault.details)
     return error
 
 
-def made(fault: Fault, provider: str, status: int | None, otherwise: str = "") -> ProviderError:
+def to_error(fault: ErrorBody, provider: str, status: int | None, otherwise: str = "") -> ProviderError:
     """An error that says who, what and why."""
-    kind = kind_of(fault, status)
+    kind = error_class(fault, status)
     words = fault.message or fault.status or fault.type or otherwise
-    return kind(told(kind, provider, words, status), provider=provider, status=status)
+    return kind(describe_error(kind, provider, words, status), provider=provider, status=status)
 
 
-def kind_of(fault: Fault, status: int | None) -> type[ProviderError]:
+def error_class(fault: ErrorBody, status: int | None) -> type[ProviderError]:
     """The class of an error by its code, its words, its type and its status, in this order."""
     message = fault.message.lower()
     by_code = KINDS.get(fault.code)
@@ -384,12 +384,12 @@ def status_class(status: int) -> type[ProviderError]:
     return ProviderError
 
 
-def names_key(fault: Fault) -> bool:
+def names_key(fault: ErrorBody) -> bool:
     """Whether Google's details say that the key is wrong."""
     return any(str(detail.get("reason")).startswith("API_KEY_") for detail in fault.details)
 
 
-def is_spent(fault: Fault) -> bool:
+def is_spent(fault: ErrorBody) -> bool:
     """Whether a quota is used up that no short wait fills: one of a day, or one of nothing at all."""
     if fault.status != "RESOURCE_EXHAUSTED":
         return False
@@ -407,7 +407,7 @@ def retry_delay_s(details: Sequence[dict[str, Any]]) -> float | None:
     return None
 
 
-def malformed(provider: str, data: bytes, why: object) -> MalformedReply:
+def malformed_event(provider: str, data: bytes, why: object) -> MalformedReply:
     """An event that is not what the protocol promises, naming what came."""
     text = clip(data[:300].decode("utf-8", "replace"))
     return MalformedReply(
@@ -415,6 +415,6 @@ def malformed(provider: str, data: bytes, why: object) -> MalformedReply:
     )
 
 
-def broken(what: str) -> MalformedReply:
+def broken_stream(what: str) -> MalformedReply:
     """The error for a stream that breaks the protocol, by what it did."""
     return MalformedReply(f"The server sent {what}; the answer was dropped and can be asked again.")

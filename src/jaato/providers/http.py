@@ -23,8 +23,8 @@ from jaato.errors import (
 from jaato.protocol.specs import ModelInfo
 from jaato.providers import errors as faults
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.errors import foreign
-from jaato.providers.sse import MAX_EVENT_BYTES, EventParser, is_beginning
+from jaato.providers.errors import transport_errors
+from jaato.providers.sse import MAX_EVENT_BYTES, SseParser, is_event_stream
 from jaato.tools.route import checked, login_of, open_transport, proxy_for, shown, split_url
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ DRAIN_S = 0.05
 CLOSE_S = 2.0
 
 
-def strange_coding(response: httpx2.Response) -> str:
+def unsupported_encoding(response: httpx2.Response) -> str:
     """The content coding of an answer where it is none that is read here, or was asked for; else empty."""
     codings = response.headers.get("content-encoding", "").lower().replace(",", " ").split()
     return " ".join([coding for coding in codings if coding not in CODINGS])
@@ -57,7 +57,7 @@ async def read_body(response: httpx2.Response, place: str) -> bytes:
     return bytes(body)
 
 
-async def begin_body(response: httpx2.Response, limit_bytes: int) -> bytes:
+async def read_beginning(response: httpx2.Response, limit_bytes: int) -> bytes:
     """The beginning of a body, decompressed; what cannot be read is left out: it only explains an error."""
     body = bytearray()
     raw = response.aiter_bytes()
@@ -67,7 +67,7 @@ async def begin_body(response: httpx2.Response, limit_bytes: int) -> bytes:
                 body += data
                 if len(body) > limit_bytes:
                     break
-        except foreign():
+        except transport_errors():
             pass
     return bytes(body[:limit_bytes])
 
@@ -78,11 +78,11 @@ async def drain(raw: AsyncGenerator[bytes, None]) -> None:
         try:
             async for _ in raw:
                 pass
-        except foreign():
+        except transport_errors():
             pass  # the answer is complete; only the reuse of the connection is lost
 
 
-async def close(response: httpx2.Response) -> None:
+async def close_response(response: httpx2.Response) -> None:
     """Let go of a response even while the task is being cancelled."""
     with anyio.move_on_after(CLOSE_S, shield=True):
         await response.aclose()
@@ -91,7 +91,7 @@ async def close(response: httpx2.Response) -> None:
 PATIENCE_S = 3.0
 
 
-async def suggestion(provider: Provider, model: str) -> str:
+async def suggest_models(provider: Provider, model: str) -> str:
     """A question that names up to three offered models like this one; empty without any, or without a list in time."""
     from difflib import get_close_matches
 
@@ -129,7 +129,7 @@ class Timeouts(Struct, frozen=True):
 TIMEOUTS = Timeouts()
 
 
-class Listing(Struct, frozen=True):
+class ModelListing(Struct, frozen=True):
     """Where a provider lists its models: a path below the base URL, or from the root of its host.
 
     `read` turns one answer into models and the path of the next page, if there is one; it may raise msgspec's
@@ -156,7 +156,7 @@ class HttpProvider:
         base_url: str,
         describe: Callable[[str], ModelInfo],
         key: Key = None,
-        listing: Listing | None = None,
+        listing: ModelListing | None = None,
         environ: Mapping[str, str] | None = None,
         timeouts: Timeouts = TIMEOUTS,
         headers: Mapping[str, str] | None = None,
@@ -208,16 +208,18 @@ class HttpProvider:
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
-        except faults.foreign() as error:
+        except faults.transport_errors() as error:
             typed = self._typed(error, key)
             if isinstance(typed, ModelNotFound) and request.model in str(typed):
                 typed.args = (
-                    " ".join([faults.sentence(str(typed)), await suggestion(self, request.model)]).strip(),
+                    " ".join(
+                        [faults.end_sentence(str(typed)), await suggest_models(self, request.model)]
+                    ).strip(),
                 )
             raise typed from None
         finally:
             if response is not None:
-                await close(response)
+                await close_response(response)
 
     async def models(self) -> list[ModelInfo]:
         """The models the provider offers to this key, all pages; raises `ProviderError`s."""
@@ -235,11 +237,11 @@ class HttpProvider:
                 response = await self._send("GET", self._url(path, self._listing.from_root), headers, b"")
                 await self._accept(response)
                 page, path = self._listing.read(await read_body(response, self.base_url))
-            except faults.foreign() as error:
+            except faults.transport_errors() as error:
                 raise self._typed(error, key) from None
             finally:
                 if response is not None:
-                    await close(response)
+                    await close_response(response)
             found += page
         return found
 
@@ -294,22 +296,22 @@ class HttpProvider:
     async def _accept(self, response: httpx2.Response) -> None:
         """Return for a success; raise the typed error for anything else."""
         status = response.status_code
-        coding = strange_coding(response)
+        coding = unsupported_encoding(response)
         if 200 <= status < 300 and coding:
-            raise faults.no_stream(
+            raise faults.not_a_stream(
                 self.base_url, f"answered in the content coding {coding!r:.200}", self.name
             )
         if 200 <= status < 300:
             return
         headers = {name.lower(): value for name, value in response.headers.items()}
         if 300 <= status < 400:
-            raise faults.redirected(self.base_url, status, shown(headers.get("location", "")), self.name)
-        body = b"" if coding else await begin_body(response, MAX_ERROR_BYTES)
+            raise faults.redirect_error(self.base_url, status, shown(headers.get("location", "")), self.name)
+        body = b"" if coding else await read_beginning(response, MAX_ERROR_BYTES)
         error = self.dialect.error(status, headers, body)
         error.status = status
         if error.retry_after_s is None and error.retryable:
             error.retry_after_s = faults.retry_after_s(headers)
-        raise faults.patient(error)
+        raise faults.add_wait(error)
 
     async def _chunks(self, response: httpx2.Response, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
         """What the decoder makes of a successful answer, until its `Reply`."""
@@ -321,9 +323,9 @@ class HttpProvider:
             return
         answered = f"answered with {content_type or 'no content type'}"
         if content_type not in STREAM_TYPES:
-            body = await begin_body(response, MAX_ERROR_BYTES)
-            raise faults.no_stream(self.base_url, answered, self.name, body)
-        parser = EventParser(MAX_EVENT_BYTES)
+            body = await read_beginning(response, MAX_ERROR_BYTES)
+            raise faults.not_a_stream(self.base_url, answered, self.name, body)
+        parser = SseParser(MAX_EVENT_BYTES)
         size = events = 0
         start = b""
         packed = response.headers.get("content-encoding", "identity") != "identity"
@@ -346,11 +348,11 @@ class HttpProvider:
                         await drain(raw)
                         return
                 if not events and size > MAX_EVENT_BYTES:
-                    raise faults.no_stream(self.base_url, "sent no stream of events", self.name, start)
+                    raise faults.not_a_stream(self.base_url, "sent no stream of events", self.name, start)
         if start and not events and content_type != "text/event-stream":
-            raise faults.no_stream(self.base_url, answered, self.name, start)
-        if not events and not is_beginning(start):
-            raise faults.no_stream(self.base_url, "sent no stream of events", self.name, start)
+            raise faults.not_a_stream(self.base_url, answered, self.name, start)
+        if not events and not is_event_stream(start):
+            raise faults.not_a_stream(self.base_url, "sent no stream of events", self.name, start)
         for chunk in decoder.end():
             yield chunk
 
@@ -360,11 +362,11 @@ class HttpProvider:
             error = MalformedReply(f"{self.base_url} answered in a form that is not understood: {error}.")
         elif not isinstance(error, JaatoError):
             proxy = None if self._proxy is None else shown(self._proxy)
-            error = faults.transport_fault(error, self.base_url, self.name, proxy, str(self._timeouts))
+            error = faults.transport_error(error, self.base_url, self.name, proxy, str(self._timeouts))
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.name
             text = str(error)
             if self._remedy and isinstance(error, AuthenticationError):
-                text = f"{faults.sentence(text)} {self._remedy}"
-            error.args = (faults.without(key, text),)
+                text = f"{faults.end_sentence(text)} {self._remedy}"
+            error.args = (faults.redact_key(key, text),)
         return error

@@ -12,7 +12,7 @@ from msgspec import Struct
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.dialect import Dialect
-from jaato.providers.http import TIMEOUTS, HttpProvider, Listing, Timeouts
+from jaato.providers.http import TIMEOUTS, HttpProvider, ModelListing, Timeouts
 from jaato.tools.route import is_loopback
 
 Interface = Literal["auto", "chat", "responses"]
@@ -33,7 +33,7 @@ class Parts(NamedTuple):
 
     dialect: Dialect
     describe: Callable[[str], ModelInfo]
-    listing: Listing
+    listing: ModelListing
 
 
 class ProviderProfile(Struct, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ def anthropic(target: Target) -> Parts:
     from jaato.providers.anthropic import models
     from jaato.providers.anthropic.dialect import AnthropicDialect
 
-    listing = Listing("/v1/models?limit=1000", models.read_models)
+    listing = ModelListing("/v1/models?limit=1000", models.read_models)
     return Parts(AnthropicDialect(deferred=target.own), models.describe, listing)
 
 
@@ -143,7 +143,7 @@ def google_genai(_target: Target) -> Parts:
     from jaato.providers.google_genai.dialect import GeminiDialect
 
     return Parts(
-        GeminiDialect(), models.describe, Listing("/v1beta/models?pageSize=1000", models.read_models)
+        GeminiDialect(), models.describe, ModelListing("/v1beta/models?pageSize=1000", models.read_models)
     )
 
 
@@ -152,7 +152,7 @@ def openai(target: Target) -> Parts:
     from jaato.providers.openai.models import describe, read_models
 
     about = partial(describe, "openai", priced=target.own)
-    listing = Listing("/models", read_models(about))
+    listing = ModelListing("/models", read_models(about))
     if target.interface == "responses" or (target.interface == "auto" and target.own):
         from jaato.providers.openai.responses import OpenAIResponses
 
@@ -180,7 +180,7 @@ def github_models(_target: Target) -> Parts:
     from jaato.providers.openai.models import describe, read_catalog
 
     about = partial(describe, "github_models", priced=False)
-    listing = Listing("/catalog/models", read_catalog(about), from_root=True)
+    listing = ModelListing("/catalog/models", read_catalog(about), from_root=True)
     return Parts(OpenAIChat("github_models", ChatStyle(thinking="never")), about, listing)
 
 
@@ -193,7 +193,7 @@ def ollama(target: Target) -> Parts:
         about = partial(
             ModelInfo, provider="ollama", price_input=0.0, price_cached_input=0.0, price_output=0.0
         )
-    listing = Listing("/api/tags", read_tags(about), from_root=True)
+    listing = ModelListing("/api/tags", read_tags(about), from_root=True)
     if target.interface == "responses":
         from jaato.providers.openai.responses import OpenAIResponses
 

@@ -12,12 +12,12 @@ MAX_EVENT_BYTES = 32 * 1024 * 1024
 LINES = (b":", b"data", b"event", b"id", b"retry", b"\r", b"\n", BOM)
 
 
-def is_beginning(start: bytes) -> bool:
+def is_event_stream(start: bytes) -> bool:
     """Whether bytes can be the beginning of an event stream: of a comment, a field, an empty line, or nothing."""
     return any(start.startswith(line) or line.startswith(start) for line in LINES)
 
 
-class EventParser:
+class SseParser:
     """Takes bytes as they come and gives whole events as (name, data); name is "" where none was given.
 
     Lines end in LF, CRLF or CR, cut anywhere; comments, `id` and `retry` are skipped; several data lines are

@@ -28,31 +28,31 @@ CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Call ids every dialect takes."""
 
 
-class Asked(Struct, frozen=True):
+class WireCall(Struct, frozen=True):
     """A call and the id it has on the wire, which no other call of the conversation has."""
 
     call: ToolCall
     wire_id: str
 
 
-class Answer(Struct, frozen=True):
+class WireResult(Struct, frozen=True):
     """A result and the call it belongs to."""
 
-    asked: Asked
+    asked: WireCall
     result: ToolResult
 
 
-Piece = Text | Thinking | Media | Refusal | Asked | Answer
+Piece = Text | Thinking | Media | Refusal | WireCall | WireResult
 
 
-class Turn(Struct):
+class WireTurn(Struct):
     """All that one side says before the other speaks; a user turn begins with the answers, in call order."""
 
     role: Literal["user", "assistant"]
     pieces: list[Piece]
 
 
-class Turns:
+class Conversation:
     """Follows one conversation: tells which turns are over since it was last asked, and how it ends now.
 
     A history that no API would take is healed: adjacent messages of one side are one turn, a call without a
@@ -69,10 +69,10 @@ class Turns:
         self._model = model
         self._call_ids = ids
         self._seen: list[Message] = []
-        self._over: list[Turn] = []
-        self._turn: Turn | None = None
-        self._pending: dict[str, Asked] = {}
-        self._answers: dict[str, Answer] = {}
+        self._over: list[WireTurn] = []
+        self._turn: WireTurn | None = None
+        self._pending: dict[str, WireCall] = {}
+        self._answers: dict[str, WireResult] = {}
         self._ids: set[str] = set()
 
     def follow(self, messages: Sequence[Message]) -> bool:
@@ -88,33 +88,33 @@ class Turns:
                 self._user(message)
         return True
 
-    def take(self) -> list[Turn]:
+    def take(self) -> list[WireTurn]:
         """The turns that ended since the last call; they will not change any more."""
         over, self._over = self._over, []
         return over
 
-    def tail(self) -> list[Turn]:
+    def tail(self) -> list[WireTurn]:
         """The turns that still may grow, as they must be sent now; the last is the user's."""
         match self._turn:
             case None:
-                return [Turn("user", [Text(OMITTED)])]
-            case Turn(role="user"):
-                return [Turn("user", self._answered() + self._turn.pieces)]
+                return [WireTurn("user", [Text(OMITTED)])]
+            case WireTurn(role="user"):
+                return [WireTurn("user", self._answered() + self._turn.pieces)]
             case _:
-                return [self._turn, Turn("user", self._answered() or [Text(CONTINUE)])]
+                return [self._turn, WireTurn("user", self._answered() or [Text(CONTINUE)])]
 
     def _assistant(self, message: Message) -> None:
         turn = self._turn
         if turn is None:
-            self._over.append(Turn("user", [Text(OMITTED)]))
+            self._over.append(WireTurn("user", [Text(OMITTED)]))
         if turn is not None and (turn.role == "user" or self._pending):
             if turn.role == "assistant":
                 self._over.append(turn)
-                turn = Turn("user", [])
-            self._over.append(Turn("user", self._answered() + turn.pieces))
+                turn = WireTurn("user", [])
+            self._over.append(WireTurn("user", self._answered() + turn.pieces))
             self._pending, self._answers = {}, {}
             turn = None
-        self._turn = turn = turn or Turn("assistant", [])
+        self._turn = turn = turn or WireTurn("assistant", [])
         foreign = self._provider is not None and message.provider != self._provider
         another = self._model is not None and message.model not in (None, self._model)
         for part in message.parts:
@@ -124,7 +124,7 @@ class Turns:
                 case Thinking() if foreign or another:
                     pass  # nobody else knows what to do with it
                 case ToolCall() if part.call_id not in self._pending:
-                    asked = Asked(part, self._wire_id(part))
+                    asked = WireCall(part, self._wire_id(part))
                     self._pending[part.call_id] = asked
                     turn.pieces.append(asked)
                 case ToolResult():
@@ -136,11 +136,11 @@ class Turns:
         if self._turn is None or self._turn.role == "assistant":
             if self._turn is not None:
                 self._over.append(self._turn)
-            self._turn = Turn("user", [])
+            self._turn = WireTurn("user", [])
         for part in message.parts:
             match part:
                 case ToolResult() if part.call_id in self._pending and part.call_id not in self._answers:
-                    self._answers[part.call_id] = Answer(self._pending[part.call_id], part)
+                    self._answers[part.call_id] = WireResult(self._pending[part.call_id], part)
                 case ToolResult():
                     self._turn.pieces.append(Text(note(part)))
                     self._turn.pieces += [item for item in part.content if isinstance(item, Media)]
@@ -152,7 +152,10 @@ class Turns:
                     pass  # only a model thinks and calls
 
     def _answered(self) -> list[Piece]:
-        return [self._answers.get(call_id) or interrupted(asked) for call_id, asked in self._pending.items()]
+        return [
+            self._answers.get(call_id) or interrupted_result(asked)
+            for call_id, asked in self._pending.items()
+        ]
 
     def _wire_id(self, call: ToolCall) -> str:
         wanted = call.provider_id or ""
@@ -175,10 +178,10 @@ def without_origin(part: Text | ToolCall) -> Text | ToolCall:
     return msgspec.structs.replace(part, opaque=None, provider_id=None)
 
 
-def interrupted(asked: Asked) -> Answer:
+def interrupted_result(asked: WireCall) -> WireResult:
     """The answer to a call that has none."""
     problem = Problem("interrupted", "no result was recorded; the call may or may not have taken effect")
-    return Answer(asked, ToolResult(asked.call.call_id, asked.call.name, ok=False, error=problem))
+    return WireResult(asked, ToolResult(asked.call.call_id, asked.call.name, ok=False, error=problem))
 
 
 def note(result: ToolResult) -> str:

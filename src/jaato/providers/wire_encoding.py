@@ -40,10 +40,10 @@ def encode_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError):
-        return json.dumps(scrubbed(value), separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(replace_unencodable(value), separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def scrubbed(value: Any, depth: int = 0) -> Any:
+def replace_unencodable(value: Any, depth: int = 0) -> Any:
     """The value as plain JSON: what cannot be written is replaced by something near that can."""
     match value:
         case str():
@@ -55,10 +55,13 @@ def scrubbed(value: Any, depth: int = 0) -> Any:
         case _ if depth > 100:
             return "…"
         case dict():
-            return {scrubbed(str(key)): scrubbed(item, depth + 1) for key, item in value.items()}
+            return {
+                replace_unencodable(str(key)): replace_unencodable(item, depth + 1)
+                for key, item in value.items()
+            }
         case list() | tuple():
-            return [scrubbed(item, depth + 1) for item in value]
-    return scrubbed(str(value))
+            return [replace_unencodable(item, depth + 1) for item in value]
+    return replace_unencodable(str(value))
 
 
 def result_content(result: ToolResult) -> list[Text | Media]:
@@ -82,7 +85,7 @@ NOTHING_SENT = "(empty message)"
 DECODE = msgspec.json.Decoder().decode
 
 
-def remembered(
+def encode_once(
     encoded: dict[Any, Any], variant: Hashable, items: Sequence[T], encode: Callable[[T], bytes]
 ) -> list[bytes]:
     """The bytes of each item, made once: `encoded` keeps them by identity, per variant, and the item alive.
@@ -177,7 +180,7 @@ def arguments_of(value: Any) -> str:
     return "" if value is None else encode_json(value).decode()
 
 
-def cut_short(call: ToolCall) -> ToolCall:
+def mark_incomplete(call: ToolCall) -> ToolCall:
     """A call that broke off before its arguments came: it asks for nothing, not for a call without arguments."""
     return call if call.arguments or call.malformed else msgspec.structs.replace(call, malformed="")
 

@@ -90,14 +90,14 @@ class Folding:
         """Keep it for the next time, where that can be done."""
         kept = Kept(made_by(), self._session_id, last.seq, digest_of(last), self._state)
         try:
-            self._store.keep_fold(self._session_id, encode(kept))
+            self._store.save_snapshot(self._session_id, encode(kept))
         except StoreError as error:
             LOG.debug("What was folded of %s was not kept: %s", self._session_id, error)
 
 
 def begun(store: Store, session_id: str) -> tuple[State, Iterator[Event | Damaged]]:
     """A state to begin with, and the records after it."""
-    data = store.fold_of(session_id)
+    data = store.load_snapshot(session_id)
     try:
         kept = KEPT.decode(data) if data else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -47,7 +47,7 @@ class Settings:
 
     def with_flags(self, flags: Mapping[str, Any]) -> Settings:
         """The same settings with some given by hand, where they are not None. Raises `ConfigError`."""
-        return replace(self, values={**self.values, **flagged(flags)})
+        return replace(self, values={**self.values, **read_flags(flags)})
 
     @property
     def config_file(self) -> Path:
@@ -95,7 +95,7 @@ def load(
     if workspace is not None:
         values |= read_workspace(workspace / ".jaato" / "config.toml", values, trusted, notes)
     values |= read_environ(environ)
-    values |= flagged(flags or {})
+    values |= read_flags(flags or {})
     return Settings(
         values=values,
         environ=environ,
@@ -106,7 +106,7 @@ def load(
     )
 
 
-def flagged(flags: Mapping[str, Any]) -> dict[str, Value]:
+def read_flags(flags: Mapping[str, Any]) -> dict[str, Value]:
     """The settings that are given by hand. Raises `ConfigError`."""
     return {
         name: Value(check(name, value, "flag"), f"--{name.replace('_', '-')}")
@@ -122,11 +122,11 @@ def read_environ(environ: Mapping[str, str]) -> dict[str, Value]:
         for variable in (entry.variable, f"JAATO_{name.upper()}"):
             text = environ.get(variable)
             if text:
-                found[name] = Value(check(name, from_text(entry.kind, text, variable), variable), variable)
+                found[name] = Value(check(name, parse_value(entry.kind, text, variable), variable), variable)
     return found
 
 
-def from_text(kind: Kind, text: str, where: str) -> Any:
+def parse_value(kind: Kind, text: str, where: str) -> Any:
     """A value from the text of a variable."""
     match kind:
         case "switch":
@@ -168,10 +168,10 @@ def read_toml(path: Path) -> tuple[bytes, dict[str, Any]] | None:
 def read_file(path: Path, notes: list[str]) -> dict[str, Value]:
     """The settings of the user's file; unknown keys are noted, wrong ones raise."""
     loaded = read_toml(path)
-    return {} if loaded is None else checked(loaded[1], path, notes)
+    return {} if loaded is None else check_table(loaded[1], path, notes)
 
 
-def checked(table: Mapping[str, Any], path: Path, notes: list[str]) -> dict[str, Value]:
+def check_table(table: Mapping[str, Any], path: Path, notes: list[str]) -> dict[str, Value]:
     """The known settings of a table."""
     notes += [f"{path}: unknown setting {key!r}" for key in table if key not in FIELDS]
     return {key: Value(check(key, table[key], str(path)), str(path)) for key in table if key in FIELDS}
@@ -185,7 +185,7 @@ def read_workspace(
     if loaded is None:
         return {}
     data, table = loaded
-    found = checked(table, path, notes)
+    found = check_table(table, path, notes)
     if trusted(path, data):
         return merged_lists(found, before)
     kept: dict[str, Value] = {}

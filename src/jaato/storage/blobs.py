@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaato.errors import StoreError
-from jaato.storage.errors import file_fault
+from jaato.storage.errors import file_error
 from jaato.storage.private_files import private_directory, sync_directory
 
 CHUNK_BYTES = 1 << 20
@@ -33,7 +33,7 @@ def chunks_of(source: Path) -> Iterator[bytes]:
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise file_fault(error, source) from error
+        raise file_error(error, source) from error
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise StoreError(f"{source} is not a regular file, so it cannot be kept as a blob.")
@@ -69,7 +69,7 @@ class Blobs:
         try:
             descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self._directory)
         except OSError as error:
-            raise file_fault(error, self._directory) from error
+            raise file_error(error, self._directory) from error
         try:
             yield self._fill(descriptor, Path(name), chunks)
         finally:
@@ -88,7 +88,7 @@ class Blobs:
                 if self._sync:
                     os.fsync(descriptor)
         except OSError as error:
-            raise file_fault(error, temporary) from error
+            raise file_error(error, temporary) from error
         return Staged(temporary, hasher.hexdigest(), size_bytes)
 
     def keep(self, blob: Staged) -> None:
@@ -102,7 +102,7 @@ class Blobs:
             if self._sync:
                 sync_directory(target.parent)
         except OSError as error:
-            raise file_fault(error, target) from error
+            raise file_error(error, target) from error
 
     def read(self, digest: str, size_bytes: int, offset: int = 0, limit: int | None = None) -> bytes:
         """Bytes of a blob from `offset`; a read of the whole checks its hash. Raises `StoreError`."""
@@ -117,7 +117,7 @@ class Blobs:
         except FileNotFoundError:
             raise StoreError(f"{path} is gone, so this part of the session cannot be shown.") from None
         except OSError as error:
-            raise file_fault(error, path) from error
+            raise file_error(error, path) from error
         whole = offset == 0 and wanted == size_bytes
         if len(data) != wanted or (whole and hashlib.sha256(data).hexdigest() != digest):
             raise StoreError(
@@ -130,7 +130,7 @@ class Blobs:
         try:
             self.path(digest).unlink(missing_ok=True)
         except OSError as error:
-            raise file_fault(error, self.path(digest)) from error
+            raise file_error(error, self.path(digest)) from error
 
     def abandoned(self, older_than: float) -> Iterator[Path]:
         """Half-written files a killed process left, last changed before this time (seconds since 1970)."""

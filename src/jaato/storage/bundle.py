@@ -30,9 +30,9 @@ from jaato.protocol.events import (
     now,
 )
 from jaato.storage.blobs import CHUNK_BYTES, DIGEST, Blobs
-from jaato.storage.database import Guard
-from jaato.storage.errors import file_fault
-from jaato.storage.fork import Draft, drafted
+from jaato.storage.database import ConnectionGuard
+from jaato.storage.errors import file_error
+from jaato.storage.fork import SessionDraft, draft_session
 
 FORMAT = "jaato-bundle"
 VERSION = 1
@@ -67,14 +67,14 @@ class Manifest(Struct, frozen=True, kw_only=True):
     missing: list[str] = field(default_factory=list)
 
 
-class Head(Struct, frozen=True):
+class BundleHeader(Struct, frozen=True):
     """What every version of a bundle says first."""
 
     format: str = ""
     version: int = 0
 
 
-def refused(path: Path, why: str) -> StoreError:
+def bundle_error(path: Path, why: str) -> StoreError:
     """The error for a file that is no sound bundle."""
     return StoreError(f"{path} is not a bundle that can be imported: {why}. Nothing was taken from it.")
 
@@ -100,25 +100,25 @@ class Bundle:
     def _read_manifest(self) -> Manifest:
         info = self._parts.pop(MANIFEST, None)
         if info is None or EVENTS not in self._parts:
-            raise refused(self.path, "it has no manifest, or no events")
+            raise bundle_error(self.path, "it has no manifest, or no events")
         with self._archive.open(info) as file:
             data = file.read(MAX_MANIFEST_BYTES + 1)
         if len(data) > MAX_MANIFEST_BYTES:
-            raise refused(self.path, "its manifest is too large")
+            raise bundle_error(self.path, "its manifest is too large")
         try:
-            head = msgspec.json.decode(data, type=Head)
+            head = msgspec.json.decode(data, type=BundleHeader)
             if head.format == FORMAT and head.version > VERSION:
-                raise refused(
+                raise bundle_error(
                     self.path, f"a newer jaato made it (version {head.version}, this one knows {VERSION})"
                 )
             manifest = msgspec.json.decode(data, type=Manifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise refused(self.path, f"its manifest cannot be read: {error}") from None
+            raise bundle_error(self.path, f"its manifest cannot be read: {error}") from None
         if manifest.format != FORMAT or manifest.version != VERSION:
-            raise refused(self.path, "its manifest is of something else")
+            raise bundle_error(self.path, "its manifest is of something else")
         blobs = {name.removeprefix(BLOBS) for name in self._parts if name != EVENTS}
         if blobs != set(manifest.blobs):
-            raise refused(self.path, "its blobs are not those of its manifest")
+            raise bundle_error(self.path, "its blobs are not those of its manifest")
         return manifest
 
     def lines(self) -> Iterator[bytes]:
@@ -127,14 +127,16 @@ class Bundle:
         with self._archive.open(self._parts[EVENTS]) as file:
             while line := file.readline(MAX_LINE_BYTES + 1):
                 if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"):
-                    raise refused(self.path, f"line {count + 1} of its events is too long, or cut off")
+                    raise bundle_error(self.path, f"line {count + 1} of its events is too long, or cut off")
                 hasher.update(line)
                 count += 1
                 if count > self.manifest.events:
                     break
                 yield line[:-1]
         if count != self.manifest.events or hasher.hexdigest() != self.manifest.events_sha256:
-            raise refused(self.path, "its events are not those of its manifest; it is damaged or was changed")
+            raise bundle_error(
+                self.path, "its events are not those of its manifest; it is damaged or was changed"
+            )
 
     def events(self) -> Iterator[tuple[int, bytes, Event | None]]:
         """The number, line and event of each record, in order, None for one that was damaged when it was exported."""
@@ -146,15 +148,15 @@ class Bundle:
             try:
                 event = decode_event(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise refused(self.path, f"line {seq} is no event: {error}") from None
+                raise bundle_error(self.path, f"line {seq} is no event: {error}") from None
             session_id = session_id or event.session_id
             if seq == 1 and not isinstance(event, SessionCreated):
-                raise refused(self.path, "it does not begin with the beginning of a session")
+                raise bundle_error(self.path, "it does not begin with the beginning of a session")
             if event.seq != seq or event.session_id != session_id or not event.durable:
-                raise refused(self.path, f"line {seq} is not event {seq} of its session")
+                raise bundle_error(self.path, f"line {seq} is not event {seq} of its session")
             yield seq, line, event
         if not session_id:
-            raise refused(self.path, "it has no event")
+            raise bundle_error(self.path, "it has no event")
 
     def blob(self, digest: str) -> Iterator[bytes]:
         """What a blob holds, piece by piece; raises `StoreError` when that is not what its name says."""
@@ -165,11 +167,11 @@ class Bundle:
                 size_bytes += len(chunk)
                 yield chunk
         if hasher.hexdigest() != digest or size_bytes != self.manifest.blobs[digest]:
-            raise refused(self.path, f"its blob {digest} does not hold what its name says")
+            raise bundle_error(self.path, f"its blob {digest} does not hold what its name says")
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Bundle]:
+def open_bundle(path: Path) -> Iterator[Bundle]:
     """A bundle to be read. Raises `StoreError`, also for what is found wrong in the block."""
     try:
         with path.open("rb") as file:
@@ -177,7 +179,7 @@ def opened(path: Path) -> Iterator[Bundle]:
             with zipfile.ZipFile(file) as archive:
                 yield Bundle(path, archive)
     except OSError as error:
-        raise file_fault(error, path) from error
+        raise file_error(error, path) from error
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -186,22 +188,22 @@ def opened(path: Path) -> Iterator[Bundle]:
         RuntimeError,
         UnicodeDecodeError,
     ) as error:
-        raise refused(path, f"it is damaged ({error})") from error
+        raise bundle_error(path, f"it is damaged ({error})") from error
 
 
 def check_directory(path: Path, file: IO[bytes]) -> None:
     """See that the directory of the archive is of a sane size before anybody reads it. Raises `StoreError`."""
     size_bytes = file.seek(0, io.SEEK_END)
     if size_bytes > MAX_FILE_BYTES:
-        raise refused(path, f"it is larger than {MAX_FILE_BYTES >> 30} GB")
+        raise bundle_error(path, f"it is larger than {MAX_FILE_BYTES >> 30} GB")
     if size_bytes < END.size:
-        raise refused(path, "it is no zip archive")
+        raise bundle_error(path, "it is no zip archive")
     file.seek(-END.size, io.SEEK_END)
     mark, _, _, here, parts, directory_bytes, _, comment_bytes = END.unpack(file.read(END.size))
     if mark != b"PK\x05\x06" or comment_bytes or here != parts:
-        raise refused(path, "it is no zip archive, or one that somebody has changed")
+        raise bundle_error(path, "it is no zip archive, or one that somebody has changed")
     if parts > MAX_PARTS or directory_bytes > MAX_DIRECTORY_BYTES:
-        raise refused(path, "it has too many parts")
+        raise bundle_error(path, "it has too many parts")
     file.seek(0)
 
 
@@ -213,18 +215,18 @@ def checked_parts(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
         if name not in (MANIFEST, EVENTS) and not (
             name.startswith(BLOBS) and DIGEST.fullmatch(name.removeprefix(BLOBS))
         ):
-            raise refused(path, f"it holds {name[:80]!r}, which no bundle does")
+            raise bundle_error(path, f"it holds {name[:80]!r}, which no bundle does")
         if name in found:
-            raise refused(path, f"it holds {name[:80]!r} twice")
+            raise bundle_error(path, f"it holds {name[:80]!r} twice")
         if info.flag_bits & 0x1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise refused(path, f"{name[:80]!r} is encrypted or packed in an unusual way")
+            raise bundle_error(path, f"{name[:80]!r} is encrypted or packed in an unusual way")
         found[name] = info
     whole_bytes = sum(info.file_size for info in found.values())
     packed_bytes = sum(info.compress_size for info in found.values())
     if packed_bytes > MAX_FILE_BYTES or whole_bytes > min(
         MAX_WHOLE_BYTES, FREE_BYTES + MAX_RATIO * min(packed_bytes, path.stat().st_size)
     ):
-        raise refused(path, "far more would come out of it than is in it")
+        raise bundle_error(path, "far more would come out of it than is in it")
     return found
 
 
@@ -234,13 +236,15 @@ REFER = "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)"
 IMPORTED = "the session was imported"
 
 
-def unpack(guard: Guard, blobs: Blobs, path: Path, workspace: str, name: str | None, made: str) -> None:
+def import_session(
+    guard: ConnectionGuard, blobs: Blobs, path: Path, workspace: str, name: str | None, made: str
+) -> None:
     """Make the session `made`, which works in `workspace`, of the bundle at `path`.
 
     Its times are those of the log, its place in the list is now. Permissions it was given elsewhere are taken back.
     Raises `StoreError`; nothing is stored then.
     """
-    with opened(path) as bundle, drafted(guard, made) as draft:
+    with open_bundle(path) as bundle, draft_session(guard, made) as draft:
         for digest in bundle.manifest.blobs:
             with blobs.staged(bundle.blob(digest)) as staged, guard as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -254,7 +258,7 @@ def unpack(guard: Guard, blobs: Blobs, path: Path, workspace: str, name: str | N
             connection.execute("COMMIT")
 
 
-def add_events(bundle: Bundle, draft: Draft, workspace: str, name: str | None, made: str) -> None:
+def add_events(bundle: Bundle, draft: SessionDraft, workspace: str, name: str | None, made: str) -> None:
     """The events under the new id, then what takes rights back and gives the name."""
     grants: dict[str, None] = {}
     root, called, seq = "", None, 0
@@ -274,9 +278,9 @@ def add_events(bundle: Bundle, draft: Draft, workspace: str, name: str | None, m
             case PermissionGranted(grant=grant):
                 grants[grant.id] = None
         if len(grants) > MAX_GRANTS:
-            raise refused(bundle.path, "it has too many permissions")
+            raise bundle_error(bundle.path, "it has too many permissions")
         copy = msgspec.structs.replace(event, **changes)
-        draft.add(at, sound(bundle, at, copy), copy)
+        draft.add(at, encode_checked(bundle, at, copy), copy)
     ends: list[Event] = [
         PermissionRevoked(session_id=made, agent_id=root, seq=seq + place, grant_id=grant, reason=IMPORTED)
         for place, grant in enumerate(grants, 1)
@@ -287,15 +291,15 @@ def add_events(bundle: Bundle, draft: Draft, workspace: str, name: str | None, m
         draft.add(end.seq, encode(end), end)
 
 
-def sound(bundle: Bundle, seq: int, event: EventBase) -> bytes:
+def encode_checked(bundle: Bundle, seq: int, event: EventBase) -> bytes:
     """An event as it is stored. Raises `StoreError` for one that could not be read back, or by nobody else."""
     try:
         line = encode(event)
         problems = json_problems(msgspec.to_builtins(event))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise refused(bundle.path, f"line {seq} cannot be stored: {error}") from None
+        raise bundle_error(bundle.path, f"line {seq} cannot be stored: {error}") from None
     if problems:
-        raise refused(bundle.path, f"line {seq} cannot be stored: {problems[0][0]} {problems[0][1]}")
+        raise bundle_error(bundle.path, f"line {seq} cannot be stored: {problems[0][0]} {problems[0][1]}")
     return line
 
 

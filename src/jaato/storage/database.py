@@ -15,13 +15,19 @@ from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from jaato.errors import StoreError, StoreReadOnly
-from jaato.storage.errors import damaged, database_fault, file_fault, foreign
-from jaato.storage.private_files import create_private, narrow, own_file, private_directory, writable
+from jaato.storage.errors import damaged_error, database_error, file_error, foreign_file_error
+from jaato.storage.private_files import (
+    check_own_file,
+    create_private,
+    is_writable,
+    make_private,
+    private_directory,
+)
 from jaato.storage.schema import APPLICATION_ID, STEPS, migrate, version_of
 from jaato.storage.session_table import ROW
 
 
-class Guard:
+class ConnectionGuard:
     """A context for every use of a connection: at its end the lock is free and no transaction open."""
 
     __slots__ = ("_connection", "_lock", "_path")
@@ -44,7 +50,7 @@ class Guard:
         finally:
             self._lock.release()
         if isinstance(error, sqlite3.Error):
-            raise database_fault(error, self._path) from error
+            raise database_error(error, self._path) from error
 
     def _roll_back(self) -> None:
         try:
@@ -74,7 +80,7 @@ def open_database(
     One that cannot be written, or that a newer jaato made, is opened for reading. Raises `StoreError`.
     """
     for suffix in ("", "-wal", "-shm", "-journal"):
-        own_file(path.with_name(path.name + suffix))
+        check_own_file(path.with_name(path.name + suffix))
     try:
         refusal = "it was opened for reading only" if read_only else check(path)
         if refusal:
@@ -82,9 +88,9 @@ def open_database(
             return Database(open_to_read(path, steps), refusal)
         connection = connect(path, "mode=rw")
     except OSError as error:
-        raise file_fault(error, path) from error
+        raise file_error(error, path) from error
     except sqlite3.Error as error:
-        raise database_fault(error, path) from error
+        raise database_error(error, path) from error
     try:
         if version_of(connection) > len(steps):
             newer = f"a newer jaato made it (version {version_of(connection)}, this one knows {len(steps)})"
@@ -95,7 +101,7 @@ def open_database(
         prepare(connection, path, durability, steps)
     except sqlite3.Error as error:
         connection.close()
-        raise database_fault(error, path) from error
+        raise database_error(error, path) from error
     except StoreError:
         connection.close()
         raise
@@ -107,11 +113,11 @@ def check(path: Path) -> str:
     if not path.exists():
         private_directory(path.parent)
         create_private(path)
-    elif not writable(path):
+    elif not is_writable(path):
         return "it or its directory cannot be written by you; check their permissions"
     else:
         check_header(path)
-        narrow(path)
+        make_private(path)
     return ""
 
 
@@ -133,9 +139,9 @@ def check_header(path: Path) -> None:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise
-            raise foreign(path, "it is not an SQLite database, or its header is damaged") from None
+            raise foreign_file_error(path, "it is not an SQLite database, or its header is damaged") from None
     if application != APPLICATION_ID:
-        raise foreign(path, "it is an SQLite database of another program")
+        raise foreign_file_error(path, "it is an SQLite database of another program")
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -157,7 +163,7 @@ def open_to_read(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
     writer. One that cannot, and has no write-ahead log beside it, is complete and `immutable`.
     """
     log = path.with_name(path.name + "-wal")
-    if writable(path):
+    if is_writable(path):
         mode = "mode=rw"
     elif log.exists() and log.stat().st_size:
         mode = "mode=ro"
@@ -172,7 +178,7 @@ def open_to_read(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
         check_tables(connection, path, version, len(steps))
     except sqlite3.Error as error:
         connection.close()
-        raise database_fault(error, path) from error
+        raise database_error(error, path) from error
     except StoreError:
         connection.close()
         raise
@@ -194,7 +200,7 @@ def check_tables(connection: sqlite3.Connection, path: Path, version: int, known
         if version > known:
             why = f"a newer jaato made it (version {version}); install that jaato to read it"
             raise StoreReadOnly(f"{path}: {why}.") from error
-        raise damaged(path, str(error)) from error
+        raise damaged_error(path, str(error)) from error
 
 
 def prepare(connection: sqlite3.Connection, path: Path, durability: Durability, steps: Sequence[str]) -> None:
@@ -202,13 +208,13 @@ def prepare(connection: sqlite3.Connection, path: Path, durability: Durability, 
     if version_of(connection) < len(steps):
         migrate(connection, path, steps)
     check_tables(connection, path, len(steps), len(steps))
-    write_ahead(connection)
+    set_wal_mode(connection)
     connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute("PRAGMA secure_delete = ON")
 
 
-def write_ahead(connection: sqlite3.Connection) -> None:
+def set_wal_mode(connection: sqlite3.Connection) -> None:
     """Switch to the write-ahead log; another process that does the same at this moment makes it wait."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:

@@ -13,7 +13,7 @@ NO_RIGHT = {errno.EACCES, errno.EPERM, errno.EROFS}
 KEPT = "Nothing was lost: what was stored before can still be read."
 
 
-def database_fault(error: sqlite3.Error, path: Path) -> StoreError:
+def database_error(error: sqlite3.Error, path: Path) -> StoreError:
     """The `StoreError` for what SQLite raised while using the database at `path`."""
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_FULL:
@@ -38,7 +38,7 @@ def database_fault(error: sqlite3.Error, path: Path) -> StoreError:
                 f"{path} is locked by another process ({error}). Wait for it or stop it, and try again."
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return damaged(path, str(error))
+            return damaged_error(path, str(error))
     return StoreError(f"{path}: {error}.")
 
 
@@ -48,7 +48,7 @@ def is_damage(error: StoreError) -> bool:
     return code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
 
 
-def file_fault(error: OSError, path: Path) -> StoreError:
+def file_error(error: OSError, path: Path) -> StoreError:
     """The `StoreError` for what the operating system refused at `path`."""
     why = error.strerror or str(error)
     if error.errno in NO_SPACE:
@@ -60,7 +60,7 @@ def file_fault(error: OSError, path: Path) -> StoreError:
     return StoreError(f"{path} cannot be used: {why}.")
 
 
-def damaged(path: Path, why: str) -> StoreError:
+def damaged_error(path: Path, why: str) -> StoreError:
     """The error for a database that is broken; it is never changed."""
     return StoreError(
         f"{path} is damaged ({why}). It was left as it is: move it away to start anew, "
@@ -68,7 +68,7 @@ def damaged(path: Path, why: str) -> StoreError:
     )
 
 
-def moved(path: Path) -> StoreError:
+def moved_error(path: Path) -> StoreError:
     """The error for a database that was taken away while it was open: what is written to it now, nobody would find."""
     return StoreError(
         f"{path} was moved, removed or replaced while it was open here, so nothing is written any more. "
@@ -76,7 +76,7 @@ def moved(path: Path) -> StoreError:
     )
 
 
-def foreign(path: Path, why: str) -> StoreError:
+def foreign_file_error(path: Path, why: str) -> StoreError:
     """The error for a file that is somebody else's; it is never changed."""
     return StoreError(
         f"{path} is not a session store of jaato ({why}). "

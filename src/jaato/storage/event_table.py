@@ -12,10 +12,10 @@ from jaato.abc.store import Damaged
 from jaato.errors import SessionNotFound, StoreError
 from jaato.protocol.codec import decode_event, encode
 from jaato.protocol.events import AgentCreated, Event, SessionUpdated
-from jaato.storage.database import Guard
+from jaato.storage.database import ConnectionGuard
 from jaato.storage.errors import is_damage
 from jaato.storage.schema import SEQ_BITS
-from jaato.storage.session_table import tenth
+from jaato.storage.session_table import tenth_of_second
 
 CHUNK_EVENTS = 256
 CHUNK_BYTES = 1 << 20
@@ -54,7 +54,7 @@ Row = tuple[int, str, bytes]
 
 
 @dataclass(slots=True)
-class Log:
+class WriteHandle:
     """What this process knows of a session it writes to."""
 
     number: int
@@ -62,7 +62,7 @@ class Log:
     fence: int = 0
 
 
-def encoded(events: Sequence[Event], first_seq: int) -> list[Row]:
+def encode_rows(events: Sequence[Event], first_seq: int) -> list[Row]:
     """Events as rows (seq, timestamp, bytes); raises `StoreError` for those that cannot be stored."""
     rows = []
     session_id = events[0].session_id
@@ -80,7 +80,7 @@ def encoded(events: Sequence[Event], first_seq: int) -> list[Row]:
     return rows
 
 
-def decoded(session_id: str, seq: int, data: bytes | str) -> Event | Damaged:
+def decode_event_row(session_id: str, seq: int, data: bytes | str) -> Event | Damaged:
     """One event, or what is wrong with it."""
     if isinstance(data, str):
         return Damaged(session_id, seq, data)
@@ -93,7 +93,7 @@ def decoded(session_id: str, seq: int, data: bytes | str) -> Event | Damaged:
     return event
 
 
-def position(log: Log, row: Row) -> tuple[int, str, bytearray]:
+def row_values(log: WriteHandle, row: Row) -> tuple[int, str, bytearray]:
     """A row as it is stored. Of bytes, SQLite's module asks each time whether they want to be something else."""
     return (log.number << SEQ_BITS) + row[0], row[1], bytearray(row[2])
 
@@ -103,31 +103,33 @@ def size_of(rows: list[Row]) -> int:
     return sum([len(row[2]) for row in rows])
 
 
-def changes_row(events: Sequence[Event], log: Log) -> bool:
+def changes_session_row(events: Sequence[Event], log: WriteHandle) -> bool:
     """Whether events are seen in the list of sessions, so that their session's row has to be written too."""
-    touched = tenth(log.touched_at)
+    touched = tenth_of_second(log.touched_at)
     for event in events:  # noqa: SIM110 a generator costs as much again
-        if type(event) in LISTED or tenth(event.timestamp) > touched:
+        if type(event) in LISTED or tenth_of_second(event.timestamp) > touched:
             return True
     return False
 
 
-def insert_events(connection: sqlite3.Connection, log: Log, rows: list[Row]) -> bool:
+def insert_events(connection: sqlite3.Connection, log: WriteHandle, rows: list[Row]) -> bool:
     """Insert at most `AT_ONCE` rows in one statement that is a commit; False if there is a gap, or the lease was lost."""
     values: list[int | str | bytearray] = []
     for row in rows:
-        values += position(log, row)
+        values += row_values(log, row)
     values.append(log.fence)
     return connection.execute(INSERTS[len(rows) - 1], values).rowcount == len(rows)
 
 
-def write_events(connection: sqlite3.Connection, log: Log, rows: list[Row], events: Sequence[Event]) -> bool:
+def write_events(
+    connection: sqlite3.Connection, log: WriteHandle, rows: list[Row], events: Sequence[Event]
+) -> bool:
     """In a transaction, insert rows and bring the session's own row up to date; False if there is a gap, or the lease
     is not the session's any more; without a lease, if somebody has one."""
     right = (LEASED, log.fence) if log.fence else (UNLEASED, events[0].session_id if events else "")
     if not connection.execute(right[0], right[1:]).fetchone():
         return False
-    values = [position(log, row) for row in rows]
+    values = [row_values(log, row) for row in rows]
     if values and connection.execute(INSERT, values[0]).rowcount != 1:
         return False
     if len(values) > 1:
@@ -142,25 +144,25 @@ def write_events(connection: sqlite3.Connection, log: Log, rows: list[Row], even
                 continue
         connection.execute(UPDATE, (*shown, log.number))
     latest = max([event.timestamp for event in events])
-    if tenth(latest) > tenth(log.touched_at):
+    if tenth_of_second(latest) > tenth_of_second(log.touched_at):
         connection.execute(TOUCH, (latest, log.number))
         log.touched_at = latest
     return True
 
 
 def read_events(
-    guard: Guard, session_id: str, start: int, after: int, last: int
+    guard: ConnectionGuard, session_id: str, start: int, after: int, last: int
 ) -> Iterator[Event | Damaged]:
     """The events numbered over `after` up to `last` of the session whose positions begin at `start`."""
     while after < last:
-        for seq, data in chunk(guard, start, after, last):
+        for seq, data in read_chunk(guard, start, after, last):
             for missing in range(after + 1, seq):
                 yield Damaged(session_id, missing, MISSING)
-            yield decoded(session_id, seq, data)
+            yield decode_event_row(session_id, seq, data)
             after = seq
 
 
-def chunk(guard: Guard, start: int, after: int, last: int) -> list[tuple[int, bytes | str]]:
+def read_chunk(guard: ConnectionGuard, start: int, after: int, last: int) -> list[tuple[int, bytes | str]]:
     """Some of the next events, at least one; where the file is broken, each by itself or why it is lost."""
     try:
         with guard as connection:
@@ -168,7 +170,7 @@ def chunk(guard: Guard, start: int, after: int, last: int) -> list[tuple[int, by
     except StoreError as error:
         if not is_damage(error):
             raise
-        return [one(guard, start, seq) for seq in range(after + 1, min(after + CHUNK_EVENTS, last) + 1)]
+        return [read_one(guard, start, seq) for seq in range(after + 1, min(after + CHUNK_EVENTS, last) + 1)]
     if not rows:
         raise SessionNotFound("The session was deleted while it was read.")
     return rows
@@ -183,7 +185,7 @@ def rows_after(
     cursor = connection.execute(READ, (start + after, start + last))
     try:
         for at, data in cursor:
-            rows.append((at - start, intact(data)))
+            rows.append((at - start, check_bytes(data)))
             size += len(rows[-1][1])
             if len(rows) == CHUNK_EVENTS or size > CHUNK_BYTES:
                 break
@@ -192,16 +194,16 @@ def rows_after(
     return rows
 
 
-def one(guard: Guard, start: int, seq: int) -> tuple[int, bytes | str]:
+def read_one(guard: ConnectionGuard, start: int, seq: int) -> tuple[int, bytes | str]:
     """One row by itself, as (seq, JSON or what is wrong)."""
     try:
         with guard as connection:
             row = connection.execute(READ, (start + seq - 1, start + seq)).fetchone()
     except StoreError as error:
         return seq, str(error)
-    return seq, intact(row[1]) if row else MISSING
+    return seq, check_bytes(row[1]) if row else MISSING
 
 
-def intact(data: object) -> bytes | str:
+def check_bytes(data: object) -> bytes | str:
     """What is stored, or that it is no bytes: SQLite lets any value stand in any column."""
     return data if isinstance(data, bytes) else f"it is not bytes but {type(data).__name__}"

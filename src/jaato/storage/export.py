@@ -21,7 +21,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, now
 from jaato.storage.blobs import CHUNK_BYTES
 from jaato.storage.bundle import BLOBS, EVENTS, FORMAT, MANIFEST, MAX_PARTS, VERSION, Manifest
-from jaato.storage.errors import file_fault
+from jaato.storage.errors import file_error
 from jaato.version import __version__
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -32,19 +32,21 @@ Clean = Callable[[Path], AbstractContextManager[Path]]
 Records = Callable[[], Iterable[Event | Damaged]]
 
 
-def pack(store: Store, session_id: str, records: Records, clean: Clean, target: Path) -> Manifest:
+def write_bundle(store: Store, session_id: str, records: Records, clean: Clean, target: Path) -> Manifest:
     """Write the bundle `target`, 0600, of a session whose masked events `records` gives, each time it is called.
 
     The file is there when it is whole. A blob that `clean` changes gets another name, in the events too. Raises
     `StoreError`.
     """
     try:
-        with replacing(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            names, blobs, missing = pack_blobs(archive, store, session_id, digests_of(records()), clean)
+        with replace_file(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            names, blobs, missing = write_blobs(archive, store, session_id, digests_of(records()), clean)
             hasher, count = hashlib.sha256(), 0
-            with archive.open(part(EVENTS), "w", force_zip64=True) as events:
+            with archive.open(archive_part(EVENTS), "w", force_zip64=True) as events:
                 for record in records():
-                    line = DIGEST.sub(lambda found: names.get(found[0], found[0]), line_of(record)) + b"\n"
+                    line = (
+                        DIGEST.sub(lambda found: names.get(found[0], found[0]), encode_line(record)) + b"\n"
+                    )
                     hasher.update(line)
                     events.write(line)
                     count += 1
@@ -59,14 +61,14 @@ def pack(store: Store, session_id: str, records: Records, clean: Clean, target: 
                 blobs=blobs,
                 missing=missing,
             )
-            archive.writestr(part(MANIFEST), msgspec.json.format(encode(manifest)))
+            archive.writestr(archive_part(MANIFEST), msgspec.json.format(encode(manifest)))
     except OSError as error:
-        raise file_fault(error, target) from error
+        raise file_error(error, target) from error
     return manifest
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[IO[bytes]]:
+def replace_file(target: Path) -> Iterator[IO[bytes]]:
     """A private file that takes its place when the block ends well."""
     descriptor, name = tempfile.mkstemp(prefix=".new-", dir=target.parent)
     try:
@@ -77,7 +79,7 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
         Path(name).unlink(missing_ok=True)
 
 
-def part(name: str) -> zipfile.ZipInfo:
+def archive_part(name: str) -> zipfile.ZipInfo:
     """A part of the archive, which says nothing of when and where it was made."""
     info = zipfile.ZipInfo(name, FIRST_DATE)
     info.compress_type = zipfile.ZIP_DEFLATED
@@ -85,7 +87,7 @@ def part(name: str) -> zipfile.ZipInfo:
     return info
 
 
-def line_of(record: Event | Damaged) -> bytes:
+def encode_line(record: Event | Damaged) -> bytes:
     """A record as a line of a bundle."""
     if isinstance(record, Damaged):
         return json.dumps({"damaged": record.reason, "seq": record.seq}).encode()
@@ -101,7 +103,7 @@ def digests_of(records: Iterable[Event | Damaged]) -> list[bytes]:
     return list(found)
 
 
-def pack_blobs(
+def write_blobs(
     archive: zipfile.ZipFile, store: Store, session_id: str, digests: list[bytes], clean: Clean
 ) -> tuple[dict[bytes, bytes], dict[str, int], list[str]]:
     """Write the session's blobs among these; returns their new names, their sizes by these, and those that are lost."""
@@ -150,6 +152,6 @@ def digest_of(path: Path) -> str:
 
 def write_file(archive: zipfile.ZipFile, name: str, path: Path) -> None:
     """Put a file into the archive."""
-    with path.open("rb") as source, archive.open(part(name), "w", force_zip64=True) as target:
+    with path.open("rb") as source, archive.open(archive_part(name), "w", force_zip64=True) as target:
         while chunk := source.read(CHUNK_BYTES):
             target.write(chunk)

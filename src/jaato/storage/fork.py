@@ -15,8 +15,8 @@ from jaato.abc.store import Damaged
 from jaato.errors import SessionNotFound, StoreError
 from jaato.protocol.codec import encode, is_unicode
 from jaato.protocol.events import AgentCreated, Event, SessionCreated, SessionUpdated, now
-from jaato.storage.database import Guard
-from jaato.storage.event_table import chunk, decoded
+from jaato.storage.database import ConnectionGuard
+from jaato.storage.event_table import decode_event_row, read_chunk
 from jaato.storage.schema import SEQ_BITS
 from jaato.storage.session_table import LAST
 
@@ -32,13 +32,13 @@ UNUSED = (
 )
 
 
-class Draft:
+class SessionDraft:
     """The rows of a session without its own row, in short transactions that hinder nobody.
 
     What a process leaves that is killed meanwhile is found by its number, which belongs to no session: see `vacuum`.
     """
 
-    def __init__(self, guard: Guard, session_id: str) -> None:
+    def __init__(self, guard: ConnectionGuard, session_id: str) -> None:
         self._guard = guard
         self._id = session_id
         self._rows: list[tuple[int, str, bytes]] = []
@@ -103,10 +103,10 @@ class Draft:
     def discard(self) -> None:
         """Remove what was written; its blobs, where no session has them too, are swept the next time."""
         with self._guard as connection:
-            clear(connection, self.number)
+            delete_draft(connection, self.number)
 
 
-def clear(connection: sqlite3.Connection, number: int) -> None:
+def delete_draft(connection: sqlite3.Connection, number: int) -> None:
     """Remove the rows of a number that belongs to no session."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(UNUSED, (number,))
@@ -119,9 +119,9 @@ def clear(connection: sqlite3.Connection, number: int) -> None:
 
 
 @contextlib.contextmanager
-def drafted(guard: Guard, session_id: str) -> Iterator[Draft]:
+def draft_session(guard: ConnectionGuard, session_id: str) -> Iterator[SessionDraft]:
     """A draft that is gone after the block if anything went wrong in it."""
-    draft = Draft(guard, session_id)
+    draft = SessionDraft(guard, session_id)
     try:
         yield draft
     except BaseException:
@@ -134,7 +134,7 @@ DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 SHARE = "INSERT OR IGNORE INTO blob SELECT ?, digest, size_bytes FROM blob WHERE session = ? AND digest = ?"
 
 
-def fork(guard: Guard, session_id: str, seq: int | None, name: str | None, made: str) -> None:
+def fork(guard: ConnectionGuard, session_id: str, seq: int | None, name: str | None, made: str) -> None:
     """Make the session `made` with the events up to `seq`, or all, of another one, which is not changed.
 
     Agents, calls and turns keep their ids, which mean something within a session only. Blobs are shared. The last event
@@ -154,11 +154,11 @@ def fork(guard: Guard, session_id: str, seq: int | None, name: str | None, made:
         raise StoreError(f"Session {session_id} has the events 1 to {end}; fork it after one of them.")
     end = end if seq is None else seq
     digests: set[bytes] = set()
-    with drafted(guard, made) as draft:
+    with draft_session(guard, made) as draft:
         after, root = 0, ""
         while after < end:
-            for at, data in chunk(guard, start, after, end):
-                event = decoded(session_id, at, data)
+            for at, data in read_chunk(guard, start, after, end):
+                event = decode_event_row(session_id, at, data)
                 if at == 1 and not isinstance(event, SessionCreated):
                     raise StoreError(
                         f"Session {session_id} has lost its first record, so it cannot be forked."

@@ -17,8 +17,8 @@ from jaato.abc.store import Holder
 from jaato.errors import SessionBusy, StoreError
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import now
-from jaato.storage.database import Guard
-from jaato.storage.errors import file_fault
+from jaato.storage.database import ConnectionGuard
+from jaato.storage.errors import file_error
 from jaato.storage.private_files import private_directory
 
 READ_BYTES = 32
@@ -27,7 +27,7 @@ TRY_AGAIN_S = 0.001
 """Somebody who looks whether a holder lives has the lock for a moment."""
 
 
-class Holds:
+class SessionLocks:
     """The sessions this store has open for writing, each by a lock on a file of its own."""
 
     def __init__(self, directory: Path) -> None:
@@ -43,7 +43,7 @@ class Holds:
         private_directory(self._directory)
         path = self._path(session_id)
         descriptor = self._locked(path, session_id)
-        while not same_file(descriptor, path):  # who had it removed the file while we opened it
+        while not is_same_file(descriptor, path):  # who had it removed the file while we opened it
             os.close(descriptor)
             descriptor = self._locked(path, session_id)
         with contextlib.suppress(OSError):  # who holds it is a help to people, the lock is what counts
@@ -58,7 +58,7 @@ class Holds:
             return
         path = self._path(session_id)
         with contextlib.suppress(OSError):
-            if same_file(descriptor, path):  # else somebody removed ours, and this one is another holder's
+            if is_same_file(descriptor, path):  # else somebody removed ours, and this one is another holder's
                 path.unlink()
         os.close(descriptor)
 
@@ -85,7 +85,7 @@ class Holds:
                 descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if same_file(descriptor, path):
+                    if is_same_file(descriptor, path):
                         yield path
                 finally:
                     os.close(descriptor)
@@ -97,8 +97,8 @@ class Holds:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise file_fault(error, path) from error
-        if not locked(descriptor):
+            raise file_error(error, path) from error
+        if not try_lock(descriptor):
             holder = os.read(descriptor, READ_BYTES).decode("ascii", "replace").strip()
             os.close(descriptor)
             raise SessionBusy(
@@ -113,7 +113,7 @@ class Holds:
             self.release(session_id)
 
 
-def locked(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
     """Whether the lock of an open file is ours now."""
     for left in range(TRIES, 0, -1):
         try:
@@ -126,7 +126,7 @@ def locked(descriptor: int) -> bool:
     return False
 
 
-def same_file(descriptor: int, path: Path) -> bool:
+def is_same_file(descriptor: int, path: Path) -> bool:
     """Whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
@@ -147,9 +147,9 @@ SERVER = "jaato serve"
 class Leases:
     """The leases of one store. The table says who, the lock says whether they are alive; both are there or neither counts."""
 
-    def __init__(self, guard: Guard, directory: Path) -> None:
+    def __init__(self, guard: ConnectionGuard, directory: Path) -> None:
         self._guard = guard
-        self._holds = Holds(directory)
+        self._holds = SessionLocks(directory)
         self._fences: dict[str, int] = {}
 
     def take(self, session_id: str, owner: str) -> int:

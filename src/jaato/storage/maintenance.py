@@ -13,8 +13,8 @@ from pathlib import Path
 
 from jaato.abc.store import Retention, SessionRow
 from jaato.storage.blobs import DIGEST, Blobs
-from jaato.storage.database import Guard
-from jaato.storage.fork import clear
+from jaato.storage.database import ConnectionGuard
+from jaato.storage.fork import delete_draft
 from jaato.storage.leases import Leases
 from jaato.storage.schema import SEQ_BITS
 from jaato.storage.session_table import list_sessions
@@ -40,7 +40,7 @@ SWEPT = (
 
 
 def remove_session(
-    guard: Guard,
+    guard: ConnectionGuard,
     number: int,
     forget: Callable[[], None],
     written: Callable[[sqlite3.Connection, int], None],
@@ -66,7 +66,7 @@ def remove_session(
         time.sleep(0)  # whoever waits for the guard has it before the next piece
 
 
-def sweep(guard: Guard, blobs: Blobs) -> None:
+def delete_unused_blobs(guard: ConnectionGuard, blobs: Blobs) -> None:
     """Remove the files of blobs nobody refers to; the write lock keeps others from referring to them."""
     while True:
         with guard as connection:
@@ -92,13 +92,13 @@ BLOB_SIZE = "SELECT coalesce(sum(size_bytes), 0) FROM blob WHERE session = ?"
 NEXT = "SELECT position FROM event WHERE position >= ? ORDER BY position LIMIT 1"
 
 
-def outdated(guard: Guard, kept: Retention, now: datetime.datetime) -> list[SessionRow]:
+def sessions_beyond(guard: ConnectionGuard, kept: Retention, now: datetime.datetime) -> list[SessionRow]:
     """The sessions beyond what is kept, the newest first. A time that cannot be read is taken for a recent one."""
     if kept.days is None and kept.sessions is None and kept.size_bytes is None:
         return []
     found: list[SessionRow] = []
     size_bytes = 0
-    for place, row in enumerate(everything(guard)):
+    for place, row in enumerate(all_sessions(guard)):
         size_bytes += 0 if kept.size_bytes is None else stored_bytes(guard, row.id)
         old = kept.days is not None and age_days(row.updated_at, now) > kept.days
         many = kept.sessions is not None and place >= kept.sessions
@@ -107,7 +107,7 @@ def outdated(guard: Guard, kept: Retention, now: datetime.datetime) -> list[Sess
     return found
 
 
-def everything(guard: Guard) -> Iterator[SessionRow]:
+def all_sessions(guard: ConnectionGuard) -> Iterator[SessionRow]:
     """Every session, the newest first, page by page."""
     before = None
     while True:
@@ -119,7 +119,7 @@ def everything(guard: Guard) -> Iterator[SessionRow]:
         before = page[-1].cursor
 
 
-def stored_bytes(guard: Guard, session_id: str) -> int:
+def stored_bytes(guard: ConnectionGuard, session_id: str) -> int:
     """The size of a session's log and results; whoever writes has the guard between two pieces of it."""
     with guard as connection:
         (number,) = connection.execute(
@@ -144,7 +144,7 @@ def age_days(timestamp: str, now: datetime.datetime) -> float:
         return 0.0
 
 
-def clear_drafts(guard: Guard) -> None:
+def clear_drafts(guard: ConnectionGuard) -> None:
     """Remove what killed processes left of sessions that were never finished, unless somebody may be writing one now."""
     at = 0
     while True:
@@ -155,7 +155,7 @@ def clear_drafts(guard: Guard) -> None:
             number = row[0] >> SEQ_BITS
             whole = connection.execute("SELECT 1 FROM session WHERE number = ?", (number,)).fetchone()
             if not whole:
-                clear(connection, number)
+                delete_draft(connection, number)
         at = (number + 1) << SEQ_BITS
 
 
@@ -168,7 +168,7 @@ def stray_blobs(connection: sqlite3.Connection, directory: Path, older_than: flo
             yield path
 
 
-def shrink(guard: Guard, leases: Leases) -> str:
+def shrink(guard: ConnectionGuard, leases: Leases) -> str:
     """Give the space of what was removed back to the disk; returns why not, if not."""
     if held := leases.held():
         return f"The file keeps its size while sessions are open: {held[0]} has {held[0].session_id}."

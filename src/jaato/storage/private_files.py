@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from jaato.errors import StoreError
-from jaato.storage.errors import file_fault
+from jaato.storage.errors import file_error
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -25,17 +25,17 @@ def private_directory(path: Path) -> None:
                     f"{path} is not a directory, but the store needs one there. Move it away."
                 ) from None
     except OSError as error:
-        raise file_fault(error, path) from error
+        raise file_error(error, path) from error
 
 
-def own_file(path: Path) -> None:
+def check_own_file(path: Path) -> None:
     """Refuse a path that is a link, no regular file or somebody else's; one that is missing is fine."""
     try:
         found = path.lstat()
     except FileNotFoundError:
         return
     except OSError as error:
-        raise file_fault(error, path) from error
+        raise file_error(error, path) from error
     if stat.S_ISLNK(found.st_mode):
         raise StoreError(f"{path} is a symbolic link, and the store follows none. Put the real file there.")
     if not stat.S_ISREG(found.st_mode):
@@ -54,7 +54,7 @@ def create_private(path: Path) -> None:
         os.close(descriptor)
 
 
-def narrow(path: Path) -> None:
+def make_private(path: Path) -> None:
     """Make a file its owner's alone where others could read it, without opening it."""
     if stat.S_IMODE(path.lstat().st_mode) & 0o077:
         path.chmod(FILE_MODE)
@@ -69,7 +69,7 @@ def file_id(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def writable(path: Path) -> bool:
+def is_writable(path: Path) -> bool:
     """Whether a file, or the place where it would be made, and its directory can be written."""
     return os.access(path.parent, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))
 

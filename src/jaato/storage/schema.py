@@ -18,7 +18,7 @@ APPLICATION_ID = 0x6A61746F
 SEQ_BITS = 32
 """An event's `position`: its session's number and, in these low bits, its seq; one tree, no index."""
 
-FIRST = """
+SCHEMA_1 = """
 CREATE TABLE session (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -48,7 +48,7 @@ CREATE INDEX blob_digest ON blob (digest);
 CREATE TABLE unused_blob (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
-LEASES = """
+SCHEMA_2 = """
 CREATE TABLE lease (
     fence INTEGER PRIMARY KEY AUTOINCREMENT,
     session TEXT NOT NULL UNIQUE,
@@ -60,7 +60,7 @@ CREATE TABLE lease (
 """
 """Who writes which session. A fence is never given twice, so an append that names one is from its holder or too late."""
 
-STEPS: tuple[str, ...] = (FIRST, LEASES)
+STEPS: tuple[str, ...] = (SCHEMA_1, SCHEMA_2)
 """`STEPS[n]` leads from version n to n + 1; only ever appended to."""
 
 

@@ -27,9 +27,9 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.messages import Media, Message, Refusal, Text, ToolCall
 from jaato.storage.database import BUSY_TIMEOUT_S, connect, open_to_read
-from jaato.storage.errors import database_fault
-from jaato.storage.event_table import decoded, rows_after
-from jaato.storage.private_files import create_private, own_file
+from jaato.storage.errors import database_error
+from jaato.storage.event_table import decode_event_row, rows_after
+from jaato.storage.private_files import check_own_file, create_private
 from jaato.storage.schema import SEQ_BITS, STEPS, statements, version_of
 from jaato.storage.session_table import list_sessions
 
@@ -57,14 +57,14 @@ def text_of(event: Event) -> str:
         case SessionUpdated():
             return "\n".join([text for text in (event.name, event.description) if text])
         case MessageUser() | MessageModel() | MidTurnQueued():
-            return said(event.message)[:MESSAGE_CHARS]
+            return text_of_message(event.message)[:MESSAGE_CHARS]
         case ToolCallEnd(result=result):
             texts = [part.text for part in result.content if isinstance(part, Text)]
             return "\n".join([*texts, result.error.message if result.error else ""])[:RESULT_CHARS]
     return ""
 
 
-def said(message: Message) -> str:
+def text_of_message(message: Message) -> str:
     """The words of a message, calls and the names of attachments included."""
     found: list[str] = []
     for part in message.parts:
@@ -72,13 +72,13 @@ def said(message: Message) -> str:
             case Text() | Refusal():
                 found.append(part.text)
             case ToolCall():
-                found.append(f"{part.name} {' '.join(values(part.arguments))}")
+                found.append(f"{part.name} {' '.join(text_arguments(part.arguments))}")
             case Media(name=str(name)):
                 found.append(name)
     return "\n".join(found)
 
 
-def values(arguments: dict[str, Any]) -> list[str]:
+def text_arguments(arguments: dict[str, Any]) -> list[str]:
     """The texts among arguments."""
     texts = [value for value in arguments.values() if isinstance(value, str)]
     return [text[:ARGUMENT_CHARS] for text in texts[:MAX_ARGUMENTS]]
@@ -92,14 +92,14 @@ def terms_of(query: str) -> list[str]:
     text = query[:MAX_QUERY_CHARS].encode("utf-8", "replace").decode()
     terms: dict[str, None] = {}
     for quoted, word in QUOTED.findall(text):
-        wanted = " ".join(plain(quoted or word).split())[:MAX_WORD_CHARS]
+        wanted = " ".join(keep_words(quoted or word).split())[:MAX_WORD_CHARS]
         if any(character.isalnum() for character in wanted):
             beginning = "" if quoted or len(wanted) < PREFIX_CHARS else " *"
             terms[f'"{wanted}"{beginning}'] = None
     return list(terms)[:MAX_WORDS]
 
 
-def plain(text: str) -> str:
+def keep_words(text: str) -> str:
     """A text with nothing but letters, digits and marks in it; a blank for all else."""
     return "".join([sign if unicodedata.category(sign)[0] in "LNM" else " " for sign in text])
 
@@ -107,7 +107,7 @@ def plain(text: str) -> str:
 def snippet(text: str, terms: list[str]) -> str:
     """A line of the text around the first place where one of the terms stands."""
     words = [term.strip('" *').split()[0] for term in terms]
-    shown = " ".join([part for part in unmarked(text).split() if part])
+    shown = " ".join([part for part in strip_controls(text).split() if part])
     at = -1
     folded = shown.casefold()
     for word in words:
@@ -119,7 +119,7 @@ def snippet(text: str, terms: list[str]) -> str:
     return f"{'…' if begin else ''}{cut}{'…' if begin + SNIPPET_CHARS < len(shown) else ''}"
 
 
-def unmarked(text: str) -> str:
+def strip_controls(text: str) -> str:
     """A text without what would steer a terminal."""
     return "".join([sign if sign.isprintable() else " " for sign in text])
 
@@ -139,9 +139,9 @@ def open_index(place: Path | None) -> sqlite3.Connection:
     """The index at `place`, made if it is missing, damaged or of another version; without a place a passing one."""
     if place is None:
         connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        make(connection)
+        create_tables(connection)
         return connection
-    own_file(place)
+    check_own_file(place)
     create_private(place)
     for _ in range(2):
         connection = connect(place, "mode=rw")
@@ -153,19 +153,19 @@ def open_index(place: Path | None) -> sqlite3.Connection:
                 connection.execute("SELECT 1 FROM indexed, word LIMIT 1").fetchone()
                 return connection
             if version_of(connection) == 0:
-                make(connection)
+                create_tables(connection)
                 return connection
         except sqlite3.Error as error:
-            if not damage(error):
+            if not is_index_damage(error):
                 connection.close()
                 raise
         connection.close()
-        remove(place)
+        remove_index(place)
         create_private(place)
     raise StoreError(f"The index {place} is damaged; remove it, and it is made anew.")
 
 
-def make(connection: sqlite3.Connection) -> None:
+def create_tables(connection: sqlite3.Connection) -> None:
     """The tables of an index; two processes may want to make them at once."""
     with transaction(connection):
         if version_of(connection) == 0:
@@ -174,7 +174,7 @@ def make(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def empty(index: sqlite3.Connection) -> None:
+def clear_index(index: sqlite3.Connection) -> None:
     """Forget everything, in a transaction."""
     index.execute("INSERT INTO word (word) VALUES ('delete-all')")
     index.execute("DELETE FROM indexed")
@@ -194,13 +194,13 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def damage(error: sqlite3.Error) -> bool:
+def is_index_damage(error: sqlite3.Error) -> bool:
     """Whether the file is broken, or not what it should be."""
     codes = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in codes
 
 
-def remove(place: Path) -> None:
+def remove_index(place: Path) -> None:
     """Remove an index with all that belongs to it."""
     for suffix in ("", "-journal", "-wal", "-shm"):
         place.with_name(place.name + suffix).unlink(missing_ok=True)
@@ -225,7 +225,7 @@ SESSIONS = f"SELECT rowid >> {SEQ_BITS} FROM word WHERE word MATCH ?"  # noqa: S
 PLACE = "SELECT rowid FROM word WHERE word MATCH ? AND rowid > ? AND rowid < ? ORDER BY rowid DESC LIMIT 1"
 
 
-class Search:
+class SearchIndex:
     """The index of one store; `path` is the store's, `read_only` says that the index must be made somewhere else."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
@@ -248,7 +248,7 @@ class Search:
                 having = " INTERSECT ".join([SESSIONS] * len(terms))
                 numbers = {row[0] for row in index.execute(having, terms)}
                 rows = list_sessions(log, workspace, limit, before, numbers)
-                hits = [hit for row in rows if (hit := found(index, log, row, terms))]
+                hits = [hit for row in rows if (hit := find_hit(index, log, row, terms))]
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                     raise
@@ -268,7 +268,7 @@ class Search:
             texts = list(texts_of(log, session_id, row[0], 0, row[1]))
             with transaction(index):
                 if any(text is None for _, text in texts):
-                    empty(index)
+                    clear_index(index)
                     return
                 index.executemany(REMOVE, [(position, text) for position, text in texts if text])
                 index.execute("DELETE FROM indexed WHERE session = ?", (row[0],))
@@ -302,9 +302,9 @@ class Search:
                 self._close()
                 if "fts5" in str(error):
                     raise StoreError("The SQLite of this Python has no full-text search (FTS5).") from error
-                if self._place is not None and damage(error):
-                    remove(self._place)
-                raise database_fault(error, self._place or self._path) from error
+                if self._place is not None and is_index_damage(error):
+                    remove_index(self._place)
+                raise database_error(error, self._place or self._path) from error
 
     def _close(self) -> None:
         for connection in (self._index, self._log):
@@ -327,9 +327,9 @@ class Search:
             if number in known
         ):  # it is the index of another log
             with transaction(index):
-                empty(index)
+                clear_index(index)
             known = {}
-        batch = Batch(index)
+        batch = IndexBatch(index)
         for number, name, last in logs:
             seq = known[number][1] if number in known else 0
             while seq < last:
@@ -341,7 +341,7 @@ class Search:
         return True
 
 
-class Batch:
+class IndexBatch:
     """Events to be indexed, of several sessions in one commit. `read_bytes` counts all there have been."""
 
     def __init__(self, index: sqlite3.Connection) -> None:
@@ -401,11 +401,11 @@ def texts_of(
 
 def text_of_row(session_id: str, seq: int, data: bytes | str) -> str | None:
     """What of a stored event can be searched; None for a damaged one."""
-    event = decoded(session_id, seq, data)
+    event = decode_event_row(session_id, seq, data)
     return None if isinstance(event, Damaged) else text_of(event)
 
 
-def found(
+def find_hit(
     index: sqlite3.Connection, log: sqlite3.Connection, row: SessionRow, terms: list[str]
 ) -> Hit | None:
     """Where the terms stand in a session: all of them in one event if there is one, else the first of them."""

@@ -26,7 +26,7 @@ LAST = (
 )
 
 
-def tenth(timestamp: str) -> str:
+def tenth_of_second(timestamp: str) -> str:
     """A timestamp cut to what a session's row is kept right to."""
     return timestamp[:TENTH]
 
@@ -56,7 +56,7 @@ def list_sessions(
     rows = connection.execute(f"{ROW}{where} ORDER BY touched_at DESC", values)
     wanted = rows if only is None else (row for row in rows if row[0] in only)
     try:
-        for _, group in groupby(wanted, key=lambda row: tenth(row[8])):
+        for _, group in groupby(wanted, key=lambda row: tenth_of_second(row[8])):
             page = sorted([session_row(connection, row) for row in group], key=cursor_of, reverse=True)
             found += [row for row in page if before is None or row.cursor < before]
             if len(found) >= limit:

@@ -15,7 +15,7 @@ HALF_WRITTEN_S = 60.0
 """After so long a file that is half written is that of a process which died."""
 
 
-class Folds:
+class Snapshots:
     """A private file for each session that has one, named by a hash of its id. Raises `OSError` and `StoreError`s."""
 
     def __init__(self, directory: Path) -> None:

@@ -17,18 +17,18 @@ from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs, chunks_of
-from jaato.storage.bundle import unpack, workspace_text
+from jaato.storage.bundle import import_session, workspace_text
 from jaato.storage.checkpoint import Checkpoint
-from jaato.storage.database import Durability, Guard, open_database
-from jaato.storage.errors import file_fault, moved
+from jaato.storage.database import ConnectionGuard, Durability, open_database
+from jaato.storage.errors import file_error, moved_error
 from jaato.storage.event_table import (
     AT_ONCE,
-    Log,
-    changes_row,
-    encoded,
+    WriteHandle,
+    changes_session_row,
+    encode_rows,
     insert_events,
-    position,
     read_events,
+    row_values,
     size_of,
     write_events,
 )
@@ -37,18 +37,18 @@ from jaato.storage.leases import Leases, this_program
 from jaato.storage.maintenance import (
     ABANDONED_S,
     clear_drafts,
-    outdated,
+    delete_unused_blobs,
     remove_session,
+    sessions_beyond,
     shrink,
     stored_bytes,
     stray_blobs,
-    sweep,
 )
 from jaato.storage.private_files import file_id
 from jaato.storage.schema import SEQ_BITS
-from jaato.storage.search import Search
+from jaato.storage.search import SearchIndex
 from jaato.storage.session_table import LAST, find_session, list_sessions, named_sessions
-from jaato.storage.snapshots import Folds
+from jaato.storage.snapshots import Snapshots
 
 LOOKS_EVERY_S = 0.5
 """How often is looked whether the file that is written is still the one at the path."""
@@ -82,12 +82,12 @@ class SqliteStore:
         self.read_only = bool(self.refusal)
         self._place, self._look_at = file_id(self.path), 0.0
         self.owner = owner or this_program()
-        self._guard = Guard(connection, self.path)
-        self._folds = Folds(self.path.parent / "folds")
+        self._guard = ConnectionGuard(connection, self.path)
+        self._folds = Snapshots(self.path.parent / "folds")
         self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
         self._leases = Leases(self._guard, self.path.parent / "locks")
-        self._search = Search(self.path, read_only=self.read_only)
-        self._logs: dict[str, Log] = {}
+        self._search = SearchIndex(self.path, read_only=self.read_only)
+        self._logs: dict[str, WriteHandle] = {}
         self._checkpoint = Checkpoint(self.path)
 
     def create(self, first: Sequence[Event]) -> None:
@@ -100,7 +100,7 @@ class SqliteStore:
         if not isinstance(created, SessionCreated):
             raise StoreError("A session begins with the event session.created.")
         session_id = created.session_id
-        rows = encoded(first, 1)
+        rows = encode_rows(first, 1)
         values = (session_id, created.workspace, created.name, "", "", *[created.timestamp] * 2)
         with self._guard as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -110,8 +110,8 @@ class SqliteStore:
                 raise SessionBusy(
                     f"Session {session_id} exists already. Open it, or begin one with a new id."
                 ) from error
-            log = Log(number, created.timestamp, self._leases.fence(session_id))
-            connection.execute(FIRST, position(log, rows[0]))
+            log = WriteHandle(number, created.timestamp, self._leases.fence(session_id))
+            connection.execute(FIRST, row_values(log, rows[0]))
             done = write_events(connection, log, rows[1:], first)
             connection.execute("COMMIT" if done else "ROLLBACK")
             if done:
@@ -129,14 +129,14 @@ class SqliteStore:
         self._must_write()
         if not events:
             return None
-        rows = encoded(events, events[0].seq)
+        rows = encode_rows(events, events[0].seq)
         session_id = events[0].session_id
         with self._guard as connection:
-            log = self._logs.pop(session_id, None) or Log(
+            log = self._logs.pop(session_id, None) or WriteHandle(
                 self._number(connection, session_id), "", self._leases.fence(session_id)
             )
             try:
-                if log.fence and len(rows) <= AT_ONCE and not changes_row(events, log):
+                if log.fence and len(rows) <= AT_ONCE and not changes_session_row(events, log):
                     done = insert_events(connection, log, rows)
                 else:
                     connection.execute("BEGIN IMMEDIATE")
@@ -247,10 +247,10 @@ class SqliteStore:
             try:
                 self._folds.remove(session_id)
             except OSError as error:
-                raise file_fault(error, self.path.parent) from error
+                raise file_error(error, self.path.parent) from error
 
         remove_session(self._guard, number, forget, self._checkpoint.written)
-        sweep(self._guard, self._blobs)
+        delete_unused_blobs(self._guard, self._blobs)
         self._checkpoint.fold_away()
 
     # --- blobs and snapshots ---
@@ -282,11 +282,11 @@ class SqliteStore:
             raise StoreError(f"Session {session_id} has no blob {digest}.")
         return int(row[0])
 
-    def fold_of(self, session_id: str) -> bytes | None:
-        """What `keep_fold` has kept last of a session; None when nothing is there any more."""
+    def load_snapshot(self, session_id: str) -> bytes | None:
+        """What `save_snapshot` has kept last of a session; None when nothing is there any more."""
         return self._folds.get(session_id)
 
-    def keep_fold(self, session_id: str, data: bytes) -> None:
+    def save_snapshot(self, session_id: str, data: bytes) -> None:
         """Keep what was made of a long log until the session is deleted; it may be lost before. Raises `StoreError`."""
         self._must_write()
         with self._guard as connection:
@@ -295,7 +295,7 @@ class SqliteStore:
             try:
                 self._folds.put(session_id, data)
             except OSError as error:
-                raise file_fault(error, self.path.parent) from error
+                raise file_error(error, self.path.parent) from error
             connection.execute("COMMIT")
 
     def size_bytes(self, session_id: str) -> int:
@@ -348,7 +348,7 @@ class SqliteStore:
         made = new_id("s")
         self._leases.take(made, self.owner)
         try:
-            unpack(self._guard, self._blobs, path, workspace_text(workspace), name, made)
+            import_session(self._guard, self._blobs, path, workspace_text(workspace), name, made)
         finally:
             self._leases.release(made)
         return made
@@ -360,7 +360,7 @@ class SqliteStore:
         """
         if not dry_run:
             self._must_write()
-        beyond = outdated(self._guard, kept, datetime.datetime.now(datetime.UTC))
+        beyond = sessions_beyond(self._guard, kept, datetime.datetime.now(datetime.UTC))
         held = {holder.session_id for holder in self._leases.held()}
         removed = [row for row in beyond if row.id not in held]
         staying = [row.id for row in beyond if row.id in held]
@@ -380,7 +380,7 @@ class SqliteStore:
         held = self._leases.held()
         if not held:
             clear_drafts(self._guard)
-        sweep(self._guard, self._blobs)
+        delete_unused_blobs(self._guard, self._blobs)
         with self._guard as connection:
             connection.execute("BEGIN IMMEDIATE")
             for path in stray_blobs(connection, self.path.parent / "blobs", time.time() - ABANDONED_S):
@@ -406,7 +406,7 @@ class SqliteStore:
             raise StoreReadOnly(f"{self.path} cannot be written: {self.refusal}.")
         if (moment := time.monotonic()) >= self._look_at:
             if file_id(self.path) != self._place:
-                raise moved(self.path)
+                raise moved_error(self.path)
             self._look_at = moment + LOOKS_EVERY_S
 
     def _number(self, connection: sqlite3.Connection, session_id: str) -> int:

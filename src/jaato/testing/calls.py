@@ -18,8 +18,8 @@ import msgspec
 from jaato.errors import JaatoError, PluginError
 from jaato.protocol.codec import json_problems
 from jaato.protocol.ids import new_id
-from jaato.runtime.adapt import Toolset
-from jaato.runtime.bounded import within
+from jaato.runtime.plugins.adapter import Toolset
+from jaato.runtime.plugins.isolation import within
 from jaato.testing.declarations import arguments_for, executor_problem
 from jaato.testing.report import Report
 from jaato.tools.call import CURRENT, Call, Output
@@ -40,7 +40,7 @@ def sample(schema: Any, whole: dict[str, Any] | None = None, depth: int = 0) -> 
         if schema.get(key):
             return schema[key][0]
     if reference := schema.get("$ref"):
-        return sample(resolved(reference, whole), whole, depth + 1)
+        return sample(resolve_reference(reference, whole), whole, depth + 1)
     for key in ("anyOf", "oneOf", "allOf"):
         if schema.get(key):
             merged = {**{k: v for k, v in schema.items() if k != key}, **schema[key][0]}
@@ -72,7 +72,7 @@ def plain_sample(schema: dict[str, Any], whole: dict[str, Any], depth: int) -> A
     return text.get(schema.get("format", ""), "a" * max(1, schema.get("minLength", 1)))
 
 
-def resolved(reference: str, whole: dict[str, Any]) -> Any:
+def resolve_reference(reference: str, whole: dict[str, Any]) -> Any:
     """The definition a local reference points to; an empty one when there is none."""
     found: Any = whole
     for step in reference.removeprefix("#").strip("/").split("/"):
@@ -183,16 +183,16 @@ def run(tool: Tool, call: Call) -> Any:
     before = CURRENT.set(call)
     try:
         value = tool.run(call.arguments, call)
-        return anyio.run(to_the_end, value, call) if inspect.iscoroutine(value) else value
+        return anyio.run(run_to_end, value, call) if inspect.iscoroutine(value) else value
     finally:
         CURRENT.reset(before)
 
 
-async def to_the_end(coroutine: Any, call: Call) -> Any:
+async def run_to_end(coroutine: Any, call: Call) -> Any:
     """The value of a coroutine; when the call is stopped, it is cancelled."""
     with anyio.CancelScope() as scope:
         loop_token = anyio.lowlevel.current_token()
-        stop = call.token.on_cancel(lambda: hurry(scope, loop_token))
+        stop = call.token.on_cancel(lambda: cancel_from_thread(scope, loop_token))
         try:
             return await coroutine
         finally:
@@ -200,7 +200,7 @@ async def to_the_end(coroutine: Any, call: Call) -> Any:
     return None
 
 
-def hurry(scope: anyio.CancelScope, loop_token: anyio.lowlevel.EventLoopToken) -> None:
+def cancel_from_thread(scope: anyio.CancelScope, loop_token: anyio.lowlevel.EventLoopToken) -> None:
     """Cancel from another thread, if there is still something to cancel."""
     with contextlib.suppress(RuntimeError):
         anyio.from_thread.run_sync(scope.cancel, token=loop_token)

@@ -14,14 +14,14 @@ from typing import Any
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, Plugin
 from jaato.errors import ConfigError, JaatoError
 from jaato.plugins import BUILTIN
-from jaato.runtime.adapt import Toolset, adapt, optional
-from jaato.runtime.bounded import within
-from jaato.runtime.claims import plugin_name
-from jaato.runtime.discovery import entry_points_of, instance, load_module
-from jaato.runtime.host import PluginHost
-from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.strategies import BUILTIN_STRATEGIES
-from jaato.runtime.traces import Surroundings, surroundings
+from jaato.runtime.plugins.adapter import Toolset, adapt, optional
+from jaato.runtime.plugins.discovery import entry_points_of, instance, load_module
+from jaato.runtime.plugins.host import PluginHost
+from jaato.runtime.plugins.isolation import within
+from jaato.runtime.plugins.named import BUILTIN_STRATEGIES
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.plugins.side_effects import Surroundings, surroundings
+from jaato.runtime.plugins.validation import plugin_name
 from jaato.settings import Settings
 from jaato.testing.calls import CALL_S, check_calls, check_enrichment
 from jaato.testing.declarations import check_declarations
@@ -31,14 +31,14 @@ from jaato.testing.strategy import check_strategy
 Loader = Callable[[], Any]
 
 
-def target_of(name: str, workspace: Path, settings: Settings | None = None) -> Loader:
+def plugin_loader(name: str, workspace: Path, settings: Settings | None = None) -> Loader:
     """The loader of the plugin this names. Raises `ConfigError`.
 
     Naming a file, or a plugin of the workspace by its path, runs it: it is the author who checks.
     """
     for known in (BUILTIN, BUILTIN_STRATEGIES):
         if name in known:
-            return functools.partial(imported, known[name])
+            return functools.partial(import_object, known[name])
     for kind in ("tool", "gc"):
         for point in entry_points_of(ENTRY_POINT_GROUPS[kind]):
             if point.name == name:
@@ -54,13 +54,13 @@ def target_of(name: str, workspace: Path, settings: Settings | None = None) -> L
             if file.is_file():
                 return functools.partial(load_module, file, name)
     if ":" in name:
-        return functools.partial(imported, name)
+        return functools.partial(import_object, name)
     raise ConfigError(
         f"There is no plugin {name!r}: give the name of an installed one, a file, a package, or module:Class."
     )
 
 
-def imported(path: str) -> Any:
+def import_object(path: str) -> Any:
     """A module, or `module:attribute` of it."""
     module, _, attribute = path.partition(":")
     found = importlib.import_module(module)
@@ -87,9 +87,9 @@ def check_plugin(
     checked as such. Raises `ConfigError` for a name that names nothing.
     """
     if isinstance(target, str | Path):
-        from jaato.testing.plugin import target_of
+        from jaato.testing.plugin import plugin_loader
 
-        target = target_of(str(target), Path.cwd())
+        target = plugin_loader(str(target), Path.cwd())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         return Check(target, config or {}, dict(calls), services, Path(place), seconds).run()
 
@@ -175,7 +175,7 @@ class Check:
         self._again(plugin, toolset)
         check_enrichment(toolset, self.report)
         check_calls(toolset, self.calls, self.place, self.report, self.seconds)
-        self._step("shutdown", lambda: shut(plugin))
+        self._step("shutdown", lambda: shut_down(plugin))
 
     def _exposed(self, plugin: Any) -> Toolset:
         self.registry.register_plugin(plugin, expose=True)
@@ -202,7 +202,7 @@ class Check:
             )
 
 
-def shut(plugin: Any) -> bool:
+def shut_down(plugin: Any) -> bool:
     """Shut a plugin down as the registry does; raises what it raises."""
     end = optional(plugin, "shutdown")
     if end is not None:

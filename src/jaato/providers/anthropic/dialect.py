@@ -8,7 +8,7 @@ from typing import Any
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.anthropic.messages import Transcript, marked
+from jaato.providers.anthropic.messages import AnthropicConversation, with_cache_breakpoint
 from jaato.providers.anthropic.models import (
     default_max_tokens,
     knows_references,
@@ -17,7 +17,7 @@ from jaato.providers.anthropic.models import (
 )
 from jaato.providers.anthropic.stream import DIALECT, MessagesDecoder
 from jaato.providers.errors import status_error
-from jaato.providers.wire_encoding import encode_json, names_back, remembered, wire_name
+from jaato.providers.wire_encoding import encode_json, encode_once, names_back, wire_name
 
 VERSION = "2023-06-01"
 """The API version that still takes a temperature, and the one that servers resembling Anthropic's know.
@@ -74,7 +74,7 @@ class AnthropicDialect:
             body.append(b',"tools":[%s]' % self._tools(request, transcript))
         if request.system.strip():
             block = b'{"type":"text","text":%s}' % encode_json(request.system)
-            body.append(b',"system":[%s]' % (marked(block) if self._cache else block))
+            body.append(b',"system":[%s]' % (with_cache_breakpoint(block) if self._cache else block))
         body.append(b',"messages":[%s]}' % messages)
         return b"".join(body)
 
@@ -86,29 +86,29 @@ class AnthropicDialect:
         """The typed error for an answer that is no success."""
         return status_error(self.provider, status, headers, body)
 
-    def _transcript(self, request: ModelRequest, deferrable: set[str]) -> Transcript:
+    def _transcript(self, request: ModelRequest, deferrable: set[str]) -> AnthropicConversation:
         references = self._deferred and knows_references(request.model)
         kept = request.encoded.get(DIALECT)
         if (
-            isinstance(kept, Transcript)
+            isinstance(kept, AnthropicConversation)
             and kept.references == references
             and kept.loaded <= deferrable
             and kept.follow(request.messages)
         ):
             return kept
-        transcript = request.encoded[DIALECT] = Transcript(references=references)
+        transcript = request.encoded[DIALECT] = AnthropicConversation(references=references)
         transcript.follow(request.messages)
         return transcript
 
-    def _tools(self, request: ModelRequest, transcript: Transcript) -> bytes:
-        blocks = remembered(request.encoded, (DIALECT, "tools"), request.tools, declaration)
+    def _tools(self, request: ModelRequest, transcript: AnthropicConversation) -> bytes:
+        blocks = encode_once(request.encoded, (DIALECT, "tools"), request.tools, declaration)
         core = [tool.discoverability for tool in request.tools].count("core") if self._cache else 0
         said = []
         for tool, block in zip(request.tools, blocks, strict=True):
             if tool.discoverability == "core":
                 core -= 1
                 transcript.plain.add(wire_name(tool.name))
-                said.append(marked(block) if core == 0 else block)
+                said.append(with_cache_breakpoint(block) if core == 0 else block)
             elif wire_name(tool.name) in transcript.loaded:
                 said.append(block[:-1] + b',"defer_loading":true}')
             else:

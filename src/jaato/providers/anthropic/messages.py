@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking
 from jaato.providers.anthropic.stream import DIALECT
 from jaato.providers.dialect import ReadBlob
-from jaato.providers.turns import Answer, Asked, Piece, Turn, Turns
+from jaato.providers.turns import Conversation, Piece, WireCall, WireResult, WireTurn
 from jaato.providers.wire_encoding import (
     encode_json,
     media_note,
@@ -25,7 +25,7 @@ MARK = b',"cache_control":{"type":"ephemeral"}}'
 ACTIVATOR = "get_tool_schemas"
 
 
-class Wired:
+class WireMessage:
     """One message on the wire, in two pieces so that its last block can carry the moving cache breakpoint."""
 
     __slots__ = ("head", "last")
@@ -42,13 +42,13 @@ class Wired:
 
     def marked(self) -> bytes:
         """The message as JSON with a cache breakpoint on its last block."""
-        return self.head + marked(self.last) + b"]}"
+        return self.head + with_cache_breakpoint(self.last) + b"]}"
 
 
-class Transcript:
+class AnthropicConversation:
     """The messages of one conversation on the wire: what has ended is kept as bytes, its open end said anew.
 
-    With `references`, the result of an activation is sent as references to tools declared as deferred: the
+    With `deferred_references`, the result of an activation is sent as references to tools declared as deferred: the
     API then shows each tool where it was asked for, and its cached prefix stays whole. `loaded` names them;
     `plain` names the tools whose declaration was sent otherwise, which stays so.
     `may_think` says whether a thinking budget may be set: not in a tool loop begun without a thought of
@@ -62,9 +62,9 @@ class Transcript:
         self.may_think = True
         self._in_loop = False
         self._loop_thought = True
-        self._turns = Turns()
+        self._turns = Conversation()
         self._ended: list[bytes] = []
-        self._user: tuple[int, Wired] | None = None
+        self._user: tuple[int, WireMessage] | None = None
 
     def follow(self, messages: Sequence[Message]) -> bool:
         """Take in what is new; False when this is another conversation."""
@@ -89,11 +89,11 @@ class Transcript:
         said = [wired.plain() for wired in tail[:-1]]
         return b",".join([*ended, *said, tail[-1].marked() if cache else tail[-1].plain()])
 
-    def _wired(self, turn: Turn, read_blob: ReadBlob, deferrable: Collection[str]) -> Wired:
+    def _wired(self, turn: WireTurn, read_blob: ReadBlob, deferrable: Collection[str]) -> WireMessage:
         if turn.role == "user":
             blocks = list(self._user_blocks(turn.pieces, read_blob, deferrable))
-            self._in_loop = any(isinstance(piece, Answer) for piece in turn.pieces)
-            return Wired("user", blocks or [NOTHING_SENT])
+            self._in_loop = any(isinstance(piece, WireResult) for piece in turn.pieces)
+            return WireMessage("user", blocks or [NOTHING_SENT])
         said = [
             (block, isinstance(piece, Thinking)) for piece in turn.pieces if (block := assistant_block(piece))
         ]
@@ -101,7 +101,7 @@ class Transcript:
             self._loop_thought = bool(said) and said[0][1]
         if not said or said[-1][1]:
             said.append((NOTHING_SAID, False))
-        return Wired("assistant", [block for block, _ in said])
+        return WireMessage("assistant", [block for block, _ in said])
 
     def _user_blocks(
         self, pieces: Iterable[Piece], read_blob: ReadBlob, deferrable: Collection[str]
@@ -109,12 +109,14 @@ class Transcript:
         rest: list[bytes] = []
         for piece in pieces:
             match piece:
-                case Answer() if self.references and (names := references(piece, deferrable, self.plain)):
+                case WireResult() if self.references and (
+                    names := deferred_references(piece, deferrable, self.plain)
+                ):
                     self.loaded.update(names)
                     missing = missing_note(piece)
-                    yield tool_result(piece, [reference(name) for name in names])
+                    yield tool_result(piece, [tool_reference(name) for name in names])
                     rest += [missing] if missing else []
-                case Answer():
+                case WireResult():
                     yield tool_result(
                         piece, [user_block(part, read_blob) for part in result_content(piece.result)]
                     )
@@ -130,7 +132,7 @@ def text_block(text: str) -> bytes:
     return b'{"type":"text","text":%s}' % encode_json(text)
 
 
-def marked(block: bytes) -> bytes:
+def with_cache_breakpoint(block: bytes) -> bytes:
     """An encoded object with a cache breakpoint."""
     return block[:-1] + MARK
 
@@ -138,7 +140,7 @@ def marked(block: bytes) -> bytes:
 def assistant_block(piece: Piece) -> bytes | None:
     """One part of what the model said; None for thoughts of another API and empty text."""
     match piece:
-        case Asked(call=call, wire_id=wire_id):
+        case WireCall(call=call, wire_id=wire_id):
             fields = (wire_id, wire_name(call.name), call.arguments)
             return b'{"type":"tool_use","id":%s,"name":%s,"input":%s}' % tuple(
                 encode_json(value) for value in fields
@@ -167,7 +169,7 @@ def user_block(part: Text | Media, read_blob: ReadBlob) -> bytes:
     return text_block(media_text(part, data))
 
 
-def tool_result(answer: Answer, content: Sequence[bytes]) -> bytes:
+def tool_result(answer: WireResult, content: Sequence[bytes]) -> bytes:
     """The answer to a call as a block, from the blocks of its content."""
     return b'{"type":"tool_result","tool_use_id":%s,"content":[%s]%s}' % (
         encode_json(answer.asked.wire_id),
@@ -176,7 +178,7 @@ def tool_result(answer: Answer, content: Sequence[bytes]) -> bytes:
     )
 
 
-def references(answer: Answer, deferrable: Collection[str], plain: Collection[str]) -> list[str]:
+def deferred_references(answer: WireResult, deferrable: Collection[str], plain: Collection[str]) -> list[str]:
     """The wire names of the tools an activation brought, when all can be declared as deferred."""
     result = answer.result
     if not result.ok or answer.asked.call.name != ACTIVATOR or not isinstance(result.structured, dict):
@@ -188,12 +190,12 @@ def references(answer: Answer, deferrable: Collection[str], plain: Collection[st
     return names if all(name in deferrable and name not in plain for name in names) else []
 
 
-def reference(name: str) -> bytes:
+def tool_reference(name: str) -> bytes:
     """A reference to a tool whose declaration is deferred, as a block."""
     return b'{"type":"tool_reference","tool_name":%s}' % encode_json(name)
 
 
-def missing_note(answer: Answer) -> bytes | None:
+def missing_note(answer: WireResult) -> bytes | None:
     """What an activation did not find, for the model; references cannot travel with text in one result."""
     structured = answer.result.structured
     lost = {name: structured[name] for name in ("not_found", "suggestions") if structured.get(name)}

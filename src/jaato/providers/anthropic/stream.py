@@ -22,8 +22,8 @@ from jaato.protocol.messages import (
     ToolCall,
     Usage,
 )
-from jaato.providers.dialect import count
-from jaato.providers.errors import broken, stream_error
+from jaato.providers.dialect import token_count
+from jaato.providers.errors import broken_stream, stream_error
 from jaato.providers.wire_encoding import encode_json, read_arguments
 
 DIALECT = "anthropic"
@@ -130,7 +130,7 @@ class MessagesDecoder:
         try:
             seen = EVENTS.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise broken(f"an event that is not what the API promises ({error})") from None
+            raise broken_stream(f"an event that is not what the API promises ({error})") from None
         match seen.type or event:
             case "content_block_delta":
                 return self._delta(seen)
@@ -149,7 +149,7 @@ class MessagesDecoder:
             case "message":
                 return self._whole(seen)
             case "completion":
-                raise broken("an answer of an interface that is no longer spoken")
+                raise broken_stream("an answer of an interface that is no longer spoken")
         return ()
 
     def end(self) -> Sequence[Chunk]:
@@ -177,12 +177,12 @@ class MessagesDecoder:
             Event(delta=Delta(stop_reason=seen.stop_reason, stop_details=seen.stop_details), usage=seen.usage)
         )
         if self._reason is None:
-            raise broken("a whole message without a reason to stop")
+            raise broken_stream("a whole message without a reason to stop")
         return [*chunks, *self.end()]
 
     def _start(self, seen: Event) -> None:
         if self._started:
-            raise broken("two beginnings of a message in one stream")
+            raise broken_stream("two beginnings of a message in one stream")
         self._started = True
         if isinstance(seen.message, Started):
             self._model = seen.message.model or self._model
@@ -191,11 +191,11 @@ class MessagesDecoder:
     def _open(self, seen: Event) -> Sequence[Chunk]:
         raw = bytes(seen.content_block)
         if seen.index in self._blocks or not raw:
-            raise broken(f"content block {seen.index} twice or without content")
+            raise broken_stream(f"content block {seen.index} twice or without content")
         try:
             start = OPENED.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise broken(f"a content block that is not what the API promises ({error})") from None
+            raise broken_stream(f"a content block that is not what the API promises ({error})") from None
         block = self._blocks[seen.index] = Block(start, raw, self._calls)
         match start.type:
             case "tool_use":
@@ -228,7 +228,7 @@ class MessagesDecoder:
     def _block(self, index: int) -> Block:
         block = self._blocks.get(index)
         if block is None or not block.open:
-            raise broken(f"something for content block {index}, which is not open")
+            raise broken_stream(f"something for content block {index}, which is not open")
         return block
 
     def _stop(self, seen: Event) -> None:
@@ -269,7 +269,7 @@ class MessagesDecoder:
         if not isinstance(told, dict):
             return
         for name, path in COUNTS.items():
-            self._counts[name] = max(count(told, *path), self._counts.get(name, 0))
+            self._counts[name] = max(token_count(told, *path), self._counts.get(name, 0))
 
     def _usage(self) -> Usage | None:
         counts = self._counts

@@ -11,13 +11,13 @@ from urllib.parse import quote
 from jaato.abc.provider import ModelRequest
 from jaato.errors import AuthenticationError, ConfigError, ProviderError
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.dialect import conversation
+from jaato.providers.dialect import encode_conversation
 from jaato.providers.errors import status_error
-from jaato.providers.google_genai.messages import said
+from jaato.providers.google_genai.messages import encode_turn
 from jaato.providers.google_genai.models import is_modern, thinking_config
 from jaato.providers.google_genai.stream import DIALECT, ContentDecoder
-from jaato.providers.turns import Turns
-from jaato.providers.wire_encoding import encode_json, names_back, remembered, wire_name
+from jaato.providers.turns import Conversation
+from jaato.providers.wire_encoding import encode_json, encode_once, names_back, wire_name
 
 MAX_STOPS = 5
 
@@ -55,12 +55,12 @@ class GeminiDialect:
         if system.strip():
             body.append(b'"systemInstruction":{"parts":[{"text":%s}]}' % encode_json(system))
         if request.tools:
-            declared = b",".join(remembered(request.encoded, (DIALECT, "tools"), request.tools, declaration))
+            declared = b",".join(encode_once(request.encoded, (DIALECT, "tools"), request.tools, declaration))
             body.append(b'"tools":[{"functionDeclarations":[%s]}]' % declared)
         if config:
             body.append(b'"generationConfig":%s' % encode_json(config))
         modern = is_modern(request.model)
-        contents = conversation(request, (DIALECT, modern), Turns, partial(said, modern))
+        contents = encode_conversation(request, (DIALECT, modern), Conversation, partial(encode_turn, modern))
         body.append(b'"contents":[%s]' % contents)
         return b"{%s}" % b",".join(body)
 

@@ -9,7 +9,7 @@ from typing import Any
 from jaato.protocol.messages import Media, Opaque, Refusal, Text, Thinking
 from jaato.providers.dialect import ReadBlob
 from jaato.providers.google_genai.stream import DIALECT
-from jaato.providers.turns import Answer, Asked, Piece, Turn
+from jaato.providers.turns import Piece, WireCall, WireResult, WireTurn
 from jaato.providers.wire_encoding import (
     encode_json,
     media_note,
@@ -25,26 +25,29 @@ UNSIGNED = b'"skip_thought_signature_validator"'
 NOTHING = b'{"text":"(empty message)"}'
 
 
-def said(modern: bool, turn: Turn, read_blob: ReadBlob) -> bytes:
+def encode_turn(modern: bool, turn: WireTurn, read_blob: ReadBlob) -> bytes:
     """One turn as a content; `modern` models take media inside results and want every step's first call signed."""
     if turn.role == "user":
-        return content(b"user", [*answers(modern, turn.pieces, read_blob), *rest(turn.pieces, read_blob)])
+        return encode_content(
+            b"user",
+            [*encode_results(modern, turn.pieces, read_blob), *encode_user_parts(turn.pieces, read_blob)],
+        )
     parts: list[bytes] = []
     signed = not modern
     for piece in turn.pieces:
-        if isinstance(piece, Asked):
+        if isinstance(piece, WireCall):
             parts.append(call_part(piece, None if signed else UNSIGNED))
             signed = True
         else:
-            parts += model_parts(piece)
-    return content(b"model", parts)
+            parts += encode_model_parts(piece)
+    return encode_content(b"model", parts)
 
 
-def answers(modern: bool, pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
+def encode_results(modern: bool, pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
     """The results of a turn in call order, then the media that cannot travel inside them."""
     beside: list[bytes] = []
     for piece in pieces:
-        if not isinstance(piece, Answer):
+        if not isinstance(piece, WireResult):
             continue
         found = result_content(piece.result)
         shown = [media_part(part, read_blob) for part in found if isinstance(part, Media)]
@@ -55,12 +58,12 @@ def answers(modern: bool, pieces: Sequence[Piece], read_blob: ReadBlob) -> Itera
     yield from beside
 
 
-def content(role: bytes, parts: Sequence[bytes]) -> bytes:
+def encode_content(role: bytes, parts: Sequence[bytes]) -> bytes:
     """What one side says, as JSON; never without a part."""
     return b'{"role":"%s","parts":[%s]}' % (role, b",".join(parts or [NOTHING]))
 
 
-def rest(pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
+def encode_user_parts(pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
     """What the user says besides answers."""
     for piece in pieces:
         match piece:
@@ -70,7 +73,7 @@ def rest(pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
                 yield media_part(piece, read_blob)
 
 
-def model_parts(piece: Piece) -> list[bytes]:
+def encode_model_parts(piece: Piece) -> list[bytes]:
     """One part of what the model said; nothing for thoughts that are unsigned or another API's."""
     match piece:
         case Text(text=text, opaque=opaque):
@@ -100,7 +103,7 @@ def text_part(text: str) -> bytes:
     return b'{"text":%s}' % encode_json(text)
 
 
-def call_part(asked: Asked, unsigned: bytes | None) -> bytes:
+def call_part(asked: WireCall, unsigned: bytes | None) -> bytes:
     """A call as the model made it; the id only where a provider gave one, as older models know none."""
     call = asked.call
     fields: dict[str, Any] = {"id": asked.wire_id} if call.provider_id is not None else {}
@@ -110,7 +113,7 @@ def call_part(asked: Asked, unsigned: bytes | None) -> bytes:
     return b'{"functionCall":%s%s}' % (encode_json(fields), signed)
 
 
-def response_part(answer: Answer, text: str, inside: Sequence[bytes]) -> bytes:
+def response_part(answer: WireResult, text: str, inside: Sequence[bytes]) -> bytes:
     """A result beside its call's id and name; media of modern models travel inside."""
     call = answer.asked.call
     fields: dict[str, Any] = {"id": answer.asked.wire_id} if call.provider_id is not None else {}

@@ -27,8 +27,8 @@ from jaato.protocol.messages import (
     ToolCall,
     Usage,
 )
-from jaato.providers.dialect import count
-from jaato.providers.errors import broken, stream_error
+from jaato.providers.dialect import token_count
+from jaato.providers.errors import broken_stream, stream_error
 from jaato.providers.wire_encoding import encode_json
 
 DIALECT = "gemini"
@@ -120,7 +120,7 @@ class ContentDecoder:
         try:
             seen = ANSWERS.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise broken(f"an answer that is not what the API promises ({error})") from None
+            raise broken_stream(f"an answer that is not what the API promises ({error})") from None
         chunks: list[Chunk] = []
         for answer in seen if isinstance(seen, list) else [seen]:
             self._answer(answer, chunks)
@@ -134,7 +134,7 @@ class ContentDecoder:
                 "The connection was cut before the answer was complete; it can be asked again.",
             )
         if reason in MALFORMED:
-            raise broken(f"a call it could not write itself ({reason}) {self._said}".rstrip())
+            raise broken_stream(f"a call it could not write itself ({reason}) {self._said}".rstrip())
         if reason == "MISSING_THOUGHT_SIGNATURE":
             raise InvalidRequest("A thought signature of an earlier call is missing.")
         if reason == "PUP_LIMITED_DISABLED":
@@ -225,10 +225,10 @@ class ContentDecoder:
         told = self._counts
         if not isinstance(told, dict):
             return None
-        thoughts = count(told, "thoughtsTokenCount")
+        thoughts = token_count(told, "thoughtsTokenCount")
         return Usage(
-            input_tokens=count(told, "promptTokenCount") + count(told, "toolUsePromptTokenCount"),
-            output_tokens=count(told, "candidatesTokenCount") + thoughts,
-            cached_input_tokens=count(told, "cachedContentTokenCount"),
+            input_tokens=token_count(told, "promptTokenCount") + token_count(told, "toolUsePromptTokenCount"),
+            output_tokens=token_count(told, "candidatesTokenCount") + thoughts,
+            cached_input_tokens=token_count(told, "cachedContentTokenCount"),
             reasoning_tokens=thoughts,
         )

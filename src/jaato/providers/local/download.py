@@ -30,11 +30,11 @@ WAIT_S = 0.3
 READ_BYTES = 1 << 20
 
 
-def silent(done_bytes: int, total_bytes: int, step: str) -> None:
+def ignore_progress(done_bytes: int, total_bytes: int, step: str) -> None:
     """Progress nobody looks at."""
 
 
-def own_model(path: str) -> Path:
+def configured_model(path: str) -> Path:
     """The file named in JAATO_LOCAL_MODEL. Raises `ModelNotFound`, naming the remedy, when it is no GGUF
     model."""
     chosen = Path(path).expanduser()
@@ -52,7 +52,7 @@ def model_file(cache_dir: Path, model: LocalModel = MODELS[DEFAULT_MODEL]) -> Pa
     return cache_dir / "models" / model.file_name
 
 
-def is_fetched(cache_dir: Path, model: LocalModel = MODELS[DEFAULT_MODEL]) -> bool:
+def is_downloaded(cache_dir: Path, model: LocalModel = MODELS[DEFAULT_MODEL]) -> bool:
     """Whether the whole file is in the cache."""
     try:
         return model_file(cache_dir, model).stat().st_size == model.size_bytes
@@ -60,10 +60,10 @@ def is_fetched(cache_dir: Path, model: LocalModel = MODELS[DEFAULT_MODEL]) -> bo
         return False
 
 
-def fetch_model(
+def download_model(
     cache_dir: Path,
     environ: Mapping[str, str],
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
     *,
     model: LocalModel = MODELS[DEFAULT_MODEL],
     pins: list[Pin] | None = None,
@@ -77,14 +77,14 @@ def fetch_model(
     Blocks; for a worker thread. Raises `ModelNotFound` or `ConnectionFault`, which say what to do.
     """
     target = model_file(cache_dir, model)
-    if is_fetched(cache_dir, model):
+    if is_downloaded(cache_dir, model):
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with locked(target, lambda: progress(size(partial_of(target)), model.size_bytes, "wait")):
-            if is_fetched(cache_dir, model):
+        with lock_file(target, lambda: progress(size(partial_of(target)), model.size_bytes, "wait")):
+            if is_downloaded(cache_dir, model):
                 return target
-            Fetch(
+            Download(
                 target,
                 environ,
                 progress,
@@ -116,7 +116,7 @@ def size(path: Path) -> int:
         return 0
 
 
-class Fetch:
+class Download:
     """One fetch, under the lock: complete the partial file, check it, put it in its place."""
 
     def __init__(
@@ -248,7 +248,7 @@ class Fetch:
 
 
 @contextmanager
-def locked(target: Path, waiting: Callable[[], None]) -> Iterator[None]:
+def lock_file(target: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the lock of a model file; the kernel lets go of it when a process dies. The lock file goes with
     the lock."""
     path = target.with_name(f".{target.name}.lock")

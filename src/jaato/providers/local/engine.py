@@ -37,12 +37,12 @@ def free_processors(load: Path = LOAD) -> int:
     """
     samples: list[int] = []
     for _ in range(SAMPLES):
-        samples.append(others(load))
+        samples.append(busy_threads(load))
         time.sleep(PAUSE_S)
     return max(1, min(usable_processors() - int(statistics.median(samples)), MAX_THREADS))
 
 
-def others(load: Path) -> int:
+def busy_threads(load: Path) -> int:
     """The threads that are computing at this moment, without this one; `load` is the kernel's own report."""
     try:
         running = int(load.read_text().split()[3].partition("/")[0])
@@ -60,7 +60,7 @@ def usable_processors() -> int:
 TIMEOUT_S = 60.0
 
 
-class Control:
+class ControlSocket:
     """A folder only this user can enter, with the engine's Unix socket, which wants a random key.
 
     The engine opens a listener whether it is wanted or not. On leaving, folder and socket are removed: from
@@ -72,7 +72,7 @@ class Control:
         self.socket_path = self.folder / "engine.sock"
         self.key = secrets.token_hex(32)
 
-    def __enter__(self) -> Control:
+    def __enter__(self) -> ControlSocket:
         return self
 
     def __exit__(
@@ -210,7 +210,7 @@ class Engine:
         set_process_variables({"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"})
         xllamacpp = import_engine()
         threads = self._threads or free_processors()
-        with Control() as control:
+        with ControlSocket() as control:
             params = xllamacpp.CommonParams()
             params.model.path = str(self._path)
             params.n_ctx = self._context_tokens
@@ -238,7 +238,7 @@ class Engine:
                 self._warm(server, control, job)
         return server
 
-    def _warm(self, server: Any, control: Control, job: Job) -> None:
+    def _warm(self, server: Any, control: ControlSocket, job: Job) -> None:
         """Restore the fixed prompt from disk; when it is not there, read it and save it for the next
         process."""
         assert self._states is not None

@@ -39,18 +39,18 @@ def turn_schema(
     for index, tool in enumerate(tools):
         key = f"t{index}"
         parameters = tool.parameters if exact else {"type": "object"}
-        definitions[key] = bounded({**parameters, "type": "object"}, f"#/$defs/{key}")
-        choices.append(closed(step=STEP, tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"}))
+        definitions[key] = bound_schema({**parameters, "type": "object"}, f"#/$defs/{key}")
+        choices.append(closed_object(step=STEP, tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"}))
     if response is None:
         answer: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_ANSWER_CHARS}
     else:
-        definitions["answer"] = bounded(response, "#/$defs/answer")
+        definitions["answer"] = bound_schema(response, "#/$defs/answer")
         answer = {"$ref": "#/$defs/answer"}
-    choices.append(closed(answer=answer))
+    choices.append(closed_object(answer=answer))
     return {"x-guidance": GUIDANCE, "anyOf": choices, "$defs": definitions}
 
 
-def closed(**properties: dict[str, Any]) -> dict[str, Any]:
+def closed_object(**properties: dict[str, Any]) -> dict[str, Any]:
     """An object with exactly these properties, in this order."""
     return {
         "type": "object",
@@ -60,7 +60,7 @@ def closed(**properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def bounded(schema: Any, root: str) -> Any:
+def bound_schema(schema: Any, root: str) -> Any:
     """A tool's own schema with bounds where it has none, without prose, its references moved below `root`."""
     if not isinstance(schema, dict):
         return schema
@@ -72,11 +72,11 @@ def bounded(schema: Any, root: str) -> Any:
             case "$ref", str() as target if target.startswith("#"):
                 result[key] = root + target[1:]
             case _, dict() if key in NAMED:
-                result[key] = {name: bounded(entry, root) for name, entry in value.items()}
+                result[key] = {name: bound_schema(entry, root) for name, entry in value.items()}
             case _, list() if key not in VERBATIM:
-                result[key] = [bounded(entry, root) for entry in value]
+                result[key] = [bound_schema(entry, root) for entry in value]
             case _, dict() if key not in VERBATIM:
-                result[key] = bounded(value, root)
+                result[key] = bound_schema(value, root)
             case _:
                 result[key] = value
     return with_bounds(result)

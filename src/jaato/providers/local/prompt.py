@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.local.examples import EXAMPLES, Example, answer, call
-from jaato.providers.local.tool_views import found_tools, seen
+from jaato.providers.local.tool_views import found_tools, visible_tool
 
 CORE = (
     "readFile",
@@ -67,11 +67,11 @@ def prompt_of(
     were shown to the model by `get_tool_schemas`, or else are listed with the newest user message."""
     listed = [tool for tool in tools if tool.name in base]
     said = [{"role": "system", "content": rules(listed)}]
-    for example in fitting({tool.name for tool in listed}):
+    for example in matching_examples({tool.name for tool in listed}):
         said += turns(example)
     fixed = len(said)
     shown = {tool.name: signature(tool) for tool in tools if tool.name not in base}
-    unseen = {name: text for name, text in shown.items() if name not in introduced(messages)}
+    unseen = {name: text for name, text in shown.items() if name not in tools_shown(messages)}
     searches = "list_tools" in {tool.name for tool in listed}
     said += opening(system, unseen.values())
     task, done = "", list[str]()
@@ -82,7 +82,9 @@ def prompt_of(
         below = reminder(task, done[-MAX_CALLS_SHOWN:])
         if searches and lacks_program(message):
             below = NO_PROGRAM + below
-        said += [{"role": role, "content": content} for role, content in rendered(message, shown, below)]
+        said += [
+            {"role": role, "content": content} for role, content in render_message(message, shown, below)
+        ]
     return Prompt(said, fixed)
 
 
@@ -107,7 +109,7 @@ def opening(system: str, unseen: Iterable[str]) -> list[dict[str, str]]:
     return [{"role": "user", "content": "\n\n".join(parts)}, {"role": "assistant", "content": reply}]
 
 
-def fitting(names: set[str]) -> list[Example]:
+def matching_examples(names: set[str]) -> list[Example]:
     """The examples whose tools are all declared; none when they would show answers alone, which would be followed."""
     found = [example for example in EXAMPLES if example.uses <= names and example.without not in names]
     return found if any(example.uses for example in found) else []
@@ -140,10 +142,10 @@ def reminder(task: str, done: Sequence[str]) -> str:
     if not task:
         return ""
     calls = ", ".join(done)
-    return f"\n\nTask: {shortened(task, TASK_CHARS)}\nCalls so far: {calls}. Next step or final answer?"
+    return f"\n\nTask: {shorten(task, TASK_CHARS)}\nCalls so far: {calls}. Next step or final answer?"
 
 
-def introduced(messages: Sequence[Message]) -> set[str]:
+def tools_shown(messages: Sequence[Message]) -> set[str]:
     """The tools whose schemas the conversation shows."""
     found: set[str] = set()
     for message in messages:
@@ -160,7 +162,7 @@ def schemas_in(result: ToolResult) -> list[dict[str, Any]]:
     return [entry for entry in schemas if isinstance(entry, dict)] if isinstance(schemas, list) else []
 
 
-def rendered(message: Message, shown: dict[str, str], below: str) -> list[tuple[str, str]]:
+def render_message(message: Message, shown: dict[str, str], below: str) -> list[tuple[str, str]]:
     """One message as (role, text) pairs; what a text model cannot see is named instead, and results end with
     `below`."""
     if message.role == "assistant":
@@ -198,7 +200,9 @@ def as_result(result: ToolResult, shown: dict[str, str]) -> str:
         reason = result.error.message if result.error else "the call failed"
         return f"Error from {result.name}: {reason}"
     if result.name == "get_tool_schemas" and (schemas := schemas_in(result)):
-        lines = [shown.get(str(entry.get("name"))) or signature(seen(spec_of(entry))) for entry in schemas]
+        lines = [
+            shown.get(str(entry.get("name"))) or signature(visible_tool(spec_of(entry))) for entry in schemas
+        ]
         return "You can now use:\n" + "\n".join(lines)
     if result.name == "list_tools" and (found := found_tools(result)):
         return f"Result of {result.name}:\n{found}"
@@ -228,7 +232,7 @@ def signature(tool: ToolSpec) -> str:
     inside = ", ".join(
         f"{name}{'' if name in required else '?'}: {type_of(entry)}" for name, entry in properties.items()
     )
-    return f"- {tool.name}({inside}): {shortened(tool.description, DESCRIPTION_CHARS)}"
+    return f"- {tool.name}({inside}): {shorten(tool.description, DESCRIPTION_CHARS)}"
 
 
 def type_of(schema: Any, depth: int = 0) -> str:
@@ -256,7 +260,7 @@ def type_of(schema: Any, depth: int = 0) -> str:
     return "any"
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """A text on one line, cut after a sentence or a word."""
     text = " ".join(text.split())
     if len(text) <= limit:

@@ -16,9 +16,9 @@ from jaato.protocol.specs import ModelInfo
 from jaato.providers.local.engine import Engine, Event, Job, import_engine
 from jaato.providers.local.grammar import turn_schema
 from jaato.providers.local.models import DEFAULT_MODEL, MODELS, check_model_file
-from jaato.providers.local.prompt import introduced, prompt_of
+from jaato.providers.local.prompt import prompt_of, tools_shown
 from jaato.providers.local.prompt_cache import SavedStates
-from jaato.providers.local.tool_views import seen
+from jaato.providers.local.tool_views import visible_tool
 
 if TYPE_CHECKING:
     from jaato.providers.local.turn_reader import TurnReader
@@ -143,7 +143,7 @@ class LocalProvider:
     def _body(self, request: ModelRequest, *, exact: bool) -> tuple[dict[str, Any], list[dict[str, str]]]:
         """The engine's request, and the messages of it that are the same for every conversation."""
         settings = request.settings
-        tools = [seen(tool) for tool in request.tools]
+        tools = [visible_tool(tool) for tool in request.tools]
         prompt = prompt_of(request.messages, request.system, tools, self._base(request))
         limit = min(settings.max_output_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
         body: dict[str, Any] = {
@@ -165,7 +165,7 @@ class LocalProvider:
         same."""
         base: frozenset[str] | None = request.encoded.get("local.base")
         if base is None:
-            base = frozenset(tool.name for tool in request.tools) - introduced(request.messages)
+            base = frozenset(tool.name for tool in request.tools) - tools_shown(request.messages)
             request.encoded["local.base"] = base
         return base
 

@@ -48,7 +48,7 @@ VIEWS: Mapping[str, View] = {
 }
 
 
-def seen(tool: ToolSpec) -> ToolSpec:
+def visible_tool(tool: ToolSpec) -> ToolSpec:
     """The tool as the model is shown it; a tool without a view, or with other parameters than it, stays as it is."""
     shape = VIEWS.get(tool.name)
     properties = tool.parameters.get("properties")
@@ -61,14 +61,14 @@ def seen(tool: ToolSpec) -> ToolSpec:
     parameters = {key: value for key, value in tool.parameters.items() if key in ("$defs", "definitions")}
     parameters |= {
         "type": "object",
-        "properties": {name: narrowed(properties[name]) for name in names},
+        "properties": {name: narrow_schema(properties[name]) for name in names},
         "required": list(shape.required),
         "additionalProperties": False,
     }
     return replace(tool, description=shape.description, parameters=parameters)
 
 
-def narrowed(schema: Any) -> Any:
+def narrow_schema(schema: Any) -> Any:
     """A parameter that may be a list or a single value, as the list."""
     choices = schema.get("anyOf") if isinstance(schema, dict) else None
     if isinstance(choices, list):

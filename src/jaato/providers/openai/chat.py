@@ -14,11 +14,11 @@ from jaato.abc.provider import ModelRequest
 from jaato.errors import ProviderError
 from jaato.protocol.messages import Media, Refusal, Text, Thinking
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.dialect import ReadBlob, conversation
+from jaato.providers.dialect import ReadBlob, encode_conversation
 from jaato.providers.errors import status_error
 from jaato.providers.openai.chat_stream import DIALECT, ChatDecoder
 from jaato.providers.openai.models import effort_word
-from jaato.providers.turns import Answer, Asked, Turn, Turns
+from jaato.providers.turns import Conversation, WireCall, WireResult, WireTurn
 from jaato.providers.wire_encoding import (
     ANY_ID,
     DECODE,
@@ -26,12 +26,12 @@ from jaato.providers.wire_encoding import (
     arguments_text,
     data_url,
     encode_json,
+    encode_once,
     is_strict,
     join,
     media_note,
     media_text,
     read_media,
-    remembered,
     result_text,
 )
 from jaato.tools.catalog import wire_name
@@ -88,8 +88,10 @@ class OpenAIChat:
         """The request body: settings, tools, messages, so that what was sent before stays in front."""
         model = request.model if self.style.thinking == "same" else None
         place = (self.name, self.provider, self.style, model)
-        tools = remembered(request.encoded, (self.name, "tools"), request.tools, encode_tool)
-        said = conversation(request, place, partial(Turns, self.provider, model, ANY_ID), self._said)
+        tools = encode_once(request.encoded, (self.name, "tools"), request.tools, encode_tool)
+        said = encode_conversation(
+            request, place, partial(Conversation, self.provider, model, ANY_ID), self._said
+        )
         pieces = [encode_json(self._settings(request))[:-1]]
         if tools:
             pieces += [b',"tools":[', join(tools), b"]"]
@@ -118,7 +120,7 @@ class OpenAIChat:
             body["prompt_cache_key"] = request.conversation_id
         return body
 
-    def _said(self, turn: Turn, read_blob: ReadBlob) -> bytes:
+    def _said(self, turn: WireTurn, read_blob: ReadBlob) -> bytes:
         """One turn as one or more messages, joined by commas; empty when it has nothing to say."""
         if turn.role == "user":
             return user_side(turn, read_blob)
@@ -131,8 +133,8 @@ class OpenAIChat:
                     said.append(text)
                 case Thinking():
                     thought.append(piece)
-                case Asked():
-                    calls.append(asked(piece))
+                case WireCall():
+                    calls.append(encode_call(piece))
                 case Media():
                     said.append(media_note(piece))
         if not any(text.strip() for text in said) and not calls:
@@ -175,7 +177,7 @@ def encode_tool(tool: ToolSpec) -> bytes:
     return encode_json({"type": "function", "function": function})
 
 
-def asked(piece: Asked) -> dict[str, Any]:
+def encode_call(piece: WireCall) -> dict[str, Any]:
     """A call as the model made it, with what its server wants back beside it."""
     call = piece.call
     function = {"name": wire_name(call.name), "arguments": arguments_text(call)}
@@ -204,13 +206,13 @@ def text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def user_side(turn: Turn, read_blob: ReadBlob) -> bytes:
+def user_side(turn: WireTurn, read_blob: ReadBlob) -> bytes:
     """The results of a turn, each its own message, and one message of all else: media of results are there too."""
     wire: list[bytes] = []
     content: list[dict[str, Any]] = []
     for piece in turn.pieces:
         match piece:
-            case Answer(asked=called, result=result):
+            case WireResult(asked=called, result=result):
                 said = {"role": "tool", "tool_call_id": called.wire_id, "content": result_text(result)}
                 wire.append(encode_json(said))
                 media = [item for item in result.content if isinstance(item, Media)]

@@ -12,8 +12,8 @@ from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking, Usage
 from jaato.providers.dialect import openai_usage
-from jaato.providers.errors import malformed, stream_error
-from jaato.providers.wire_encoding import arguments_of, cut_short, encode_json, tool_call
+from jaato.providers.errors import malformed_event, stream_error
+from jaato.providers.wire_encoding import arguments_of, encode_json, mark_incomplete, tool_call
 
 DIALECT = "openai_chat"
 
@@ -106,7 +106,7 @@ class ChatDecoder:
         try:
             chunk = DECODE(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise malformed(self._provider, data, error) from None
+            raise malformed_event(self._provider, data, error) from None
         if chunk.usage is not None:
             self._usage = openai_usage(chunk.usage, "prompt_tokens", "completion_tokens") or self._usage
         if chunk.choices:
@@ -133,7 +133,7 @@ class ChatDecoder:
             return ()
         if self._finish is None:
             if self._strange and not self._heard:
-                raise malformed(self._provider, self._strange, "no chat completion")
+                raise malformed_event(self._provider, self._strange, "no chat completion")
             raise ConnectionFault(
                 f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
                 provider=self._provider,
@@ -241,7 +241,7 @@ class ChatDecoder:
             ids.update([own] if own else [])
             extra = Opaque(DIALECT, Raw(call.extra)) if call.extra not in (b"", b"null") else None
             written = tool_call(call.name, "".join(call.arguments), own, extra)
-            parts.append(cut_short(written) if cut and not call.arguments else written)
+            parts.append(mark_incomplete(written) if cut and not call.arguments else written)
         message = Message("assistant", parts, provider=self._provider, model=self._model)
         return Reply(message, self._reason(), self._usage)
 

@@ -11,11 +11,11 @@ from jaato.abc.provider import ModelRequest
 from jaato.errors import InvalidRequest, ProviderError
 from jaato.protocol.messages import Media, Refusal, Text, Thinking
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.dialect import ReadBlob, conversation
+from jaato.providers.dialect import ReadBlob, encode_conversation
 from jaato.providers.errors import status_error
 from jaato.providers.openai.models import effort_word
 from jaato.providers.openai.responses_stream import DIALECT, ResponsesDecoder
-from jaato.providers.turns import Answer, Asked, Turn, Turns
+from jaato.providers.turns import Conversation, WireCall, WireResult, WireTurn
 from jaato.providers.wire_encoding import (
     ANY_ID,
     DECODE,
@@ -23,12 +23,12 @@ from jaato.providers.wire_encoding import (
     arguments_text,
     data_url,
     encode_json,
+    encode_once,
     is_strict,
     join,
     media_note,
     media_text,
     read_media,
-    remembered,
     result_text,
 )
 from jaato.tools.catalog import wire_name
@@ -77,9 +77,9 @@ class OpenAIResponses:
 
     def encode(self, request: ModelRequest) -> bytes:
         """The request body: settings, tools, items, so that what was sent before stays in front."""
-        tools = remembered(request.encoded, (self.name, "tools"), request.tools, encode_tool)
-        follower = partial(Turns, self.provider, None, ANY_ID)
-        said = conversation(request, (self.name, self.provider), follower, self._said)
+        tools = encode_once(request.encoded, (self.name, "tools"), request.tools, encode_tool)
+        follower = partial(Conversation, self.provider, None, ANY_ID)
+        said = encode_conversation(request, (self.name, self.provider), follower, self._said)
         pieces = [encode_json(self._settings(request))[:-1]]
         if tools:
             pieces += [b',"tools":[', join(tools), b"]"]
@@ -117,7 +117,7 @@ class OpenAIResponses:
             body["prompt_cache_key"] = request.conversation_id
         return body
 
-    def _said(self, turn: Turn, read_blob: ReadBlob) -> bytes:
+    def _said(self, turn: WireTurn, read_blob: ReadBlob) -> bytes:
         """One turn as the items it consists of, joined by commas; empty when it has nothing to say."""
         if turn.role == "user":
             return user_side(turn, read_blob)
@@ -135,7 +135,7 @@ class OpenAIResponses:
                         item |= DECODE(opaque.data)
                 case Refusal(text=text) if text.strip():
                     item = {"role": "assistant", "content": text}
-                case Asked(call=call, wire_id=wire_id):
+                case WireCall(call=call, wire_id=wire_id):
                     item = {"type": "function_call", "call_id": wire_id, "name": wire_name(call.name)}
                     item["arguments"] = arguments_text(call)
                 case Media():
@@ -182,13 +182,13 @@ def text_part(text: str) -> dict[str, Any]:
     return {"type": "input_text", "text": text}
 
 
-def user_side(turn: Turn, read_blob: ReadBlob) -> bytes:
+def user_side(turn: WireTurn, read_blob: ReadBlob) -> bytes:
     """The results of a turn, each an item with its media inside, and one message of all else."""
     items: list[bytes] = []
     content: list[dict[str, Any]] = []
     for piece in turn.pieces:
         match piece:
-            case Answer(asked=called, result=result):
+            case WireResult(asked=called, result=result):
                 media = [media_part(item, read_blob) for item in result.content if isinstance(item, Media)]
                 text = result_text(result)
                 output: Any = [text_part(text), *media] if media else text

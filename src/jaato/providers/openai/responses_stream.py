@@ -12,8 +12,8 @@ from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking
 from jaato.providers.dialect import openai_usage
-from jaato.providers.errors import malformed, stream_error
-from jaato.providers.wire_encoding import arguments_of, cut_short, tool_call
+from jaato.providers.errors import malformed_event, stream_error
+from jaato.providers.wire_encoding import arguments_of, mark_incomplete, tool_call
 
 DIALECT = "openai_responses"
 
@@ -116,14 +116,14 @@ class ResponsesDecoder:
             found = DECODE(data)
             return self._take(found.type or event, found, data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise malformed(self._provider, data, error) from None
+            raise malformed_event(self._provider, data, error) from None
 
     def end(self) -> Sequence[Chunk]:
         """Nothing more if the response has ended; otherwise raises `ConnectionFault`."""
         if self._done:
             return ()
         if self._strange and not self._heard:
-            raise malformed(self._provider, self._strange, "no response")
+            raise malformed_event(self._provider, self._strange, "no response")
         raise ConnectionFault(
             f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
             provider=self._provider,
@@ -175,7 +175,7 @@ class ResponsesDecoder:
             return ()
         if whole.status in ("completed", "incomplete", "failed"):
             return self._finish(whole)
-        raise malformed(self._provider, data, f"a response that is {whole.status}")
+        raise malformed_event(self._provider, data, f"a response that is {whole.status}")
 
     def _at(self, found: Happening) -> PartialItem:
         self._heard = True
@@ -251,7 +251,7 @@ def item_parts(partial: PartialItem) -> list[Part]:
             told = partial.done is not None and item.arguments is not None
             arguments = arguments_of(item.arguments) if told else "".join(partial.arguments)
             call = tool_call(item.name or "", arguments, item.call_id)
-            return [call if arguments or told else cut_short(call)]
+            return [call if arguments or told else mark_incomplete(call)]
     return []  # the server's own tools, which nobody asked for
 
 

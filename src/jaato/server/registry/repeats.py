@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from jaato.errors import JaatoError
 from jaato.storage.database import connect
-from jaato.storage.errors import database_fault, file_fault
-from jaato.storage.private_files import create_private, own_file, private_directory
+from jaato.storage.errors import database_error, file_error
+from jaato.storage.private_files import check_own_file, create_private, private_directory
 
 NAME = "registry-repeats.db"
 KEPT_S = 86_400.0
@@ -144,13 +144,13 @@ class Repeats:
                 self._connection = self._opened()
             yield self._connection
         except sqlite3.Error as error:
-            raise database_fault(error, self._path) from error
+            raise database_error(error, self._path) from error
         except OSError as error:
-            raise file_fault(error, self._path) from error
+            raise file_error(error, self._path) from error
 
     def _opened(self) -> sqlite3.Connection:
         private_directory(self._path.parent)
-        own_file(self._path)
+        check_own_file(self._path)
         create_private(self._path)
         connection = connect(self._path, "mode=rw")
         try:
