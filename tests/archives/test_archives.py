@@ -18,9 +18,9 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.archives.create import ArchiveWriter, excluded
+from jaato.plugins.archives.create import ArchiveWriter, is_excluded
 from jaato.plugins.archives.plugin import ArchivesPlugin
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 
 KINDS = ["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
 
@@ -235,9 +235,9 @@ def test_what_vanishes_meanwhile_is_left_out(desk: Desk) -> None:
     """A file that is gone when its turn comes is reported and does not end the work; one that was named does."""
     with open(desk.workspace / "a.zip", "w+b") as out:
         work = ArchiveWriter(Roots(desk.workspace), "zip", out, 1 << 20, (0, 0))
-        work.take("tree/gone", "tree/gone", excluded([]), named=False)
-        work.take("tree/run.sh", "tree/run.sh", excluded([]))
+        work.take("tree/gone", "tree/gone", is_excluded([]), named=False)
+        work.take("tree/run.sh", "tree/run.sh", is_excluded([]))
         with pytest.raises(ToolError, match="does not exist"):
-            work.take("tree/gone", "tree/gone", excluded([]))
+            work.take("tree/gone", "tree/gone", is_excluded([]))
         work.close()
         assert work.report(0)["left_out"][0]["name"] == "tree/gone"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.archives.formats import problem_of_link, problem_of_name
+from jaato.plugins.archives.formats import link_problem, name_problem
 from jaato.plugins.archives.plugin import ArchivesPlugin
 
 LINK, HARD, FIFO, DEVICE = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE
@@ -269,7 +269,7 @@ NAMES = st.lists(st.sampled_from(["..", ".", "a", "b", "", "c"]), max_size=7).ma
 @given(NAMES, NAMES)
 def test_a_link_that_passes_stays_below(name: str, target: str) -> None:
     """Whatever the other links are, a target that is accepted leads nowhere but below the directory."""
-    if problem_of_name(name) is None and problem_of_link(name, target) is None:
+    if name_problem(name) is None and link_problem(name, target) is None:
         where = os.path.normpath(f"/top/{os.path.dirname(os.path.normpath(name))}/{target}")
         assert where == "/top" or where.startswith("/top/")
         parts = [part for part in target.split("/") if part not in ("", ".")]

@@ -151,9 +151,9 @@ def test_gnu_date_tells_the_same(zone: str, unix: int) -> None:
 def test_days_add_up(start: datetime, days: int) -> None:
     """Adding days and counting them are inverse."""
     begin = start.replace(tzinfo=UTC)
-    later = datetimes.added(begin, f"{days} days")
+    later = datetimes.add_duration(begin, f"{days} days")
     assert later - begin == timedelta(days=days)
-    assert datetimes.difference(begin, later)["calendar_days"] == days
+    assert datetimes.time_difference(begin, later)["calendar_days"] == days
 
 
 def test_digits_in_a_row_are_the_date_they_look_like() -> None:

@@ -181,7 +181,7 @@ def test_every_field_comes_back(tmp_path: Path, rows: list[tuple[str, str]]) -> 
     path = tmp_path / "t.csv"
     with open(path, "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("x" * 9, "y" * 9), *rows])
-    connection = csv_tables.database()
+    connection = csv_tables.open_in_memory()
     file_given = {"path": "t", "fd": os.open(path, os.O_RDONLY)}
     table = csv_tables.load(connection, "data", file_given, {"delimiter": ",", "header": True})
     read = connection.execute("SELECT * FROM data").fetchall()

@@ -8,20 +8,20 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.files.anchored_edit import Edit, EditRefused, applied
+from jaato.plugins.files.anchored_edit import Edit, EditRefused, apply_edit
 
 TEXT = "def a():\n    return 1\n\ndef b():\n    return 1\n\ndef c():\n    return 2\n"
 
 
 def test_a_unique_text_is_replaced() -> None:
     """What occurs once is replaced there."""
-    assert applied(TEXT, Edit("p", old="return 2", new="return 3")) == TEXT.replace("return 2", "return 3")
+    assert apply_edit(TEXT, Edit("p", old="return 2", new="return 3")) == TEXT.replace("return 2", "return 3")
 
 
 def test_an_ambiguous_text_names_its_lines() -> None:
     """What occurs twice is refused with the lines of both."""
     with pytest.raises(EditRefused, match="2 times, at lines 2, 5"):
-        applied(TEXT, Edit("p", old="return 1", new="x"))
+        apply_edit(TEXT, Edit("p", old="return 1", new="x"))
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,15 @@ def test_an_ambiguous_text_names_its_lines() -> None:
 )
 def test_anchors_tell_occurrences_apart(prologue: str | None, epilogue: str | None, line: int) -> None:
     """`prologue` and `epilogue` choose between several occurrences, touching or at a distance."""
-    new = applied(TEXT, Edit("p", old="return 1", new="return 9", prologue=prologue, epilogue=epilogue))
+    new = apply_edit(TEXT, Edit("p", old="return 1", new="return 9", prologue=prologue, epilogue=epilogue))
     assert [number for number, text in enumerate(new.split("\n"), 1) if "9" in text] == [line]
 
 
 def test_insertion_at_an_anchor() -> None:
     """An empty `old` inserts after the prologue, or before the epilogue."""
-    assert applied("a\nb\n", Edit("p", old="", new="x\n", prologue="a\n")) == "a\nx\nb\n"
-    assert applied("a\nb\n", Edit("p", old="", new="x\n", epilogue="b\n")) == "a\nx\nb\n"
-    assert applied("ab ab", Edit("p", old="", new="-", prologue="b", epilogue=" a")) == "ab- ab"
+    assert apply_edit("a\nb\n", Edit("p", old="", new="x\n", prologue="a\n")) == "a\nx\nb\n"
+    assert apply_edit("a\nb\n", Edit("p", old="", new="x\n", epilogue="b\n")) == "a\nx\nb\n"
+    assert apply_edit("ab ab", Edit("p", old="", new="-", prologue="b", epilogue=" a")) == "ab- ab"
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_insertion_at_an_anchor() -> None:
 def test_a_refusal_says_how_to_correct_it(edit: Edit, says: str) -> None:
     """Each refused edit names the lines or the mistake."""
     with pytest.raises(EditRefused, match=says):
-        applied(TEXT, edit)
+        apply_edit(TEXT, edit)
 
 
 def test_overlapping_occurrences_count() -> None:
     """A text that overlaps itself is ambiguous."""
     with pytest.raises(EditRefused, match="2 times"):
-        applied("aaa", Edit("p", old="aa", new="b"))
+        apply_edit("aaa", Edit("p", old="aa", new="b"))
 
 
 def test_an_empty_file_is_edited(tmp_path: Path) -> None:

@@ -94,11 +94,11 @@ def test_find_and_replace_takes_what_a_search_takes(desk: Desk) -> None:
 
 def test_an_exploding_pattern_is_stopped() -> None:
     """A pattern with nested repeats ends in an error, not in a hang."""
-    from jaato.plugins.files.find_replace import PatternRefused, matches
+    from jaato.plugins.files.find_replace import PatternRefused, find_matches
     from jaato.tools.cancel import CancelToken
 
     with pytest.raises(PatternRefused, match="nested repeats"):
-        matches(["a" * 60 + "b"], "(a+)+$", "", CancelToken(), timeout_s=0.3)
+        find_matches(["a" * 60 + "b"], "(a+)+$", "", CancelToken(), timeout_s=0.3)
 
 
 def test_a_dry_run_counts_what_is_too_much_to_change(desk: Desk) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.files.desk import Desk, state
 
 from jaato.errors import ToolError
-from jaato.plugins.files.patch_parser import parse
+from jaato.plugins.files.patch_parser import parse_patch
 
 MOVED = "diff --git a/f.txt b/g\nsimilarity index 100%\nrename from f.txt\nrename to f.txt2\n"
 TEXT = "".join(f"line {n}\n" for n in range(1, 21))
@@ -242,7 +242,7 @@ LINES = st.sampled_from(
 def test_any_lines_are_a_patch_or_refused(parts: list[str]) -> None:
     """No order of a patch's lines makes anything but a patch or a `ToolError`."""
     try:
-        files = parse("\n".join(parts))
+        files = parse_patch("\n".join(parts))
     except ToolError:
         return
     assert all(file.old is not None or file.new is not None for file in files)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.files.anchored_edit import Edit, applied
-from jaato.plugins.files.diff import unified
-from jaato.tools.files.text import NotText, form_of, lines_of
+from jaato.plugins.files.anchored_edit import Edit, apply_edit
+from jaato.plugins.files.diff import unified_diff
+from jaato.tools.filesystem.edits.text_encoding import NotText, form_of, lines_of
 
 LINES = st.lists(
     st.tuples(st.text(st.sampled_from("abé €x\t"), max_size=6), st.sampled_from(["\n", "\r\n"])), max_size=12
@@ -53,7 +53,7 @@ def test_editing_one_line_keeps_every_other_byte(
     data = mark + f"{head}MARKéé{ending if not tail else ending or ''}{tail}".encode(codec)
     form = form_of(data)
     text = form.decode(data)
-    new = form.encode(applied(text, Edit("p", old="MARKéé", new="DONE")))
+    new = form.encode(apply_edit(text, Edit("p", old="MARKéé", new="DONE")))
     assert new == data.replace("MARKéé".encode(codec), "DONE".encode(codec))
 
 
@@ -70,7 +70,7 @@ def test_rewriting_everything_keeps_the_line_ends_of_kept_lines(
     content = "".join(
         f"{body}\n" for body in [*bodies[:at], *(f"new {text}" for text in added), *bodies[at:]]
     )
-    after = applied(raw, Edit("p", new_content=content))
+    after = apply_edit(raw, Edit("p", new_content=content))
     kept = [line for line in lines_of(after) if not line.startswith("new ")]
     assert "".join(kept) == raw
 
@@ -130,7 +130,7 @@ def test_a_diff_applies(old: list[str], new: list[str]) -> None:
     before, after = [f"{x}\n" for x in old], [f"{x}\n" for x in new]
     rebuilt: list[str] = []
     at = 0
-    for line in unified("".join(before), "".join(after)).split("\n"):
+    for line in unified_diff("".join(before), "".join(after)).split("\n"):
         if line.startswith("@@"):
             start, count = (int(part) for part in line.split()[1][1:].split(","))
             start = start - 1 if count else start

@@ -15,11 +15,11 @@ import anyio
 import psutil
 import pytest
 
-from jaato.plugins.machine import MachinePlugin, connections, hidden, listeners
+from jaato.plugins.machine import MachinePlugin, iterate_connections, list_listeners, redact_command
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.launcher import Launcher
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.tool import tools_of
 
@@ -123,7 +123,7 @@ def test_secrets_in_command_lines_are_not_shown() -> None:
 )  # fmt: skip
 def test_what_is_hidden(command: list[str], shown: str) -> None:
     """The value goes, what names it stays, and the rest of the line is whole."""
-    assert hidden(command) == shown
+    assert redact_command(command) == shown
 
 
 def test_a_process_s_own_name_cannot_forge_fields() -> None:
@@ -158,9 +158,9 @@ def test_listening_sockets_have_their_process() -> None:
 def test_sockets_are_found_process_by_process() -> None:
     """Where the system does not tell of all, as on macOS, one's own are found all the same."""
     with socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0)):
-        ours = {one.port for one in listeners() if one.pid == os.getpid()}
+        ours = {one.port for one in list_listeners() if one.pid == os.getpid()}
         assert len(ours) == 2
-        assert ours <= {one.laddr.port for one, pid in connections() if pid == os.getpid()}
+        assert ours <= {one.laddr.port for one, pid in iterate_connections() if pid == os.getpid()}
 
 
 def test_a_list_can_be_cancelled() -> None:

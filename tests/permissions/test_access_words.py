@@ -6,9 +6,9 @@ import json
 
 from jaato.abc.asker import Question
 from jaato.plugins.permission.channels import question_text
-from jaato.plugins.permission.webhook_file_channels import written
+from jaato.plugins.permission.webhook_file_channels import encode_question
 from jaato.protocol.specs import Grant, SandboxAccess
-from jaato.tools.access import access_lines, access_text, grant_text
+from jaato.tools.permissions.access import access_lines, access_text, grant_text
 
 WIDE = SandboxAccess("workspace-write", ("pypi.org", "*"), ("/srv/data", "/opt/x"), control=True)
 
@@ -58,10 +58,10 @@ def test_the_console_and_documents_say_what_a_yes_opens() -> None:
     text = question_text(question(WIDE, "pip install *"))
     assert text.index("need") < text.index("a yes opens:") < text.index("why asked")
     assert "    may change /srv/data" in text
-    document = json.loads(written(question(WIDE, "pip install *")))
+    document = json.loads(encode_question(question(WIDE, "pip install *")))
     assert document["opens"] == access_lines(WIDE)
     assert document["access"]["paths"] == ["/srv/data", "/opt/x"]
-    assert json.loads(written(question(None)))["opens"] == []
+    assert json.loads(encode_question(question(None)))["opens"] == []
 
 
 def test_a_question_about_one_call_says_so() -> None:

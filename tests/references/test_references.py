@@ -12,7 +12,7 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.references.declarations import MAX_PROBLEMS, SourceDirectory, declared
+from jaato.plugins.references.declarations import MAX_PROBLEMS, SourceDirectory, load_declarations
 from jaato.plugins.references.plugin import ReferencesPlugin
 
 
@@ -184,6 +184,6 @@ def test_declarations_without_end_are_looked_through_in_bounds(desk: UserDesk) -
     desk.put(".jaato/references/a.md", "# A")
     for number in range(40):
         desk.put(f".jaato/references/b{number}.json", "[" + "{}," * 300_000 + "{}]")
-    found = declared([SourceDirectory("workspace", desk.workspace, (".jaato",))])
+    found = load_declarations([SourceDirectory("workspace", desk.workspace, (".jaato",))])
     assert list(found.references) == ["a"]
     assert len(found.problems) == MAX_PROBLEMS

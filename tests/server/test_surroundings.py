@@ -16,7 +16,7 @@ from jaato.cli.keyboard import Keyboard
 from jaato.cli.screen import Screen
 from jaato.client.connection import connect
 from jaato.client.session import RemoteSession
-from jaato.plugins.memory import entries_of, notes_of
+from jaato.plugins.memory import brief_entries, workspace_notes
 from jaato.protocol.codec import encode
 from jaato.protocol.events import CommandList, MemoryList, SessionInfo
 from jaato.protocol.events.state import State
@@ -124,7 +124,7 @@ def test_notes_are_told_and_told_again(tmp_path: Path) -> None:
                 assert note.at
                 assert LONG.startswith(note.description.rstrip("…"))
                 assert len(note.description) <= 80
-            await anyio.to_thread.run_sync(lambda: notes_of(work).add("Shorter.", [], note.id, ""))
+            await anyio.to_thread.run_sync(lambda: workspace_notes(work).add("Shorter.", [], note.id, ""))
             async with server.client("late") as late:
                 await late.ask("session.create", workspace=str(work))
                 await late.ask("client.config")
@@ -145,7 +145,7 @@ def test_notes_are_told_and_told_again(tmp_path: Path) -> None:
 
 def test_of_many_notes_the_newest_are_told(tmp_path: Path) -> None:
     """However many notes a file has, and whatever a stranger wrote into it, what is told of it is bounded and printable."""
-    notes = notes_of(tmp_path)
+    notes = workspace_notes(tmp_path)
     for number in range(3):
         notes.add(f"note {number}", [], None, "")
     file = tmp_path / ".jaato/memory/memories.jsonl"
@@ -154,7 +154,7 @@ def test_of_many_notes_the_newest_are_told(tmp_path: Path) -> None:
         for n in range(300)
     ]
     file.write_text(file.read_text() + "\n".join(lines).replace("'", '"'))
-    told = entries_of(notes.read())
+    told = brief_entries(notes.read())
     assert len(told) == 100
     assert told[0].id.startswith("x299")
     assert all(entry.id.isprintable() and len(encode(entry)) < 1_500 for entry in told)

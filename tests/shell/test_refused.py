@@ -9,7 +9,7 @@ import pytest
 from tests.shell.running import OneHost, Shell
 
 from jaato.errors import InvalidArguments
-from jaato.plugins.shell import ShellPlugin, with_refusals
+from jaato.plugins.shell import ShellPlugin, add_sandbox_refusals
 from jaato.plugins.terminal.plugin import TerminalPlugin
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.pipeline import invalid
@@ -73,12 +73,14 @@ def test_a_write_outside_the_workspace_names_what_opens_it(shell: Shell) -> None
 )
 def test_which_refusals_are_seen(output: str, code: int, needs: str | None) -> None:
     """By the words that programs use for them, and by the exit code where the words alone prove nothing."""
-    value = with_refusals({"exit_code": code, "output": output, "note": "Before."}, Confinement(READING))
+    value = add_sandbox_refusals(
+        {"exit_code": code, "output": output, "note": "Before."}, Confinement(READING)
+    )
     if needs is None:
         assert "refused" not in value
     else:
         assert value["note"] == f"Before. Call again with need ({needs}) and a reason."
-        told = with_refusals(
+        told = add_sandbox_refusals(
             {"exit_code": code, "output": output}, Confinement(READING), "tail: no rule covers it"
         )
         assert told["note"].startswith("Why: tail: no rule covers it. Call again")

@@ -10,7 +10,7 @@ import pytest
 from tests.skills.test_skills import SkillDesk, plugin, put, use
 
 from jaato.errors import InvalidArguments, ToolError
-from jaato.plugins.skills.plugin import SlashCommandPlugin, filled
+from jaato.plugins.skills.plugin import SlashCommandPlugin, fill_slots
 
 
 @pytest.fixture
@@ -67,20 +67,20 @@ def test_each_prompt_is_an_entry_of_the_catalogue(tmp_path: Path, desk: SkillDes
 
 def test_slots() -> None:
     """Each form of a slot, and one for which nothing was given."""
-    assert filled("$1 {{$2}} $ARGUMENTS {{$0}} $10 $$", ["a", "b"], "p") == "a b a b a b $10 $$"
-    assert filled("{{$0:all}} {{$1:}}", [], "p") == "all "
+    assert fill_slots("$1 {{$2}} $ARGUMENTS {{$0}} $10 $$", ["a", "b"], "p") == "a b a b a b $10 $$"
+    assert fill_slots("{{$0:all}} {{$1:}}", [], "p") == "all "
 
 
 def test_a_prompt_cannot_be_filled_without_bound() -> None:
     """A prompt that repeats a long argument thousands of times is refused before it is built."""
     tracemalloc.start()
     with pytest.raises(InvalidArguments, match="1,000,000 characters"):
-        filled("$ARGUMENTS $1 {{$0}}" * 10_000, ["x" * 10_000] * 20, "bomb")
+        fill_slots("$ARGUMENTS $1 {{$0}}" * 10_000, ["x" * 10_000] * 20, "bomb")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20_000_000
-    assert len(filled("$1" * 50, ["x" * 10_000], "long")) == 500_000
-    assert filled("$1 costs $5", ["it"], "p") == "it costs "
-    assert filled("no slots {{x", ["$1"], "p") == "no slots {{x\n\n$1"
+    assert len(fill_slots("$1" * 50, ["x" * 10_000], "long")) == 500_000
+    assert fill_slots("$1 costs $5", ["it"], "p") == "it costs "
+    assert fill_slots("no slots {{x", ["$1"], "p") == "no slots {{x\n\n$1"
     with pytest.raises(InvalidArguments, match="needs 2 arguments, 1 given"):
-        filled("{{$1}} {{$2}}", ["a"], "p")
+        fill_slots("{{$1}} {{$2}}", ["a"], "p")

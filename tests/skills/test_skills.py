@@ -11,13 +11,13 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.skills.discovery import taken_apart, text_of
-from jaato.plugins.skills.plugin import FrontMatter, SkillsPlugin, files_of
+from jaato.plugins.skills.discovery import parse_front_matter, read_text
+from jaato.plugins.skills.plugin import FrontMatter, SkillsPlugin, list_skill_files
 from jaato.tools.call import Call, Output
 from jaato.tools.cancel import CancelToken
 from jaato.tools.catalog import Catalog, wire_name
-from jaato.tools.folder import Folder
-from jaato.tools.unseen import hidden
+from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.invisible_text import hidden
 
 SKILL = (
     "---\nname: pdf\ndescription: Fill in and merge PDF forms. Use it for forms.\n---\n# PDF\n\nDo it so.\n"
@@ -164,9 +164,9 @@ def test_a_skill_of_countless_folders_is_looked_through_within_bounds(
         (path.parent / f"empty{at:02}/deeper").mkdir(parents=True)
     put(path.parent / "zz.txt", "last")
     (item,) = plugin(tmp_path)._found.items.values()
-    assert files_of(item) == ["zz.txt"]
+    assert list_skill_files(item) == ["zz.txt"]
     monkeypatch.setattr("jaato.plugins.skills.plugin.MAX_LOOKED_AT", 20)
-    assert len(files_of(item)) <= 1
+    assert len(list_skill_files(item)) <= 1
     opened: list[object] = []
     scandir = os.scandir
 
@@ -175,7 +175,7 @@ def test_a_skill_of_countless_folders_is_looked_through_within_bounds(
         return scandir(path)
 
     monkeypatch.setattr("os.scandir", noted)
-    files_of(item)
+    list_skill_files(item)
     assert len(opened) <= 20
 
 
@@ -201,9 +201,9 @@ def test_only_changed_files_are_read_again(tmp_path: Path, monkeypatch: pytest.M
 
     def noted(folder: Folder, name: str) -> str:
         read.append(folder.label)
-        return text_of(folder, name)
+        return read_text(folder, name)
 
-    monkeypatch.setattr("jaato.plugins.skills.discovery.text_of", noted)
+    monkeypatch.setattr("jaato.plugins.skills.discovery.read_text", noted)
     assert len(plugin(tmp_path).offered()) == 4
     assert read == []
     paths[2].write_text(SKILL.replace("pdf", "new-name", 1))
@@ -222,7 +222,7 @@ def test_only_changed_files_are_read_again(tmp_path: Path, monkeypatch: pytest.M
 )  # fmt: skip
 def test_front_matter(text: str, head: dict[str, str]) -> None:
     """Plain, quoted, folded and kept values are read; a file without front matter is all body."""
-    assert taken_apart(text).head == head
+    assert parse_front_matter(text).head == head
 
 
 def test_words_of_every_script_are_visible() -> None:

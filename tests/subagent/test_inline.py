@@ -14,7 +14,7 @@ from tests.subagent.written import delegating, home, played, with_settings, writ
 
 from jaato.agent.journal import Journal
 from jaato.agent.state import State
-from jaato.plugins.subagent.profiles import NoProfile, config_of
+from jaato.plugins.subagent.profiles import NoProfile, to_config
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_what_a_configuration_may_say_is_checked_by_type() -> None:
     wrong: list[Any] = [None, 1, [], {"name": 1}, {"deny": None}, {"read_only": "yes"}, {"model": ""}]
     for value_ in wrong:
         with pytest.raises(NoProfile):
-            config_of(value_, "here")
+            to_config(value_, "here")

@@ -12,7 +12,7 @@ import pytest
 from tests.terminal.desk import Desk, at_desk
 
 from jaato.errors import InvalidArguments
-from jaato.plugins.terminal.terminals import masked
+from jaato.plugins.terminal.terminals import mask_typed
 
 EDITOR = """
 import sys, termios, tty
@@ -75,7 +75,7 @@ def test_a_secret_longer_than_a_line_is_hidden(tmp_path: Path) -> None:
 )
 def test_what_is_hidden(text: str, secrets: set[str], shown: str) -> None:
     """The longest secrets first; line ends and blanks between their characters hide nothing of them."""
-    assert masked(text, secrets) == shown
+    assert mask_typed(text, secrets) == shown
 
 
 def test_a_whole_character_is_taken_back(tmp_path: Path) -> None:

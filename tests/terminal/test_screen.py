@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.plugins.terminal.escape_sequences import MAX_ANSWERS, MAX_STRING, EscapeSequences
-from jaato.plugins.terminal.screen import HISTORY_LINES, Screen, width
+from jaato.plugins.terminal.screen import HISTORY_LINES, Screen, character_width
 
 
 def screen_of(text: str | bytes, rows: int = 4, columns: int = 10) -> Screen:
@@ -157,8 +157,8 @@ def test_the_screen_stays_whole(pieces: list[bytes], rows: int, columns: int, la
     for row in screen.grid.rows:
         assert len(row.cells) <= columns
         for number, cell in enumerate(row.cells):
-            assert cell or (number and width(row.cells[number - 1][0]) == 2)
-            assert not cell or width(cell[0]) < 2 or row.cells[number + 1] == ""
+            assert cell or (number and character_width(row.cells[number - 1][0]) == 2)
+            assert not cell or character_width(cell[0]) < 2 or row.cells[number + 1] == ""
     screen.grid.lines_since(0)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.waypoint.trip import Trip, kept
 
 from jaato.errors import ToolError
-from jaato.plugins.waypoint.past_state import OCCUPIED, path_below
+from jaato.plugins.waypoint.past_state import OCCUPIED, is_below
 
 PATHS = ("a", "b", "d/a", "d/b", "e/a")
 PATH = st.sampled_from(PATHS)
@@ -109,7 +109,7 @@ class Story:
     def touched(self, *paths: str) -> None:
         """Tools work on these paths, knowing what is there."""
         for path, text in self.trip.state().items():
-            if any(path_below(path, one) for one in paths):
+            if any(is_below(path, one) for one in paths):
                 self.theirs.discard(text)
 
     def back(self, target: str, *, force: bool) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.plugins.waypoint.plugin import drawn
+from jaato.plugins.waypoint.plugin import render_tree
 from jaato.plugins.waypoint.restore import InMemoryWaypoints
 from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.waypoints import START, Tree
@@ -53,7 +53,7 @@ def test_whatever_happens_it_is_one_tree(steps: list[tuple[str, int, Owner]]) ->
     assert tree.current in tree.waypoints
     for one in tree.waypoints.values():
         assert one.id == START or above(tree, one)[-1] == START
-    lines = drawn(tree).splitlines()
+    lines = render_tree(tree).splitlines()
     assert len(lines) == len(tree.waypoints)
     assert sum("◀ current" in line for line in lines) == 1
 
@@ -67,7 +67,7 @@ def test_it_is_drawn_as_the_specification_draws_it() -> None:
     book.stand(START, "m", saved=True)
     book.create("alternate approach", "model", "m")
     book.stand(START, "m", saved=True)
-    assert drawn(book.tree) == (
+    assert render_tree(book.tree) == (
         'w0 "session start" ◀ current\n'
         '├── w1 "before auth refactor" [user]\n'
         '│   └── w2 "pre-optimization" [model]\n'
@@ -86,4 +86,4 @@ def test_a_damaged_log_makes_no_other_tree() -> None:
     tree.apply("deleted", Waypoint(START, "", "user"), START, "m", True)
     assert list(tree.waypoints) == [START, "w7"]
     assert tree.next_id == "w8"
-    assert drawn(tree).splitlines()[0].startswith(START)
+    assert render_tree(tree).splitlines()[0].startswith(START)

@@ -132,13 +132,13 @@ def test_what_is_no_http_is_an_error(tmp_path: Path, answer: bytes) -> None:
 
 def test_a_page_that_is_too_deep_ends_its_reader() -> None:
     """Markup that would take minutes is stopped with its reader; the caller learns what to do, and no process stays."""
-    from jaato.plugins.web.page import read_apart
-    from jaato.tools.apart import WorkFailed
+    from jaato.plugins.web.page import read_in_sandbox
+    from jaato.tools.processes.sandbox_process import WorkFailed
 
     before = children(zombies=True)
     options = {"base": "http://a/", "selector": None, "plain": False, "most_chars": 1000}
     with pytest.raises(WorkFailed, match="selector or fewer max_bytes"):
-        anyio.run(lambda: read_apart("html", b"<div>" * 300_000, 0.3, **options))
+        anyio.run(lambda: read_in_sandbox("html", b"<div>" * 300_000, 0.3, **options))
     assert children(zombies=True) <= before
 
 

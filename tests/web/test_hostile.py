@@ -16,7 +16,7 @@ from tests.web.test_fetch import pdf
 
 from jaato.errors import ToolError
 from jaato.plugins.web.client import Client, Request
-from jaato.tools.address import AddressRefused, Allowed, parse_url
+from jaato.tools.network.addresses import AddressRefused, Allowed, parse_url
 
 
 def test_a_body_of_many_packed_pieces_costs_little(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_charset_that_runs_escapes_is_none(tmp_path: Path) -> None:
 def test_the_loop_goes_on_while_a_wrong_charset_is_decoded(tmp_path: Path) -> None:
     """Megabytes of bytes that the charset does not have are decoded beside the loop, in slices."""
     from jaato.plugins.web.client import HttpResponse
-    from jaato.plugins.web.page import text_of
+    from jaato.plugins.web.page import decode_response
 
     url = parse_url("http://a/")
     reply = HttpResponse(url, 200, (("Content-Type", "text/plain; charset=cp1252"),), b"\x81" * 2_000_000)
@@ -162,7 +162,7 @@ def test_the_loop_goes_on_while_a_wrong_charset_is_decoded(tmp_path: Path) -> No
         async with anyio.create_task_group() as group:
 
             async def decode() -> None:
-                assert len(await text_of(reply)) == 2_000_000
+                assert len(await decode_response(reply)) == 2_000_000
                 group.cancel_scope.cancel()
 
             group.start_soon(decode)

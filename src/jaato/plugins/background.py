@@ -13,7 +13,7 @@ from jaato.errors import ToolError
 from jaato.protocol.messages import Text
 from jaato.tools.background import Task, Tasks
 from jaato.tools.call import Call, result_of
-from jaato.tools.processes.sandbox.aftercare import reported
+from jaato.tools.processes.sandbox.cleanup import reported
 from jaato.tools.processes.sandbox.sandbox import swept
 from jaato.tools.tool import tool
 
@@ -80,9 +80,9 @@ class BackgroundPlugin(Plugin):
     )
     async def check_background(self, task_id: str, *, call: Call) -> dict[str, Any]:
         """Say whether a background task is running, completed, failed or cancelled."""
-        task = own_task(call, task_id)
+        task = find_task(call, task_id)
         if task is not None:
-            return reported(row(task), swept(self.host))
+            return reported(task_row(task), swept(self.host))
         capable = self._owner(task_id)
         return {"task_id": task_id, "status": capable.get_status(task_id).value}
 
@@ -93,14 +93,14 @@ class BackgroundPlugin(Plugin):
     )
     async def get_background_output(self, task_id: str, offset: int = 0, *, call: Call) -> dict[str, Any]:
         """Read what a background task has printed since `offset`, and its result once it has ended."""
-        task = own_task(call, task_id)
+        task = find_task(call, task_id)
         if task is None:
             result = self._owner(task_id).get_result(task_id)
             found = {"task_id": task_id, "status": result.status.value, "result": result.result}
             return found | ({"error": result.error} if result.error else {})
         text, end = task.output.read(max(0, offset))
         cut = text[-READ_CHARS:]
-        answer = row(task) | {"output": cut, "next_offset": end}
+        answer = task_row(task) | {"output": cut, "next_offset": end}
         if len(cut) < len(text):
             answer["omitted_characters"] = len(text) - len(cut)
         if task.outcome is not None and task.done.is_set():
@@ -115,7 +115,7 @@ class BackgroundPlugin(Plugin):
     @tool(category="coordination", access="read", aliases={"cancelBackgroundTask": {}})
     async def stop_background(self, task_id: str, *, call: Call) -> dict[str, Any]:
         """Stop a background task and everything it started."""
-        task = own_task(call, task_id)
+        task = find_task(call, task_id)
         if task is None:
             return {"task_id": task_id, "stopped": self._owner(task_id).cancel(task_id)}
         running = not task.done.is_set()
@@ -125,12 +125,12 @@ class BackgroundPlugin(Plugin):
     @tool(category="coordination", access="read", aliases={"listBackgroundTasks": {}})
     async def list_background(self, *, call: Call) -> dict[str, Any]:
         """List the background tasks of this session, the running ones first."""
-        own = own_tasks(call)
+        own = tasks_of_call(call)
         tasks: list[Task] = own.all() if own is not None else []
         for capable in self._capable():
             tasks += getattr(getattr(capable, "background_tasks", None), "all", list)()
         tasks.sort(key=lambda task: (task.done.is_set(), task.started_at))
-        return {"tasks": [row(task) for task in tasks[:100]], "count": len(tasks)}
+        return {"tasks": [task_row(task) for task in tasks[:100]], "count": len(tasks)}
 
     def _owner(self, task_id: str) -> BackgroundCapable:
         for capable in self._capable():
@@ -154,20 +154,20 @@ class BackgroundPlugin(Plugin):
         return "\n".join(f"{task.id}  {task.status.value:<10} {task.tool}" for task in tasks) or "No tasks."
 
 
-def own_tasks(call: Call) -> Tasks | None:
+def tasks_of_call(call: Call) -> Tasks | None:
     """The tasks of the session, or of the executor that makes the call."""
     session = call.services.get("session")
     tasks: Tasks | None = call.services.get("tasks") if session is None else session.tasks
     return tasks
 
 
-def own_task(call: Call, task_id: str) -> Task | None:
+def find_task(call: Call, task_id: str) -> Task | None:
     """The task of this id, if it is the session's or the executor's."""
-    tasks = own_tasks(call)
+    tasks = tasks_of_call(call)
     return tasks.get(task_id) if tasks is not None else None
 
 
-def row(task: Task) -> dict[str, Any]:
+def task_row(task: Task) -> dict[str, Any]:
     """A task in a few words."""
     found = {
         "task_id": task.id,

@@ -73,13 +73,16 @@ class ClarificationPlugin(Plugin):
     ) -> dict[str, Any]:
         """Ask the user when the task is ambiguous and a wrong guess would cost much; ask everything at once. Returns
         qa_pairs, each a question with its answer, or null where it was left open."""
-        asks = [asked(number, question) for number, question in enumerate(questions)]
+        asks = [normalize_question(number, question) for number, question in enumerate(questions)]
         clarify: Clarify | None = call.services.get("clarify")
         answers = None
         if clarify is not None:
             answers = await clarify(
                 Clarification(
-                    id=new_id("q"), call_id=call.id, context=context.strip(), questions=list(map(wire, asks))
+                    id=new_id("q"),
+                    call_id=call.id,
+                    context=context.strip(),
+                    questions=list(map(to_wire, asks)),
                 )
             )
         if answers is None:
@@ -89,13 +92,15 @@ class ClarificationPlugin(Plugin):
                 "note": NOBODY,
             }
         padded = [*answers[: len(asks)], *[None] * (len(asks) - len(answers))]
-        pairs = [[ask.question, settled(answer, ask)] for ask, answer in zip(asks, padded, strict=True)]
+        pairs = [
+            [ask.question, answer_or_default(answer, ask)] for ask, answer in zip(asks, padded, strict=True)
+        ]
         result: dict[str, Any] = {"answered": True, "qa_pairs": pairs}
         assumed = [ask.question for ask, answer in zip(asks, padded, strict=True) if is_open(answer)]
         return result | ({"left_open": assumed, "note": LEFT_OPEN} if assumed else {})
 
 
-def asked(number: int, question: str | Ask) -> Ask:
+def normalize_question(number: int, question: str | Ask) -> Ask:
     """The question in its full form; raises `InvalidArguments` for an empty one."""
     ask = Ask(question) if isinstance(question, str) else question
     if not ask.question.strip():
@@ -106,7 +111,7 @@ def asked(number: int, question: str | Ask) -> Ask:
     return Ask(ask.question.strip(), [choice for choice in ask.choices if choice.strip()], ask.default)
 
 
-def wire(ask: Ask) -> dict[str, Any]:
+def to_wire(ask: Ask) -> dict[str, Any]:
     """The question as a client gets it."""
     shown: dict[str, Any] = {"question": ask.question}
     if ask.choices:
@@ -119,6 +124,6 @@ def is_open(answer: str | None) -> bool:
     return answer is None or not answer.strip()
 
 
-def settled(answer: str | None, ask: Ask) -> str | None:
+def answer_or_default(answer: str | None, ask: Ask) -> str | None:
     """The answer, or the default where none was given."""
     return ask.default if answer is None or not answer.strip() else answer

@@ -39,14 +39,14 @@ class ClockPlugin(Plugin):
         """Tell the current time, read a date, convert time zones, add durations, count days between two dates. Returns
         ISO time, zone, weekday, week, day of year, Unix time."""
 
-        moment = read(when, zone)
+        moment = parse_time(when, zone)
         if add is not None:
-            moment = added(moment, add)
+            moment = add_duration(moment, add)
         if to_zone is not None:
-            moment = converted(moment, to_zone)
-        said = facts(moment)
+            moment = convert_zone(moment, to_zone)
+        said = describe_time(moment)
         if until is not None:
-            said["until"] = difference(moment, read(until, zone))
+            said["until"] = time_difference(moment, parse_time(until, zone))
         return said
 
 
@@ -72,28 +72,28 @@ class TimeRefused(ToolError):
     code = "time_refused"
 
 
-def read(text: str, zone: str | None) -> datetime:
+def parse_time(text: str, zone: str | None) -> datetime:
     """The moment a text means; one without a zone is in `zone`, else local. Raises `TimeRefused`."""
     text = text.strip()
     if len(text) > MAX_CHARS:
         raise TimeRefused(f"A time has at most {MAX_CHARS} characters.")
     if text.lower() in ("now", ""):
         moment = datetime.now(UTC).astimezone()
-        return converted(moment, zone) if zone else moment
+        return convert_zone(moment, zone) if zone else moment
     try:
-        found = fourteen_digits(text) or unix(text) or iso(text) or loose(text)
+        found = parse_digits(text) or parse_unix(text) or parse_iso(text) or parse_loose(text)
         if found is None:
             raise TimeRefused(
                 f"{text!r} is no time that is understood. Write it such as 2026-11-05T14:30:00+01:00, or 2026-11-05."
             )
         if found.tzinfo is None:
-            return found.replace(tzinfo=zone_of(zone)) if zone else found.astimezone()
-        return converted(found, zone) if zone and UNIX.fullmatch(text) else found
+            return found.replace(tzinfo=find_zone(zone)) if zone else found.astimezone()
+        return convert_zone(found, zone) if zone and UNIX.fullmatch(text) else found
     except (OverflowError, OSError, ValueError):
         raise TimeRefused(f"{text!r} lies outside the years 1 to 9999.") from None
 
 
-def fourteen_digits(text: str) -> datetime | None:
+def parse_digits(text: str) -> datetime | None:
     """A time of 14 digits, as logs and file names have it. Raises `TimeRefused` for one of 12, which could be either."""
     if DIGITS.fullmatch(text) is None:
         return None
@@ -107,7 +107,7 @@ def fourteen_digits(text: str) -> datetime | None:
         return None
 
 
-def unix(text: str) -> datetime | None:
+def parse_unix(text: str) -> datetime | None:
     """Seconds, milliseconds, microseconds or nanoseconds since 1970, told by how many digits there are."""
     match = UNIX.fullmatch(text)
     if match is None:
@@ -123,12 +123,14 @@ def unix(text: str) -> datetime | None:
     )
 
 
-def iso(text: str) -> datetime | None:
+def parse_iso(text: str) -> datetime | None:
     """A time in ISO 8601; one whose seconds are 60 is a leap second and counts as the next."""
     parts = text.rsplit(" ", 1)
     if len(parts) == 2 and "/" in parts[1]:  # 2026-11-05 14:30 Europe/Berlin
-        inner = iso(parts[0])
-        return None if inner is None or inner.tzinfo is not None else inner.replace(tzinfo=zone_of(parts[1]))
+        inner = parse_iso(parts[0])
+        return (
+            None if inner is None or inner.tzinfo is not None else inner.replace(tzinfo=find_zone(parts[1]))
+        )
     text = re.sub(
         r"^(\d{4})[/-](\d{1,2})[/-](\d{1,2})\b", lambda day: f"{day[1]}-{day[2]:0>2}-{day[3]:0>2}", text
     )
@@ -143,7 +145,7 @@ def iso(text: str) -> datetime | None:
         return None
 
 
-def loose(text: str) -> datetime | None:
+def parse_loose(text: str) -> datetime | None:
     """A time as people, mail and logs write it, where the order of day and month is certain and no part is missing."""
     from dateutil import parser
 
@@ -164,7 +166,7 @@ def loose(text: str) -> datetime | None:
     return found.pop() if len(found) == 1 else None
 
 
-def zone_of(name: str) -> tzinfo:
+def find_zone(name: str) -> tzinfo:
     """A zone by its name or offset. Raises `TimeRefused`."""
     name = name.strip()
     if name.upper() in ("Z", "UTC", "GMT"):
@@ -198,15 +200,15 @@ def zone_of(name: str) -> tzinfo:
         raise TimeRefused(f"{name[:60]!r} is no time zone that is known.{hint}") from None
 
 
-def converted(moment: datetime, zone: str) -> datetime:
+def convert_zone(moment: datetime, zone: str) -> datetime:
     """The same moment in another zone. Raises `TimeRefused`."""
     try:
-        return moment.astimezone(zone_of(zone))
+        return moment.astimezone(find_zone(zone))
     except OverflowError:
         raise TimeRefused("In that zone the time lies outside the years 1 to 9999.") from None
 
 
-def duration(text: str) -> dict[str, float]:
+def parse_duration(text: str) -> dict[str, float]:
     """A duration as so many of each unit, all with its sign. Raises `TimeRefused`."""
     text = text.strip()
     refusal = TimeRefused(
@@ -232,14 +234,14 @@ def duration(text: str) -> dict[str, float]:
     return amounts
 
 
-def added(moment: datetime, text: str) -> datetime:
+def add_duration(moment: datetime, text: str) -> datetime:
     """A time later or earlier: months and days by the calendar, hours and less by the clock that never jumps.
 
     Raises `TimeRefused`.
     """
     from dateutil.relativedelta import relativedelta
 
-    amounts = duration(text)
+    amounts = parse_duration(text)
     years, months, weeks, days, *exact = amounts.values()
     if years % 1 or months % 1:
         raise TimeRefused("Years and months are whole numbers here. Use days for parts of them.")
@@ -255,7 +257,7 @@ def added(moment: datetime, text: str) -> datetime:
         raise TimeRefused("The result lies outside the years 1 to 9999.") from None
 
 
-def shown(moment: datetime) -> tuple[datetime, str]:
+def format_time(moment: datetime) -> tuple[datetime, str]:
     """The time as the clocks of its zone show it, and what is to be known where they are set forward or back."""
     from dateutil import tz
 
@@ -273,9 +275,9 @@ def shown(moment: datetime) -> tuple[datetime, str]:
     return moment, f"The clocks are set back and show this twice; the other is {other}."
 
 
-def facts(moment: datetime) -> dict[str, Any]:
+def describe_time(moment: datetime) -> dict[str, Any]:
     """What there is to say of a moment."""
-    moment, note = shown(moment)
+    moment, note = format_time(moment)
     year, week, _ = moment.isocalendar()
     said: dict[str, Any] = {
         "iso": moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds"),
@@ -296,7 +298,7 @@ def facts(moment: datetime) -> dict[str, Any]:
     return said
 
 
-def difference(start: datetime, end: datetime) -> dict[str, Any]:
+def time_difference(start: datetime, end: datetime) -> dict[str, Any]:
     """How far it is from one moment to another: exactly, and by the calendar of the first one's zone."""
     try:
         exact = end.astimezone(UTC) - start.astimezone(UTC)
@@ -311,11 +313,11 @@ def difference(start: datetime, end: datetime) -> dict[str, Any]:
         "total_seconds": exact.total_seconds(),
         "exact": f"-({words})" if exact < timedelta(0) else words,
         "calendar_days": (there.date() - start.date()).days,
-        "weekdays_between": weekdays(start, there),
+        "weekdays_between": count_weekdays(start, there),
     }
 
 
-def weekdays(start: datetime, end: datetime) -> int:
+def count_weekdays(start: datetime, end: datetime) -> int:
     """Mondays to Fridays from the one date on, before the other."""
     first, last = sorted((start.date(), end.date()))
     days = (last - first).days

@@ -17,8 +17,8 @@ import msgspec
 
 from jaato.abc.plugin import Plugin
 from jaato.tools.call import clean
-from jaato.tools.reach import environ_of
-from jaato.tools.secret_words import WORDS, like_secret, names_secret
+from jaato.tools.host_services import environ_of
+from jaato.tools.redaction.patterns import WORDS, like_secret, names_secret
 from jaato.tools.tool import tool
 
 SAMPLE_S = 0.2
@@ -46,21 +46,21 @@ class MachinePlugin(Plugin):
         before = await anyio.to_thread.run_sync(processor_times)
         begun = time.monotonic()
         await anyio.sleep(SAMPLE_S)
-        found = await anyio.to_thread.run_sync(processes)
+        found = await anyio.to_thread.run_sync(list_processes)
         passed_s = time.monotonic() - begun
         secrets = self._secrets()
-        chosen = family(found, pid) if pid is not None else found
+        chosen = process_tree(found, pid) if pid is not None else found
         rows = []
         for one in chosen:
-            command = clean(hidden(one.command, secrets))
+            command = clean(redact_command(one.command, secrets))
             if filter is not None and filter.lower() not in f"{one.name} {command}".lower():
                 continue
             if user is not None and one.user != user:
                 continue
-            rows.append((one, share(one, before.get((one.pid, one.started_at_s)), passed_s), command))
-        rows.sort(key=lambda row: order(row[0], row[1], sort))
-        own = {one.pid for one in family(found, os.getpid())}
-        shown = [described(*row) | origin(row[0].pid, own) for row in rows[:limit]]
+            rows.append((one, cpu_percent(one, before.get((one.pid, one.started_at_s)), passed_s), command))
+        rows.sort(key=lambda row: sort_key(row[0], row[1], sort))
+        own = {one.pid for one in process_tree(found, os.getpid())}
+        shown = [process_row(*row) | origin(row[0].pid, own) for row in rows[:limit]]
         return {"processes": shown, "total": len(rows)}
 
     @tool(category="system", access="read")
@@ -73,8 +73,8 @@ class MachinePlugin(Plugin):
     ) -> dict[str, Any]:
         """Sockets that listen on this machine: protocol, address, port and the process behind each. Use it to find
         a server's port or what holds one."""
-        listening = await anyio.to_thread.run_sync(listeners)
-        names = {one.pid: one for one in await anyio.to_thread.run_sync(processes)}
+        listening = await anyio.to_thread.run_sync(list_listeners)
+        names = {one.pid: one for one in await anyio.to_thread.run_sync(list_processes)}
         rows = []
         for one in sorted(listening, key=lambda found: (found.port, found.protocol, found.address)):
             if (port is not None and one.port != port) or protocol not in (one.protocol, "any"):
@@ -82,7 +82,7 @@ class MachinePlugin(Plugin):
             row: dict[str, Any] = {"protocol": one.protocol, "address": one.address, "port": one.port}
             process = names.get(one.pid) if one.pid is not None else None
             if process is not None:
-                command = clean(hidden(process.command, self._secrets()))
+                command = clean(redact_command(process.command, self._secrets()))
                 row |= {
                     "pid": process.pid,
                     "process": clean(process.name),
@@ -96,7 +96,7 @@ class MachinePlugin(Plugin):
         return secret_values(environ_of(self.host).items())
 
 
-def family(found: list[Process], pid: int) -> list[Process]:
+def process_tree(found: list[Process], pid: int) -> list[Process]:
     """A process and all below it."""
     below: dict[int, list[Process]] = {}
     for one in found:
@@ -111,12 +111,12 @@ def family(found: list[Process], pid: int) -> list[Process]:
     return list(chosen.values())
 
 
-def share(now: Process, before_s: float | None, passed_s: float) -> float:
+def cpu_percent(now: Process, before_s: float | None, passed_s: float) -> float:
     """How much of one processor it used meanwhile, in per cent; 0 for a process that is new."""
     return 0.0 if before_s is None else round(100 * max(0.0, now.cpu_s - before_s) / passed_s, 1)
 
 
-def order(one: Process, cpu: float, sort: str) -> tuple[float, ...]:
+def sort_key(one: Process, cpu: float, sort: str) -> tuple[float, ...]:
     """What rows are sorted by."""
     match sort:
         case "memory":
@@ -139,7 +139,7 @@ def origin(pid: int, own: Collection[int]) -> dict[str, bool]:
     return {"own": True, **({"sandbox": True} if confined else {})}
 
 
-def described(one: Process, cpu: float, command: str) -> dict[str, Any]:
+def process_row(one: Process, cpu: float, command: str) -> dict[str, Any]:
     """A row for the model."""
     row: dict[str, Any] = {
         "pid": one.pid,
@@ -196,7 +196,7 @@ def processor_times() -> dict[tuple[int, float], float]:
     }
 
 
-def processes() -> list[Process]:
+def list_processes() -> list[Process]:
     """Every process that can be seen; of what may not be looked at, nothing is told."""
     import psutil
 
@@ -219,14 +219,14 @@ def processes() -> list[Process]:
     return found
 
 
-def listeners() -> set[Listener]:
+def list_listeners() -> set[Listener]:
     """The sockets that wait for others; where the system tells only of one's own processes, those."""
     import psutil
 
     try:
         found = [(one, one.pid) for one in psutil.net_connections(kind="inet")]
     except psutil.AccessDenied:
-        found = list(connections())
+        found = list(iterate_connections())
     return {
         Listener("tcp" if one.type == socket.SOCK_STREAM else "udp", one.laddr.ip, one.laddr.port, pid)
         for one, pid in found
@@ -235,7 +235,7 @@ def listeners() -> set[Listener]:
     }
 
 
-def connections() -> Iterator[tuple[Any, int]]:
+def iterate_connections() -> Iterator[tuple[Any, int]]:
     """The connections of each process that may be looked at, with its number."""
     import psutil
 
@@ -271,13 +271,13 @@ SHORT = {
 """Programs whose option holds a password, in the same word or the next; `login` is a word after docker and its like."""
 
 
-def hidden(command: Sequence[str], known: Iterable[str] = ()) -> str:
+def redact_command(command: Sequence[str], known: Iterable[str] = ()) -> str:
     """A command line with each secret replaced; `known` are values that are secret wherever they stand."""
     values = sorted((one for one in known if len(one) >= 8), key=len, reverse=True)
-    return " ".join(veiled([without(argument, values) for argument in command]))
+    return " ".join(redact_words([redact_argument(argument, values) for argument in command]))
 
 
-def veiled(words: Sequence[str]) -> list[str]:
+def redact_words(words: Sequence[str]) -> list[str]:
     """Words of a command line without those that an option makes secret; also within the line a shell is given."""
     shown: list[str] = []
     after_option = False
@@ -294,13 +294,15 @@ def veiled(words: Sequence[str]) -> list[str]:
             shown.append(joined + HIDDEN)
         elif re.search(r"\s", word):
             parts = re.split(r"(\s+)", word)
-            shown.append("".join(map("".join, zip(veiled(parts[::2]), [*parts[1::2], ""], strict=True))))
+            shown.append(
+                "".join(map("".join, zip(redact_words(parts[::2]), [*parts[1::2], ""], strict=True)))
+            )
         else:
             shown.append(word)
     return shown
 
 
-def without(argument: str, values: Iterable[str]) -> str:
+def redact_argument(argument: str, values: Iterable[str]) -> str:
     """One argument without what is secret in it."""
     for value in values:
         argument = argument.replace(value, HIDDEN)

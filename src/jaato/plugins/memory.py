@@ -17,12 +17,12 @@ from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError
 from jaato.protocol.specs import MemoryEntry, ToolSpec
 from jaato.tools.call import Call, clean
-from jaato.tools.folder import Folder
-from jaato.tools.reach import roots_of
-from jaato.tools.search import Index
+from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.host_services import roots_of
+from jaato.tools.invisible_text import one_line, quoted, spelt_out
+from jaato.tools.search.bm25 import Index
+from jaato.tools.search.tokenizer import terms
 from jaato.tools.tool import tool
-from jaato.tools.unseen import one_line, quoted, spelt_out
-from jaato.tools.words import terms
 
 FILE = "memories.jsonl"
 NEAR = 0.3  # the share of a note's words that makes a text akin to it
@@ -63,7 +63,7 @@ class Page(msgspec.Struct, frozen=True):
     damaged: list[bytes]
 
 
-def tag_of(text: str) -> str:
+def normalize_tag(text: str) -> str:
     """A tag as it is kept: lower case, words joined by hyphens. Raises `ToolError` for an empty one."""
     tag = "-".join(clean(text).casefold().split())
     if not tag:
@@ -71,7 +71,7 @@ def tag_of(text: str) -> str:
     return tag
 
 
-def parsed(data: bytes) -> Page:
+def parse_notes(data: bytes) -> Page:
     """The notes of a file; of several with one id the last counts."""
     notes: dict[str, Note] = {}
     damaged: list[bytes] = []
@@ -123,10 +123,10 @@ class Notes:
             same = next((note for note in page.notes if note.content == content), None)
             wanted = list(dict.fromkeys([*(same.tags if same and not replaces else ()), *tags]))
             gone = {replaces, same.id if same is not None else None}
-            name = replaces or (same.id if same is not None else fresh(known))
+            name = replaces or (same.id if same is not None else unused_id(known))
             note = Note(name, now, content, wanted, session)
             kept = [*(old for old in page.notes if old.id not in gone), note]
-            data = b"".join([line + b"\n" for line in page.damaged] + [line_of(one) for one in kept])
+            data = b"".join([line + b"\n" for line in page.damaged] + [encode_line(one) for one in kept])
             if len(kept) > MAX_NOTES or len(data) > MAX_FILE_BYTES:
                 raise MemoryFull(
                     f"The memory is full ({len(page.notes)} notes, {len(data):,} bytes). Give replaces=ID of a note "
@@ -142,7 +142,7 @@ class Notes:
             if self._index is None:
                 self._index = Index()
                 self._index.update(
-                    ToolSpec(note.id, words_of(note), {}, " ".join(note.tags[:MAX_TAGS]))
+                    ToolSpec(note.id, index_terms(note), {}, " ".join(note.tags[:MAX_TAGS]))
                     for note in page.notes[-MAX_NOTES:]
                 )
             by_id = {note.id: note for note in page.notes}
@@ -153,7 +153,7 @@ class Notes:
         with self._lock:
             notes = self._current().notes[-MAX_NOTES:]
             if self._words is None:
-                self._words = [frozenset(terms(words_of(note))) for note in notes]
+                self._words = [frozenset(terms(index_terms(note))) for note in notes]
             kept = self._words
         said = set(terms(text))
         shares: list[tuple[float, Note]] = []
@@ -169,40 +169,40 @@ class Notes:
         seen = self.stamp()
         if seen != self._seen or not seen:
             data = self._folder.read(FILE, 2 * MAX_FILE_BYTES) or b""
-            self._page, self._seen = parsed(data), seen
+            self._page, self._seen = parse_notes(data), seen
             self._index = self._words = None
         return self._page
 
 
-def words_of(note: Note) -> str:
+def index_terms(note: Note) -> str:
     """What a note is found by."""
     return f"{' '.join(note.tags[:MAX_TAGS])} {note.content[:MAX_CONTENT_CHARS]}"
 
 
-def line_of(note: Note) -> bytes:
+def encode_line(note: Note) -> bytes:
     """A note as its line."""
     return msgspec.json.encode(note) + b"\n"
 
 
-def fresh(known: set[str]) -> str:
+def unused_id(known: set[str]) -> str:
     """An id nobody has."""
     while (name := f"n{secrets.token_hex(4)}") in known:
         continue
     return name
 
 
-def counted(notes: Iterable[Note]) -> list[tuple[str, int]]:
+def count_tags(notes: Iterable[Note]) -> list[tuple[str, int]]:
     """Every tag with how many notes have it, the most frequent first."""
     counts = Counter(tag for note in notes for tag in dict.fromkeys(note.tags))
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def notes_of(workspace: Path) -> Notes:
+def workspace_notes(workspace: Path) -> Notes:
     """The notes about a workspace."""
     return Notes(Folder(workspace, *PLACE))
 
 
-def entries_of(page: Page) -> list[MemoryEntry]:
+def brief_entries(page: Page) -> list[MemoryEntry]:
     """The newest notes in short, newest first."""
     return [
         MemoryEntry(
@@ -240,7 +240,7 @@ class MemoryPlugin(Plugin):
         workspace = self._roots.workspace
         with self._lock:
             if self._kept is None or self._kept[0] != workspace:
-                self._kept = (workspace, notes_of(workspace))
+                self._kept = (workspace, workspace_notes(workspace))
             return self._kept[1]
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
@@ -266,7 +266,7 @@ class MemoryPlugin(Plugin):
         text = clean(content).strip()
         if not text:
             raise ToolError("The note is empty. Say what is to be remembered.")
-        wanted = [tag_of(tag) for tag in tags or ()]
+        wanted = [normalize_tag(tag) for tag in tags or ()]
         note, total = self.notes.add(text, wanted, replaces, call.session_id)
         return {"id": note.id, "tags": note.tags, "total": total}
 
@@ -281,7 +281,7 @@ class MemoryPlugin(Plugin):
         """Recall what earlier sessions noted about this workspace. Returns notes that fit the query, best first; without a
         query the newest first; tags narrow them."""
         page = self.notes.read()
-        wanted = {tag_of(tag) for tag in tags or ()}
+        wanted = {normalize_tag(tag) for tag in tags or ()}
         if query is not None and query.strip():
             found = self.notes.ranked(query, MAX_NOTES)
         else:
@@ -289,29 +289,29 @@ class MemoryPlugin(Plugin):
         fitting = [(note, score) for note, score in found if wanted <= set(note.tags)]
         shown = fitting[offset : offset + limit]
         said: dict[str, Any] = {
-            "memories": [row(note, score) for note, score in shown],
+            "memories": [note_row(note, score) for note, score in shown],
             "found": len(fitting),
         }
         if len(fitting) > offset + limit:
             said["next_offset"] = offset + limit
         if not fitting:
-            said["note"] = nothing(page)
-        return said | damage(page)
+            said["note"] = no_match_message(page)
+        return said | damage_note(page)
 
     @tool(category=MEMORY, access="read")
     def list_memory_tags(self, limit: Annotated[int, Meta(ge=1, le=1_000)] = 200) -> dict[str, Any]:
         """List the tags of the notes kept about this workspace. Use it to see what is remembered before
         retrieve_memories. Returns each tag with its number of notes."""
         page = self.notes.read()
-        tags = counted(page.notes)
+        tags = count_tags(page.notes)
         said: dict[str, Any] = {
             "tags": [{"tag": one_line(tag, MAX_TAG_CHARS), "count": count} for tag, count in tags[:limit]],
             "total_memories": len(page.notes),
         }
-        return said | ({"more_tags": len(tags) - limit} if len(tags) > limit else {}) | damage(page)
+        return said | ({"more_tags": len(tags) - limit} if len(tags) > limit else {}) | damage_note(page)
 
 
-def row(note: Note, score: float) -> dict[str, Any]:
+def note_row(note: Note, score: float) -> dict[str, Any]:
     """A note as the model reads it; one that came into the file otherwise is held to the same bounds."""
     content = spelt_out(note.content[:MAX_CONTENT_CHARS])
     if len(note.content) > MAX_CONTENT_CHARS:
@@ -331,14 +331,14 @@ def name_of(note: Note) -> str:
     return one_line(note.id, 64)
 
 
-def nothing(page: Page) -> str:
+def no_match_message(page: Page) -> str:
     """Why no note was found, and what to do."""
     if not page.notes:
         return "Nothing is remembered about this workspace yet; store_memory keeps a note."
     return f"None of the {len(page.notes)} notes fits. Use other words, or list_memory_tags."
 
 
-def damage(page: Page) -> dict[str, Any]:
+def damage_note(page: Page) -> dict[str, Any]:
     """How many lines of the file could not be read, if any."""
     if not page.damaged:
         return {}

@@ -20,8 +20,8 @@ from jaato.log import logger
 from jaato.protocol.events import SessionUpdated
 from jaato.protocol.ids import is_id
 from jaato.tools.call import CURRENT, SERVICES, Call, clean
-from jaato.tools.file_errors import FileMissing
-from jaato.tools.folder import Folder
+from jaato.tools.filesystem.errors import FileMissing
+from jaato.tools.filesystem.private_directory import Folder
 from jaato.tools.tool import tool
 
 FILE = ".sessions.json"
@@ -34,10 +34,10 @@ def load_session_config(
 ) -> SessionConfig:
     """The settings in `.jaato/.sessions.json` of a workspace (default: the current directory), or in the file `path`;
     the defaults where there is none. Raises `ConfigError` that names the file and what to correct."""
-    return found_config(path, workspace=workspace) or SessionConfig()
+    return read_session_config(path, workspace=workspace) or SessionConfig()
 
 
-def found_config(
+def read_session_config(
     path: str | Path | None = None, *, workspace: str | Path | None = None
 ) -> SessionConfig | None:
     """The same; None where there is no file."""
@@ -80,7 +80,7 @@ UNDESCRIBED = (
 )
 
 
-def asked_for_description(
+def request_description(
     prompt: str, turns: int, description: str | None, after_turns: int
 ) -> PromptEnrichmentResult:
     """The prompt, with that word when there is no description after exactly so many turns; 0 turns: never."""
@@ -159,7 +159,7 @@ class FileSessionPlugin:
 
     def save(self, state: SessionState) -> str:
         """Write the file of a session; returns its path. Raises `ToolError`s, `ConfigError` for one too large."""
-        name = file_of(state.session_id)
+        name = session_file_name(state.session_id)
         data = ENCODER.encode(state)
         if len(data) > MAX_BYTES:
             raise ConfigError(
@@ -176,7 +176,7 @@ class FileSessionPlugin:
         times = {
             name: info.st_mtime_ns
             for name in folder.names()
-            if is_file_of(name) and (info := folder.stat(name)) is not None
+            if is_session_file(name) and (info := folder.stat(name)) is not None
         }
         others = sorted((name for name in times if name != kept), key=lambda name: times[name])
         for name in others[: max(0, len(times) - self._most)]:
@@ -185,7 +185,7 @@ class FileSessionPlugin:
 
     def load(self, session_id: str) -> SessionState:
         """The saved session of this id. Raises `SessionNotFound`, `ConfigError` for a file that is none."""
-        found: SessionState = self._read(file_of(session_id), WHOLE, session_id)
+        found: SessionState = self._read(session_file_name(session_id), WHOLE, session_id)
         return found
 
     def _read(self, name: str, decoder: msgspec.json.Decoder[Any], session_id: str) -> Any:
@@ -209,7 +209,7 @@ class FileSessionPlugin:
         """The saved sessions, newest first; a damaged file is logged and hides no other."""
         found: list[SavedSession] = []
         for name in self._folder.names():
-            if is_file_of(name):
+            if is_session_file(name):
                 try:
                     found.append(self._read(name, HEADS, name.removesuffix(".json")))
                 except (ConfigError, SessionNotFound) as error:
@@ -219,7 +219,7 @@ class FileSessionPlugin:
     def delete(self, session_id: str) -> bool:
         """Remove the file of a session; whether there was one. Its log in the store stays."""
         try:
-            self._folder.remove(file_of(session_id))
+            self._folder.remove(session_file_name(session_id))
         except FileMissing:
             return False
         return True
@@ -257,7 +257,7 @@ class FileSessionPlugin:
         seen = self._seen
         if seen is None:
             return PromptEnrichmentResult(prompt)
-        return asked_for_description(prompt, seen.turns, seen.description, self._describe_after)
+        return request_description(prompt, seen.turns, seen.description, self._describe_after)
 
     def get_user_commands(self) -> list[UserCommand]:
         """`save`, `resume`, `sessions` and `delete-session`, which whoever has the session carries out."""
@@ -277,14 +277,14 @@ def create_plugin() -> FileSessionPlugin:
     return FileSessionPlugin()
 
 
-def file_of(session_id: str) -> str:
+def session_file_name(session_id: str) -> str:
     """The name of a session's file. Raises `SessionNotFound` for what is no id."""
     if not is_id(session_id, "s"):
         raise SessionNotFound(f"{session_id[:60]!r} is no id of a session; `sessions` lists them.")
     return f"{session_id}.json"
 
 
-def is_file_of(name: str) -> bool:
+def is_session_file(name: str) -> bool:
     """Whether a name is that of a saved session."""
     return name.endswith(".json") and is_id(name.removesuffix(".json"), "s")
 
@@ -316,11 +316,11 @@ class SessionToolsPlugin(Plugin):
             return PromptEnrichmentResult(prompt)
         config = keeper.config if keeper is not None else DEFAULTS
         after = config.request_description_after_turns
-        return asked_for_description(prompt, session.state.turns, session.state.description, after)
+        return request_description(prompt, session.state.turns, session.state.description, after)
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """The user saves, lists and removes copies of sessions, and has one made a session again."""
-        return {command: command_of(command.name) for command in COMMANDS}
+        return {command: make_command(command.name) for command in COMMANDS}
 
     @tool(category=SYSTEM, access="read")
     async def session_describe(
@@ -396,7 +396,7 @@ def session_of(call: Call) -> Any:
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
-def command_of(name: str) -> Callable[[str], Any]:
+def make_command(name: str) -> Callable[[str], Any]:
     """What runs a command on the rest of the line."""
     return lambda line: keeper_of().command(name, line)
 

@@ -12,15 +12,14 @@ import msgspec
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import CancelledException, ConfigError, InvalidArguments, ToolError
 from jaato.tools.call import Call
-from jaato.tools.openings import NEED, need_issues
-from jaato.tools.processes.command import Command, Limits, shell_of
-from jaato.tools.processes.ended import Ended
-from jaato.tools.processes.environ import for_commands
-from jaato.tools.processes.launch import Launcher
-from jaato.tools.processes.sandbox.aftercare import Removed, reported
+from jaato.tools.host_services import environ_of, keep_secret
+from jaato.tools.permissions.access import NEED, need_issues
+from jaato.tools.processes.command import Command, Ended, Limits, shell_of
+from jaato.tools.processes.environment import for_commands
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.output_text import joined
+from jaato.tools.processes.sandbox.cleanup import Removed, reported
 from jaato.tools.processes.sandbox.sandbox import Confinement, sandbox_of
-from jaato.tools.processes.text import joined
-from jaato.tools.reach import environ_of, keep_secret
 from jaato.tools.tool import tool
 
 ALIAS = {"cmd": "command"}
@@ -97,8 +96,8 @@ class ShellPlugin(Plugin):
             raise CancelledException("The command was stopped on request; nothing of it is running.")
         if ended.reason == "failure":
             raise ToolError(not_started(command, args, call, ended))
-        value = await result(ended, timeout_s, self.limits, call)
-        return reported(with_refusals(value, confinement, call.access_reason), removed)
+        value = await render_result(ended, timeout_s, self.limits, call)
+        return reported(add_sandbox_refusals(value, confinement, call.access_reason), removed)
 
     async def _run(
         self, argv: list[str], timeout_s: float | None, limits: Limits, call: Call
@@ -173,7 +172,7 @@ def not_started(command: str, args: list[str] | None, call: Call, ended: Ended) 
     return f"Could not {doing} {program} in {call.workspace}: {error}."
 
 
-async def result(ended: Ended, timeout_s: float | None, limits: Limits, call: Call) -> dict[str, Any]:
+async def render_result(ended: Ended, timeout_s: float | None, limits: Limits, call: Call) -> dict[str, Any]:
     """What the model reads of a command that has ended."""
     value: dict[str, Any] = {"exit_code": ended.code}
     if ended.code is not None and ended.code < 0:
@@ -187,7 +186,7 @@ async def result(ended: Ended, timeout_s: float | None, limits: Limits, call: Ca
         value["truncated"] = True
         value["output_bytes"] = ended.total
         try:
-            notes += await keep(ended, call, value)
+            notes += await keep_output(ended, call, value)
         finally:
             if ended.spool is not None:
                 ended.spool.unlink(missing_ok=True)
@@ -219,7 +218,7 @@ async def result(ended: Ended, timeout_s: float | None, limits: Limits, call: Ca
     return {**value, "duration_s": ended.duration_s}
 
 
-async def keep(ended: Ended, call: Call, value: dict[str, Any]) -> list[str]:
+async def keep_output(ended: Ended, call: Call, value: dict[str, Any]) -> list[str]:
     """Keep all of a large output under a handle, or say why that could not be."""
     import anyio.to_thread
 
@@ -265,7 +264,7 @@ UNREACHED = re.compile(
 """What a line of output looks like where something was refused; `FORBIDDEN` is looked for where the command failed."""
 
 
-def with_refusals(value: dict[str, Any], confinement: Confinement, why: str = "") -> dict[str, Any]:
+def add_sandbox_refusals(value: dict[str, Any], confinement: Confinement, why: str = "") -> dict[str, Any]:
     """A command's result with its sandbox, where that only reads and `why`, and with what the sandbox seems to have refused."""
     access = confinement.access
     if access.profile == "full":
@@ -279,7 +278,7 @@ def with_refusals(value: dict[str, Any], confinement: Confinement, why: str = ""
     if not (failed or reading or hosts):
         return told
     writing = ("write",) if reading else ("dir:/PATH", "control")
-    lines, needs = refusals(str(value.get("output", "")), writing, failed=failed)
+    lines, needs = find_refusals(str(value.get("output", "")), writing, failed=failed)
     lines, needs = [*lines, *confinement.refused], [*needs, *hosts]
     if lines:
         note = f"Why: {why}. " if reading and why else ""
@@ -289,7 +288,7 @@ def with_refusals(value: dict[str, Any], confinement: Confinement, why: str = ""
     return told
 
 
-def refusals(output: str, writing: tuple[str, ...], *, failed: bool) -> tuple[list[str], list[str]]:
+def find_refusals(output: str, writing: tuple[str, ...], *, failed: bool) -> tuple[list[str], list[str]]:
     """The lines of an output that show a refusal, each once, and what to ask for; `writing` is that of a file."""
     lines: dict[str, None] = {}
     needs: dict[str, None] = {}

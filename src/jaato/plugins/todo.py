@@ -63,7 +63,7 @@ class KeptPlans:
             self.current = None
 
 
-def text_of(text: str, what: str) -> str:
+def require_text(text: str, what: str) -> str:
     """The text without space around it; raises `PlanError` when it is empty or too long."""
     text = text.strip()
     if not text:
@@ -80,18 +80,18 @@ def new_plan(plans: Plans, title: str, steps: list[str]) -> Plan:
     if not steps:
         raise PlanError("The plan has no steps. Give at least one.")
     numbers = [int(name[1:]) for name in plans.plans if re.fullmatch(r"p[0-9]{1,9}", name)]
-    made = [PlanStep(str(at), text_of(step, f"step {at}")) for at, step in enumerate(steps, 1)]
-    return sized(Plan(f"p{max(numbers, default=0) + 1}", text_of(title, "title"), made))
+    made = [PlanStep(str(at), require_text(step, f"step {at}")) for at, step in enumerate(steps, 1)]
+    return check_size(Plan(f"p{max(numbers, default=0) + 1}", require_text(title, "title"), made))
 
 
-def sized(plan: Plan) -> Plan:
+def check_size(plan: Plan) -> Plan:
     """The plan, unless it has too many steps."""
     if len(plan.steps) > MAX_STEPS:
         raise PlanError(f"A plan has at most {MAX_STEPS} steps. Join some, or make a second plan.")
     return plan
 
 
-def chosen(plans: Plans, plan_id: str | None) -> Plan:
+def find_plan(plans: Plans, plan_id: str | None) -> Plan:
     """The plan with this id, or the current one; raises `PlanError` that names the ids there are."""
     if plan_id is None:
         if plans.current is not None:
@@ -109,7 +109,7 @@ def chosen(plans: Plans, plan_id: str | None) -> Plan:
 
 def open_plan(plans: Plans) -> Plan:
     """The current plan, which must not have ended."""
-    plan = chosen(plans, None)
+    plan = find_plan(plans, None)
     if plan.status not in OPEN:
         raise PlanError(
             f"Plan {plan.id} is {plan.status}. startPlan opens it again, createPlan makes another."
@@ -117,7 +117,7 @@ def open_plan(plans: Plans) -> Plan:
     return plan
 
 
-def step_of(plan: Plan, step_id: str) -> int:
+def find_step(plan: Plan, step_id: str) -> int:
     """Where the step with this id stands; raises `PlanError` that names the ids there are."""
     wanted = step_id.strip().lower().removeprefix("step").strip(" #.:")
     for at, step in enumerate(plan.steps):
@@ -138,11 +138,11 @@ def with_step(plan: Plan, at: int, status: StepStatus, result: str | None) -> Pl
 
 def with_added(plan: Plan, description: str, after: str | None) -> tuple[Plan, PlanStep]:
     """The plan with one more step, and that step; other steps keep their ids."""
-    at = len(plan.steps) if after is None else step_of(plan, after) + 1
+    at = len(plan.steps) if after is None else find_step(plan, after) + 1
     step = PlanStep(
         str(max((int(step.id) for step in plan.steps if step.id.isdecimal()), default=0) + 1), description
     )
-    return sized(msgspec.structs.replace(plan, steps=[*plan.steps[:at], step, *plan.steps[at:]])), step
+    return check_size(msgspec.structs.replace(plan, steps=[*plan.steps[:at], step, *plan.steps[at:]])), step
 
 
 def progress(plan: Plan) -> str:
@@ -159,7 +159,7 @@ def next_step(plan: Plan) -> PlanStep | None:
     return None
 
 
-def shown(plan: Plan) -> dict[str, Any]:
+def plan_row(plan: Plan) -> dict[str, Any]:
     """The whole plan as a model reads it."""
     steps = [msgspec.to_builtins(step) | {"status": step.status} for step in plan.steps]
     view = {
@@ -175,7 +175,7 @@ def shown(plan: Plan) -> dict[str, Any]:
 MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "failed": "[!]", "skipped": "[-]"}
 
 
-def drawn(plan: Plan) -> str:
+def render_plan(plan: Plan) -> str:
     """The plan as a person reads it in a terminal."""
     lines = [f"{plan.id}  {plan.title}  ({plan.status}, {progress(plan)})"]
     for step in plan.steps:
@@ -223,16 +223,16 @@ class TodoPlugin(Plugin):
             plans = self.plans_of(call)
             plan = new_plan(plans, title, steps)
             plans.update(plan)
-        return shown(plan)
+        return plan_row(plan)
 
     @tool(category="coordination", access="read", core=True)
     async def startPlan(self, plan_id: str | None = None, *, call: Call) -> dict[str, Any]:
         """Begin or reopen a plan."""
         with self._lock:
             plans = self.plans_of(call)
-            plan = msgspec.structs.replace(chosen(plans, plan_id), status="active", summary=None)
+            plan = msgspec.structs.replace(find_plan(plans, plan_id), status="active", summary=None)
             plans.update(plan)
-        return brief(plan)
+        return plan_progress(plan)
 
     @tool(
         category="coordination",
@@ -247,16 +247,16 @@ class TodoPlugin(Plugin):
         with self._lock:
             plans = self.plans_of(call)
             plan = open_plan(plans)
-            at = step_of(plan, step_id)
+            at = find_step(plan, step_id)
             plan = with_step(plan, at, status, result)
             plans.update(plan)
-        return {"step_id": plan.steps[at].id, "status": status} | brief(plan)
+        return {"step_id": plan.steps[at].id, "status": status} | plan_progress(plan)
 
     @tool(category="coordination", access="read", core=True, aliases={"get_todo": PLAN_WORDS})
     async def getPlanStatus(self, plan_id: str | None = None, *, call: Call) -> dict[str, Any]:
         """Show a plan's steps."""
         with self._lock:
-            return shown(chosen(self.plans_of(call), plan_id))
+            return plan_row(find_plan(self.plans_of(call), plan_id))
 
     @tool(category="coordination", access="read", core=True, aliases={"add_todo": TEXT_WORDS})
     async def addStep(
@@ -265,9 +265,9 @@ class TodoPlugin(Plugin):
         """Add a step, by default last."""
         with self._lock:
             plans = self.plans_of(call)
-            plan, step = with_added(open_plan(plans), text_of(description, "step"), after_step_id)
+            plan, step = with_added(open_plan(plans), require_text(description, "step"), after_step_id)
             plans.update(plan)
-        return {"step_id": step.id} | brief(plan)
+        return {"step_id": step.id} | plan_progress(plan)
 
     @tool(category="coordination", access="read", core=True, aliases={"mark_todo_complete": {}})
     async def completePlan(
@@ -277,7 +277,7 @@ class TodoPlugin(Plugin):
         with self._lock:
             plans = self.plans_of(call)
             plan = msgspec.structs.replace(
-                open_plan(plans), status=status, summary=text_of(summary, "summary") if summary else None
+                open_plan(plans), status=status, summary=require_text(summary, "summary") if summary else None
             )
             plans.update(plan)
         unfinished = [step.id for step in plan.steps if step.status in ("pending", "in_progress")]
@@ -306,7 +306,7 @@ class TodoPlugin(Plugin):
         """Delete a plan."""
         with self._lock:
             plans = self.plans_of(call)
-            plan = chosen(plans, plan_id)
+            plan = find_plan(plans, plan_id)
             plans.clear(plan.id)
         return {"cleared": plan.id}
 
@@ -322,21 +322,23 @@ class TodoPlugin(Plugin):
                 plans = self.plans_of(CURRENT.get())
                 match words:
                     case []:
-                        return drawn(plans.current) if plans.current is not None else "There is no plan."
+                        return (
+                            render_plan(plans.current) if plans.current is not None else "There is no plan."
+                        )
                     case ["list"]:
                         return "\n".join(map(headline, plans.plans.values())) or "There is no plan."
                     case ["clear", *rest] if len(rest) <= 1:
-                        plan = chosen(plans, rest[0] if rest else None)
+                        plan = find_plan(plans, rest[0] if rest else None)
                         plans.clear(plan.id)
                         return f"Plan {plan.id} is cleared."
                     case [plan_id]:
-                        return drawn(chosen(plans, plan_id))
+                        return render_plan(find_plan(plans, plan_id))
         except PlanError as error:
             return str(error)
         return "Usage: plan [list | ID | clear [ID]]"
 
 
-def brief(plan: Plan) -> dict[str, Any]:
+def plan_progress(plan: Plan) -> dict[str, Any]:
     """Where the plan stands and what comes next; the steps themselves the model has seen."""
     coming = next_step(plan)
     view: dict[str, Any] = {"plan_id": plan.id, "plan_status": plan.status, "progress": progress(plan)}
@@ -345,4 +347,4 @@ def brief(plan: Plan) -> dict[str, Any]:
 
 def headline(plan: Plan) -> str:
     """One line about a plan."""
-    return drawn(plan).partition("\n")[0]
+    return render_plan(plan).partition("\n")[0]

@@ -14,11 +14,11 @@ import anyio.to_thread
 from jaato.agent.masking import masked_events
 from jaato.errors import ToolError
 from jaato.log import logger
-from jaato.plugins.memory import Notes, entries_of, notes_of
+from jaato.plugins.memory import Notes, brief_entries, workspace_notes
 from jaato.protocol.events import CommandList, Event, MemoryList, SessionUpdated, ToolCallEnd
 from jaato.protocol.specs import MemoryEntry
-from jaato.runtime.commands import commands_of
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.user_commands import commands_of
 from jaato.server.live import Live
 from jaato.server.room import Room, nobody_cares
 
@@ -102,7 +102,7 @@ class Surroundings:
                 self.look(live)
 
     def _look(self, workspace: Path) -> None:
-        notes = notes_of(workspace)
+        notes = workspace_notes(workspace)
         try:
             stamp = notes.stamp()
         except ToolError:
@@ -119,7 +119,7 @@ class Surroundings:
         """Read the notes, away from the loop, and tell every session of the workspace that has them."""
         page = await anyio.to_thread.run_sync(notes.read)
         if self._stamps.get(workspace) == stamp:  # else they are read again
-            self._tell_notes(workspace, entries_of(page), len(page.notes))
+            self._tell_notes(workspace, brief_entries(page), len(page.notes))
 
     def _tell_notes(self, workspace: Path, entries: list[MemoryEntry], total: int) -> None:
         for session_id, live in self._hub.lives.by_id.items():

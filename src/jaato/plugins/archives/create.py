@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from jaato.errors import ToolError
-from jaato.plugins.archives.extract import chosen
-from jaato.plugins.archives.formats import ArchiveRefused, compressor, parts_of, shown
-from jaato.tools.paths import Roots
+from jaato.plugins.archives.extract import is_selected
+from jaato.plugins.archives.formats import ArchiveRefused, compressor, printable_name, split_name
+from jaato.tools.filesystem.containment import Roots
 
 MAX_FILES = 50_000
 FORMATS = {
@@ -49,7 +49,7 @@ def create(request: dict[str, Any]) -> dict[str, Any]:
     out = os.fdopen(request["fd"], "w+b")
     own = os.fstat(out.fileno())
     work = ArchiveWriter(roots, request["format"], out, request["max_bytes"], (own.st_dev, own.st_ino))
-    leaves = excluded(request["exclude"] or [])
+    leaves = is_excluded(request["exclude"] or [])
     for path in request["paths"]:
         base = str(PurePosixPath(path.rstrip("/")).parent) if path.rstrip("/") not in ("", ".") else path
         work.take(path, os.path.relpath(path, base), leaves)
@@ -59,13 +59,13 @@ def create(request: dict[str, Any]) -> dict[str, Any]:
     return work.report(out.tell() if not out.closed else 0)
 
 
-def excluded(patterns: list[str]) -> Callable[[str], bool]:
+def is_excluded(patterns: list[str]) -> Callable[[str], bool]:
     """Whether a file is left out: by its path, a pattern, or, wherever it lies, by a name without a slash."""
-    fits = chosen(patterns)
+    fits = is_selected(patterns)
     names = [pattern.strip("/") for pattern in patterns if "/" not in pattern.strip("/")]
 
     def leaves(name: str) -> bool:
-        parts = parts_of(name)
+        parts = split_name(name)
         return any(fnmatch.fnmatchcase(part, one) for part in parts for one in names) or fits(name)
 
     return leaves if patterns else lambda _name: False
@@ -114,7 +114,7 @@ class ArchiveWriter:
             )
 
     def _leave_out(self, name: str, why: str) -> None:
-        self._left_out.append({"name": shown(name), "why": why})
+        self._left_out.append({"name": printable_name(name), "why": why})
 
     def add(self, path: str, name: str) -> None:
         """Add one file, link or directory under a name."""
@@ -147,7 +147,7 @@ class ArchiveWriter:
             return
         self._files += not stat.S_ISDIR(info.st_mode)
         if len(self._names) < REPORTED:
-            self._names.append(shown(name))
+            self._names.append(printable_name(name))
 
     def _put(self, name: str, info: os.stat_result, file: IO[bytes] | None, target: str) -> None:
         """Write one member."""

@@ -11,11 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.archives.formats import Archive, ArchiveRefused, Member, parts_of, problem_of_name, shown
-from jaato.tools.control_names import control_names
-from jaato.tools.files.disk import write_all
-from jaato.tools.files.replace import Seen, open_draft
-from jaato.tools.paths import Roots
+from jaato.plugins.archives.formats import (
+    Archive,
+    ArchiveRefused,
+    Member,
+    name_problem,
+    printable_name,
+    split_name,
+)
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.control_names import control_names
+from jaato.tools.filesystem.edits.atomic_replace import Seen, open_draft
+from jaato.tools.filesystem.edits.renames import write_all
 
 MAX_REPORTED = 50
 SPARE_BYTES = 64 << 20
@@ -25,7 +32,7 @@ SPARE_BYTES = 64 << 20
 def listing(request: dict[str, Any]) -> dict[str, Any]:
     """What is in an archive, without unpacking it."""
     archive = Archive(os.fdopen(request["fd"], "rb"), request["path"], request["max_bytes"])
-    fits = chosen(request["members"])
+    fits = is_selected(request["members"])
     said: list[dict[str, Any]] = []
     count = total = unsafe = 0
     note = ""
@@ -38,7 +45,7 @@ def listing(request: dict[str, Any]) -> dict[str, Any]:
             problem = member.refusal()
             unsafe += problem is not None
             if fits(member.info.name) and len(said) < request["limit"]:
-                said.append(entry(member, problem))
+                said.append(entry_row(member, problem))
     except ArchiveRefused as error:
         note = str(error)
     facts: dict[str, Any] = {
@@ -56,24 +63,24 @@ def listing(request: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def entry(member: Member, problem: str | None) -> dict[str, Any]:
+def entry_row(member: Member, problem: str | None) -> dict[str, Any]:
     """A member for a list."""
-    facts: dict[str, Any] = {"name": shown(member.info.name)}
+    facts: dict[str, Any] = {"name": printable_name(member.info.name)}
     facts |= {"size_bytes": member.info.size} if member.info.isreg() else {"kind": member.kind}
     if member.info.linkname:
-        facts["target"] = shown(member.info.linkname)
+        facts["target"] = printable_name(member.info.linkname)
     if problem:
         facts["unsafe"] = problem
     return facts
 
 
-def chosen(patterns: list[str] | None) -> Callable[[str], bool]:
+def is_selected(patterns: list[str] | None) -> Callable[[str], bool]:
     """Whether a member is wanted: by its name, a directory above it, or a pattern."""
     if not patterns:
         return lambda _name: True
 
     def fits(name: str) -> bool:
-        clean = "/".join(parts_of(name))
+        clean = "/".join(split_name(name))
         return any(
             clean == pattern.strip("/")
             or clean.startswith(pattern.rstrip("/") + "/")
@@ -90,7 +97,7 @@ def extract(request: dict[str, Any]) -> dict[str, Any]:
     names = control_names(tuple(request["control_files"]))
     roots = Roots(Path(request["roots"][0]), [Path(root) for root in request["roots"][1:]], names=names)
     work = Extractor(archive, roots, request["destination"], request["overwrite"])
-    fits = chosen(request["members"])
+    fits = is_selected(request["members"])
     stopped = ""
     try:
         for member in archive.members():
@@ -135,7 +142,7 @@ class Extractor:
         self._leave_out(member, problem)
 
     def _take(self, member: Member) -> None:
-        parts = parts_of(member.info.name)
+        parts = split_name(member.info.name)
         match member.kind:
             case "directory":
                 self._directory(parts)
@@ -151,7 +158,7 @@ class Extractor:
     def finish(self) -> None:
         """Make the symbolic links."""
         for member in self._links:
-            parts = parts_of(member.info.name)
+            parts = split_name(member.info.name)
             try:
                 self._directory(parts[:-1])
                 with self._roots.locate(self._path(parts), follow=False) as place:
@@ -191,11 +198,11 @@ class Extractor:
     def _note(self, name: str) -> None:
         self._count += 1
         if len(self._names) < MAX_REPORTED:
-            self._names.append(shown("/".join(parts_of(name))))
+            self._names.append(printable_name("/".join(split_name(name))))
 
     def _leave_out(self, member: Member, why: str) -> None:
         if len(self._left_out) < 10_000:
-            self._left_out.append({"name": shown(member.info.name), "why": why})
+            self._left_out.append({"name": printable_name(member.info.name), "why": why})
 
     def _refuse_control(self, place: Any) -> None:
         if self._roots.holds_control(place):
@@ -266,10 +273,10 @@ class Extractor:
     def _copy(self, member: Member, parts: list[str]) -> None:
         """A hard link: a copy of the file it names, which must be one of this archive."""
         if (
-            problem_of_name(member.info.linkname) is not None
-            or self._path(parts_of(member.info.linkname)) not in self._files
+            name_problem(member.info.linkname) is not None
+            or self._path(split_name(member.info.linkname)) not in self._files
         ):
             raise ToolError("it is a hard link to what is no extracted file of this archive")
-        with self._roots.open_file(self._path(parts_of(member.info.linkname))) as source:
+        with self._roots.open_file(self._path(split_name(member.info.linkname))) as source:
             member.info.mode, member.info.size = os.fstat(source.fileno()).st_mode & 0o777, -1
             self._write(parts, Member(member.info, source))

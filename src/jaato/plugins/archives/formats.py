@@ -65,11 +65,11 @@ class Member:
 
     def refusal(self) -> str | None:
         """Why it is not extracted, whatever is there already; None when it may be."""
-        if self.problem or (problem := problem_of_name(self.info.name)):
+        if self.problem or (problem := name_problem(self.info.name)):
             return self.problem or problem
         if self.kind == "special":
             return "it is a device or pipe"
-        return problem_of_link(self.info.name, self.info.linkname) if self.info.issym() else None
+        return link_problem(self.info.name, self.info.linkname) if self.info.issym() else None
 
 
 class Archive:
@@ -93,17 +93,17 @@ class Archive:
         packing = next((MAGICS[magic] for magic in MAGICS if start.startswith(magic)), "")
         opener = compressor(packing).open if packing else None
         try:
-            with damage_told():
+            with archive_errors():
                 archive = tarfile.open(fileobj=file, mode="r|*", errors="surrogateescape")  # noqa: SIM115 - is read on
                 if archive.next() is None:
                     raise ArchiveRefused("It is empty, or zeros.")
-            self.format, self._found = f"tar.{packing}".rstrip("."), of_tar(archive)
+            self.format, self._found = f"tar.{packing}".rstrip("."), iterate_tar(archive)
         except ArchiveRefused:
             file.seek(0)
             if opener is not None:
-                self.format, self._found = packing, of_compressed(opener(file), os.path.basename(name))
+                self.format, self._found = packing, iterate_compressed(opener(file), os.path.basename(name))
             elif zipfile.is_zipfile(file):
-                self.format, self._found = "zip", of_zip(file)
+                self.format, self._found = "zip", iterate_zip(file)
             else:
                 raise ArchiveRefused(
                     "This is no archive: neither zip nor tar, nor compressed by gzip, bzip2, xz or Zstandard."
@@ -111,7 +111,7 @@ class Archive:
 
     def members(self) -> Iterator[Member]:
         """Every member in order; read the content of one before the next."""
-        with damage_told():
+        with archive_errors():
             for count, member in enumerate(self._found):
                 if count >= MAX_MEMBERS:
                     raise ArchiveRefused(
@@ -123,7 +123,7 @@ class Archive:
 
     def pieces(self, member: Member) -> Iterator[bytes]:
         """The content of a file, piece by piece."""
-        with damage_told(member.info.name):
+        with archive_errors(member.info.name):
             while member.content is not None and (piece := member.content.read(CHUNK_BYTES)):
                 if member.info.size < 0:
                     self._take(len(piece))
@@ -143,16 +143,16 @@ class Archive:
 
 
 @contextlib.contextmanager
-def damage_told(name: str = "") -> Iterator[None]:
+def archive_errors(name: str = "") -> Iterator[None]:
     """Whatever a reader of archives fails with, as an `ArchiveRefused`."""
     try:
         yield
     except (ToolError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - each format and each compression has errors of its own
-        place = f" at {shown(name)!r}" if name else ""
+        place = f" at {printable_name(name)!r}" if name else ""
         raise ArchiveRefused(
-            f"The archive is damaged{place}, or cut off: {shown(str(error))[:200]}."
+            f"The archive is damaged{place}, or cut off: {printable_name(str(error))[:200]}."
         ) from None
 
 
@@ -166,13 +166,13 @@ def compressor(packing: str) -> Any:
         ) from None
 
 
-def of_tar(archive: tarfile.TarFile) -> Iterator[Member]:
+def iterate_tar(archive: tarfile.TarFile) -> Iterator[Member]:
     """The members of a tar archive."""
     for info in archive:
         yield Member(info, archive.extractfile(info) if info.isreg() else None)
 
 
-def of_compressed(stream: IO[bytes], name: str) -> Iterator[Member]:
+def iterate_compressed(stream: IO[bytes], name: str) -> Iterator[Member]:
     """The one file in a compressed one."""
     stem, _, suffix = name.rpartition(".")
     info = tarfile.TarInfo(stem if stem and suffix else f"{name}.out")
@@ -180,15 +180,15 @@ def of_compressed(stream: IO[bytes], name: str) -> Iterator[Member]:
     yield Member(info, stream)
 
 
-def of_zip(file: IO[bytes]) -> Iterator[Member]:
+def iterate_zip(file: IO[bytes]) -> Iterator[Member]:
     """The members of a zip archive; one that is encrypted, or compressed in a way Python does not know, says so."""
     with zipfile.ZipFile(file) as archive:
         for zipped in archive.infolist():
-            member = Member(in_terms_of_tar(zipped))
+            member = Member(as_tar_info(zipped))
             try:
                 content = archive.open(zipped)
             except (NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
-                member.problem = f"it cannot be unpacked here: {shown(str(error))[:200]}"
+                member.problem = f"it cannot be unpacked here: {printable_name(str(error))[:200]}"
                 yield member
                 continue
             with content:
@@ -199,7 +199,7 @@ def of_zip(file: IO[bytes]) -> Iterator[Member]:
                 yield member
 
 
-def in_terms_of_tar(zipped: zipfile.ZipInfo) -> tarfile.TarInfo:
+def as_tar_info(zipped: zipfile.ZipInfo) -> tarfile.TarInfo:
     """A member of a zip archive; programs on Unix write UTF-8 names without saying so."""
     name = zipped.filename
     if not zipped.flag_bits & 0x800:
@@ -219,13 +219,13 @@ def in_terms_of_tar(zipped: zipfile.ZipInfo) -> tarfile.TarInfo:
     return info
 
 
-def problem_of_name(name: str) -> str | None:
+def name_problem(name: str) -> str | None:
     """Why a member's name cannot be used below a directory; None when it can."""
     if "\0" in name or name.startswith("\\") or "..\\" in name:
         return "its name is no path"
     if name.startswith("/") or (len(name) > 1 and name[1] == ":" and name[0].isalpha()):
         return "its name is absolute"
-    parts = parts_of(name)
+    parts = split_name(name)
     if not parts:
         return "it has no name"
     if ".." in parts:
@@ -241,7 +241,7 @@ def problem_of_name(name: str) -> str | None:
     return None
 
 
-def problem_of_link(name: str, target: str) -> str | None:
+def link_problem(name: str, target: str) -> str | None:
     """Why a symbolic link may not be made; None when it stays below the directory, whatever the others do.
 
     Going up is allowed only at the start of the target: the link lies in a directory that is none itself. So says
@@ -249,21 +249,21 @@ def problem_of_link(name: str, target: str) -> str | None:
     """
     if not target or "\0" in target or "\\" in target or target.startswith("/"):
         return "it is a link to an absolute path"
-    parts = parts_of(target)
+    parts = split_name(target)
     ups = parts.count("..")
     if ".." in parts[ups:]:
         return "it is a link that goes down and up again"
-    if ups > len(parts_of(name)) - 1:
+    if ups > len(split_name(name)) - 1:
         return "it is a link that leads out of the archive"
     return None
 
 
-def parts_of(name: str) -> list[str]:
+def split_name(name: str) -> list[str]:
     """The parts of a member's name."""
     return [part for part in name.split("/") if part not in ("", ".")]
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """A member's name as a message can have it."""
     text = name.encode("utf-8", "replace").decode()
     text = "".join(character if character.isprintable() else "�" for character in text)

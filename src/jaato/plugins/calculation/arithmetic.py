@@ -56,7 +56,7 @@ def evaluate(text: str) -> Value:
             warnings.simplefilter("ignore")
             tree = ast.parse(line, mode="eval")
         refuse_grouped(line, isinstance(tree.body, ast.Tuple) and not line.startswith("("))
-        return checked(Calculator(line).eval(line, tree.body))
+        return check_result(Calculator(line).eval(line, tree.body))
     except SyntaxError as error:
         place = f" at character {error.offset}" if error.offset else ""
         raise Unsolvable(f"This is no expression: {error.msg}{place}. Write it such as 2*(3+4)**2.") from None
@@ -119,7 +119,7 @@ class Calculator(simpleeval.SimpleEval):  # type: ignore[misc] # it has no types
         if isinstance(node.value, bool):
             return node.value
         if isinstance(node.value, int | float):
-            return literal(self._line[node.col_offset : node.end_col_offset].decode())
+            return parse_literal(self._line[node.col_offset : node.end_col_offset].decode())
         raise simpleeval.FeatureNotAvailable
 
     def _name(self, node: ast.Name) -> Number:
@@ -146,14 +146,14 @@ class Calculator(simpleeval.SimpleEval):  # type: ignore[misc] # it has no types
         return [self._eval(part) for part in node.elts]
 
 
-def checked(value: Any) -> Value:
+def check_result(value: Any) -> Value:
     """A value that may be given: truth, a number, or a list of such."""
     if isinstance(value, list):
-        return [checked(one) for one in value]
-    return value if isinstance(value, bool) else settled(value)
+        return [check_result(one) for one in value]
+    return value if isinstance(value, bool) else normalize(value)
 
 
-def settled(value: object) -> Number:
+def normalize(value: object) -> Number:
     """A number within the bounds: a whole fraction becomes an integer. Raises `Unsolvable`."""
     if isinstance(value, bool) or not isinstance(value, int | Fraction | float):
         kind = {bool: "True or False", list: "A list"}.get(type(value), "This")
@@ -167,25 +167,25 @@ def settled(value: object) -> Number:
     return value.numerator if value.denominator == 1 else value
 
 
-def literal(text: str) -> Number:
+def parse_literal(text: str) -> Number:
     """The number a literal means, exactly: 0.1 is one tenth. Raises `Unsolvable`."""
     plain = text.replace("_", "").lower()
     if plain.startswith(("0x", "0o", "0b")):
-        return settled(int(plain, 0))
+        return normalize(int(plain, 0))
     exponent = plain.partition("e")[2]
     if exponent and abs(int(exponent)) > MAX_BITS // 3:
         raise Unsolvable(TOO_LARGE)
-    return settled(Fraction(plain))
+    return normalize(Fraction(plain))
 
 
-def whole(value: Number, name: str) -> int:
+def require_integer(value: Number, name: str) -> int:
     """The value as an integer; raises `Unsolvable` when it is none."""
     if not isinstance(value, int):
-        raise Unsolvable(f"{name} takes whole numbers, and {brief(value)} is none.")
+        raise Unsolvable(f"{name} takes whole numbers, and {shorten(value)} is none.")
     return value
 
 
-def brief(value: Number) -> str:
+def shorten(value: Number) -> str:
     """A number for a message."""
     top = value.numerator if isinstance(value, Fraction) else value
     if isinstance(top, int) and top.bit_length() > 128:
@@ -193,11 +193,11 @@ def brief(value: Number) -> str:
     return str(value)[:40]
 
 
-def divided(left: Number, right: Number) -> Number:
+def divide(left: Number, right: Number) -> Number:
     """True division: exact for exact numbers."""
     if isinstance(left, float) or isinstance(right, float):
         return left / right
-    return settled(Fraction(left) / right)
+    return normalize(Fraction(left) / right)
 
 
 def power(base: Number, exponent: Number) -> Number:
@@ -220,7 +220,7 @@ def power(base: Number, exponent: Number) -> Number:
     size = max(base.numerator.bit_length(), base.denominator.bit_length())
     if size > 1 and abs(exponent) * (size - 1) > MAX_BITS:
         raise Unsolvable(TOO_LARGE)
-    return settled(Fraction(base) ** exponent)
+    return normalize(Fraction(base) ** exponent)
 
 
 def exact_root(value: int | Fraction, degree: int) -> Fraction | None:
@@ -243,7 +243,7 @@ def root(value: int, degree: int) -> int:
 def cube_root(value: Number) -> Number:
     """The real cube root."""
     third = Fraction(1, 3)
-    return power(value, third) if value >= 0 else settled(-power(-value, third))
+    return power(value, third) if value >= 0 else normalize(-power(-value, third))
 
 
 def logarithm(value: Number, base: Number = math.e) -> Number:
@@ -269,16 +269,18 @@ def log_of(value: Number) -> float:
 
 def factorial(value: Number) -> int:
     """n!"""
-    if whole(value, "factorial") > MAX_FACTORIAL:
+    if require_integer(value, "factorial") > MAX_FACTORIAL:
         raise Unsolvable(TOO_LARGE)
-    return math.factorial(whole(value, "factorial"))
+    return math.factorial(require_integer(value, "factorial"))
 
 
-def chosen(name: str, function: Callable[[int, int], int]) -> Callable[[Number, Number], Number]:
+def bounded_combinations(
+    name: str, function: Callable[[int, int], int]
+) -> Callable[[Number, Number], Number]:
     """`comb` and `perm`, refused before they grow too large."""
 
     def choose(n: Number, k: Number) -> Number:
-        top, taken = whole(n, name), whole(k, name)
+        top, taken = require_integer(n, name), require_integer(k, name)
         steps = min(taken, top - taken) if name == "comb" else taken
         if top >= taken >= 0 and steps * top.bit_length() > 4 * MAX_BITS:
             raise Unsolvable(TOO_LARGE)
@@ -287,28 +289,28 @@ def chosen(name: str, function: Callable[[int, int], int]) -> Callable[[Number, 
     return choose
 
 
-def rounded(value: Number, places: Number = 0) -> Number:
+def round_half_even(value: Number, places: Number = 0) -> Number:
     """Rounded to so many places, halves to even."""
-    count = whole(places, "round")
+    count = require_integer(places, "round")
     if abs(count) > 1_000:
         raise Unsolvable("round takes at most 1,000 places.")
     found: Any = round(value, count)
-    return settled(found)
+    return normalize(found)
 
 
-def folded(function: Callable[[Any, Any], Any], start: int) -> Callable[..., Number]:
+def fold_values(function: Callable[[Any, Any], Any], start: int) -> Callable[..., Number]:
     """A function of any number of values, taken one after the other so that none grows too large."""
 
     def fold(*values: Number) -> Number:
         result: Number = start
         for value in values:
-            result = settled(function(result, value))
+            result = normalize(function(result, value))
         return result
 
     return fold
 
 
-def some(function: Callable[[list[Any]], Number], least: int = 1) -> Callable[..., Number]:
+def over_list(function: Callable[[list[Any]], Number], least: int = 1) -> Callable[..., Number]:
     """A function of a list of numbers, exact when they all are."""
 
     def apply(*values: Number) -> Number:
@@ -322,16 +324,16 @@ def some(function: Callable[[list[Any]], Number], least: int = 1) -> Callable[..
 
 def variance(values: list[Any], less: int) -> Number:
     """The squared deviations divided by the count less `less`."""
-    mean = divided(total(*values), len(values))
-    away = [settled(value - mean) for value in values]
-    return divided(total(*(settled(one * one) for one in away)), len(values) - less)
+    mean = divide(total(*values), len(values))
+    away = [normalize(value - mean) for value in values]
+    return divide(total(*(normalize(one * one) for one in away)), len(values) - less)
 
 
-def modular(base: Number, exponent: Number, modulus: Number | None = None) -> Number:
+def modular_power(base: Number, exponent: Number, modulus: Number | None = None) -> Number:
     """A power, with a modulus if one is given."""
     if modulus is None:
         return power(base, exponent)
-    one, other, third = (whole(value, "pow") for value in (base, exponent, modulus))
+    one, other, third = (require_integer(value, "pow") for value in (base, exponent, modulus))
     if third == 0:
         raise ZeroDivisionError
     if third.bit_length() > MAX_MODULAR_BITS or other.bit_length() > MAX_MODULAR_BITS:
@@ -339,27 +341,27 @@ def modular(base: Number, exponent: Number, modulus: Number | None = None) -> Nu
     try:
         return pow(one, other, third)
     except ValueError:
-        raise Unsolvable(f"{brief(one)} has no inverse modulo {brief(third)}.") from None
+        raise Unsolvable(f"{shorten(one)} has no inverse modulo {shorten(third)}.") from None
 
 
-def shifted(value: int, by: int) -> int:
+def shift_left(value: int, by: int) -> int:
     """A number shifted to the left. Raises `Unsolvable`."""
     if value.bit_length() + by > MAX_BITS:
         raise Unsolvable(TOO_LARGE)
     return value << by
 
 
-def of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+def numeric_operator(function: Callable[..., Any]) -> Callable[..., Any]:
     """An operator of numbers, whose result is one."""
-    return lambda *values: settled(function(*map(settled, values)))
+    return lambda *values: normalize(function(*map(normalize, values)))
 
 
-def of_integers(name: str, function: Callable[..., int]) -> Callable[..., Any]:
+def integer_operator(name: str, function: Callable[..., int]) -> Callable[..., Any]:
     """An operator or function of whole numbers."""
-    return of_numbers(lambda *values: function(*(whole(value, name) for value in values)))
+    return numeric_operator(lambda *values: function(*(require_integer(value, name) for value in values)))
 
 
-def compared(function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+def comparison_operator(function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     """A comparison of numbers."""
 
     def compare(left: object, right: object) -> bool:
@@ -370,19 +372,19 @@ def compared(function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]
     return compare
 
 
-def undecided(left: object, right: object) -> Number:
+def refuse_caret(left: object, right: object) -> Number:
     """What `^` is: not said."""
     raise Unsolvable("^ could be a power or exclusive or. Write ** for a power, xor(a, b) for the other.")
 
 
-def named(name: str, function: Callable[..., Any]) -> Callable[..., Number]:
+def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Number]:
     """A function as an expression calls it: a list counts as several arguments, and errors say what was called."""
 
     def call(*parts: Any) -> Number:
-        values = [settled(one) for part in parts for one in (part if isinstance(part, list) else [part])]
-        shown = f"{name}({', '.join(map(brief, values))[:200]})"
+        values = [normalize(one) for part in parts for one in (part if isinstance(part, list) else [part])]
+        shown = f"{name}({', '.join(map(shorten, values))[:200]})"
         try:
-            return settled(function(*values))
+            return normalize(function(*values))
         except TypeError:
             raise Unsolvable(f"{name} does not take {len(values)} arguments.") from None
         except OverflowError:
@@ -393,37 +395,37 @@ def named(name: str, function: Callable[..., Any]) -> Callable[..., Number]:
     return call
 
 
-total = folded(operator.add, 0)
+total = fold_values(operator.add, 0)
 CONSTANTS: dict[str, Number] = {"pi": math.pi, "e": math.e, "tau": math.tau, "phi": (1 + 5**0.5) / 2}
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: of_numbers(operator.add),
-    ast.Sub: of_numbers(operator.sub),
-    ast.Mult: of_numbers(operator.mul),
-    ast.Div: of_numbers(divided),
-    ast.FloorDiv: of_numbers(operator.floordiv),
-    ast.Mod: of_numbers(operator.mod),
-    ast.Pow: of_numbers(power),
-    ast.BitXor: undecided,
-    ast.BitAnd: of_integers("A bit operator", operator.and_),
-    ast.BitOr: of_integers("A bit operator", operator.or_),
-    ast.LShift: of_integers("<<", shifted),
-    ast.RShift: of_integers(">>", operator.rshift),
-    ast.USub: of_numbers(operator.neg),
-    ast.UAdd: of_numbers(operator.pos),
-    ast.Invert: of_integers("~", operator.invert),
+    ast.Add: numeric_operator(operator.add),
+    ast.Sub: numeric_operator(operator.sub),
+    ast.Mult: numeric_operator(operator.mul),
+    ast.Div: numeric_operator(divide),
+    ast.FloorDiv: numeric_operator(operator.floordiv),
+    ast.Mod: numeric_operator(operator.mod),
+    ast.Pow: numeric_operator(power),
+    ast.BitXor: refuse_caret,
+    ast.BitAnd: integer_operator("A bit operator", operator.and_),
+    ast.BitOr: integer_operator("A bit operator", operator.or_),
+    ast.LShift: integer_operator("<<", shift_left),
+    ast.RShift: integer_operator(">>", operator.rshift),
+    ast.USub: numeric_operator(operator.neg),
+    ast.UAdd: numeric_operator(operator.pos),
+    ast.Invert: integer_operator("~", operator.invert),
     ast.Not: operator.not_,
-    ast.Eq: compared(operator.eq),
-    ast.NotEq: compared(operator.ne),
-    ast.Lt: compared(operator.lt),
-    ast.LtE: compared(operator.le),
-    ast.Gt: compared(operator.gt),
-    ast.GtE: compared(operator.ge),
+    ast.Eq: comparison_operator(operator.eq),
+    ast.NotEq: comparison_operator(operator.ne),
+    ast.Lt: comparison_operator(operator.lt),
+    ast.LtE: comparison_operator(operator.le),
+    ast.Gt: comparison_operator(operator.gt),
+    ast.GtE: comparison_operator(operator.ge),
 }
 REALS = "exp sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh degrees radians hypot gamma erf".split()
 PLAIN: dict[str, Callable[..., Any]] = {
     **{name: getattr(math, name) for name in REALS},
     "abs": abs,
-    "round": rounded,
+    "round": round_half_even,
     "floor": math.floor,
     "ceil": math.ceil,
     "trunc": math.trunc,
@@ -434,23 +436,23 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "log10": lambda value: logarithm(value, 10),
     "log2": lambda value: logarithm(value, 2),
     "factorial": factorial,
-    "comb": chosen("comb", math.comb),
-    "perm": chosen("perm", math.perm),
-    "pow": modular,
-    "gcd": of_integers("gcd", math.gcd),
-    "lcm": folded(of_integers("lcm", math.lcm), 1),
-    "xor": of_integers("xor", operator.xor),
-    "min": some(min),
-    "max": some(max),
+    "comb": bounded_combinations("comb", math.comb),
+    "perm": bounded_combinations("perm", math.perm),
+    "pow": modular_power,
+    "gcd": integer_operator("gcd", math.gcd),
+    "lcm": fold_values(integer_operator("lcm", math.lcm), 1),
+    "xor": integer_operator("xor", operator.xor),
+    "min": over_list(min),
+    "max": over_list(max),
     "sum": total,
-    "prod": folded(operator.mul, 1),
-    "mean": some(lambda values: divided(total(*values), len(values))),
-    "median": some(statistics.median),
-    "stdev": some(lambda values: math.sqrt(variance(values, 1)), 2),
-    "pstdev": some(lambda values: math.sqrt(variance(values, 0))),
-    "variance": some(lambda values: variance(values, 1), 2),
+    "prod": fold_values(operator.mul, 1),
+    "mean": over_list(lambda values: divide(total(*values), len(values))),
+    "median": over_list(statistics.median),
+    "stdev": over_list(lambda values: math.sqrt(variance(values, 1)), 2),
+    "pstdev": over_list(lambda values: math.sqrt(variance(values, 0))),
+    "variance": over_list(lambda values: variance(values, 1), 2),
 }
-FUNCTIONS = {name: named(name, function) for name, function in PLAIN.items()}
+FUNCTIONS = {name: wrap_function(name, function) for name, function in PLAIN.items()}
 
 
 def digits(value: int) -> str:
@@ -458,7 +460,7 @@ def digits(value: int) -> str:
     return format(Decimal(value), "f")
 
 
-def shown(value: Number) -> str:
+def format_number(value: Number) -> str:
     """A number in decimal: all digits when they end, else the first thirty."""
     if isinstance(value, float):
         return repr(value)

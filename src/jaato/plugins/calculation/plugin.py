@@ -34,28 +34,28 @@ class CalculationPlugin(Plugin):
         decimals do not end."""
         from jaato.plugins.calculation.arithmetic import evaluate
 
-        return {"expression": expression, **answer(evaluate(expression))}
+        return {"expression": expression, **result_fields(evaluate(expression))}
 
 
-def answer(value: Any) -> dict[str, Any]:
+def result_fields(value: Any) -> dict[str, Any]:
     """A value as the tool gives it: numbers as text, so that no digit is lost on the way."""
-    from jaato.plugins.calculation.arithmetic import shown
+    from jaato.plugins.calculation.arithmetic import format_number
 
     if isinstance(value, bool):
         return {"value": value}
     if isinstance(value, list):
-        return {"value": [answer(one)["value"] for one in value]}
-    said: dict[str, Any] = {"value": shown(value)}
+        return {"value": [result_fields(one)["value"] for one in value]}
+    said: dict[str, Any] = {"value": format_number(value)}
     if isinstance(value, float):
         said["approximate"] = True
     elif isinstance(value, Fraction):
         fraction = f"{value.numerator}/{value.denominator}" if value.denominator < 10**100 else ""
-        if not ends(value, said["value"]) and 0 < len(fraction) <= MAX_FRACTION_CHARS:
+        if not is_terminating(value, said["value"]) and 0 < len(fraction) <= MAX_FRACTION_CHARS:
             said["fraction"] = fraction
             said["approximate"] = True
     return said
 
 
-def ends(value: Fraction, text: str) -> bool:
+def is_terminating(value: Fraction, text: str) -> bool:
     """Whether the decimals shown are all there are."""
     return Fraction(text) == value

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.data.queries import BoundedConnection, fetched, may_read
-from jaato.tools.apart import QueryTimer
+from jaato.plugins.data.queries import BoundedConnection, fetch_rows, may_read
+from jaato.tools.processes.sandbox_process import QueryTimer
 
 DELIMITERS = ",;\t|"
 SEPARATOR = re.compile(r'\A\ufeff?"?sep=([,;\t|])"?\r?\n', re.IGNORECASE)
@@ -55,7 +55,7 @@ class Lines:
         return False
 
 
-def spanned(rows: Iterator[list[str]], text: Lines) -> Iterator[list[str]]:
+def track_row_lines(rows: Iterator[list[str]], text: Lines) -> Iterator[list[str]]:
     """The rows, with `text` keeping the lines of the last one alone."""
     while True:
         kept, text.row = text.row, []
@@ -66,7 +66,7 @@ def spanned(rows: Iterator[list[str]], text: Lines) -> Iterator[list[str]]:
         yield row
 
 
-def encoding_of(sample: bytes, path: str) -> str:
+def detect_encoding(sample: bytes, path: str) -> str:
     """The encoding of a text by its first bytes. Raises `CsvRefused` for bytes that are no text."""
     if sample.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
@@ -81,7 +81,7 @@ def encoding_of(sample: bytes, path: str) -> str:
     return "utf-8"
 
 
-def delimiter_of(sample: str) -> str:
+def detect_delimiter(sample: str) -> str:
     """The delimiter that splits the first lines most evenly into most fields; a comma when none does."""
     best, found = (0.0, 0), ","
     for delimiter in DELIMITERS:
@@ -152,13 +152,13 @@ class Table:
 
 def query(request: dict[str, Any]) -> dict[str, Any]:
     """Load the files and run one reading statement over them."""
-    connection = database()
+    connection = open_in_memory()
     tables = [load(connection, name, file, request) for name, file in request["files"].items()]
     guarded = BoundedConnection(connection, may_read, request["query_s"])
     with QueryTimer(
         request["query_s"] + WIND_UP_S
     ):  # for what Guarded's clock does not see: one step that is long
-        said = fetched(guarded, guarded.run(request["sql"], request["params"] or ()), request["max_rows"])
+        said = fetch_rows(guarded, guarded.run(request["sql"], request["params"] or ()), request["max_rows"])
     notes = [
         table.facts() for table in tables if table.ragged or table.open_line or table.encoding != "utf-8"
     ]
@@ -167,19 +167,19 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
 
 def describe(request: dict[str, Any]) -> dict[str, Any]:
     """Load one file and say what is in each column."""
-    connection = database()
+    connection = open_in_memory()
     table = load(connection, "data", request["files"]["data"], request)
     guarded = BoundedConnection(connection, may_read, request["time_s"])
     columns = [
         column_facts(guarded, name, kind) for name, kind in zip(table.columns, table.types, strict=True)
     ]
-    sample = fetched(guarded, guarded.run(f"SELECT * FROM data LIMIT {SAMPLE_ROWS}"), SAMPLE_ROWS)["rows"]  # noqa: S608
+    sample = fetch_rows(guarded, guarded.run(f"SELECT * FROM data LIMIT {SAMPLE_ROWS}"), SAMPLE_ROWS)["rows"]  # noqa: S608
     return {**table.facts(), "columns": columns, "sample": sample}
 
 
 def column_facts(guarded: BoundedConnection, name: str, kind: str) -> dict[str, Any]:
     """Type, emptiness, range and, where there are few, the commonest values of a column."""
-    quoted = quote(name)
+    quoted = quote_name(name)
     count, distinct, least, most = guarded.run(
         f"SELECT count({quoted}), count(DISTINCT {quoted}), min({quoted}), max({quoted}) FROM data"  # noqa: S608
     ).fetchone()
@@ -188,22 +188,22 @@ def column_facts(guarded: BoundedConnection, name: str, kind: str) -> dict[str, 
     if nulls:
         facts["empty"] = nulls
     if count:
-        facts |= {"min": brief(least), "max": brief(most)}
+        facts |= {"min": shorten(least), "max": shorten(most)}
     if 0 < distinct <= count // 2:
         top = guarded.run(
             f"SELECT {quoted}, count(*) FROM data WHERE {quoted} IS NOT NULL GROUP BY 1 "  # noqa: S608
             f"ORDER BY 2 DESC, 1 LIMIT {TOP_VALUES}"
         )
-        facts["commonest"] = [[brief(value), number] for value, number in top]
+        facts["commonest"] = [[shorten(value), number] for value, number in top]
     return facts
 
 
-def brief(value: Any) -> Any:
+def shorten(value: Any) -> Any:
     """A value, cut when it is a long text."""
     return f"{value[:60]}…" if isinstance(value, str) and len(value) > 60 else value
 
 
-def database() -> sqlite3.Connection:
+def open_in_memory() -> sqlite3.Connection:
     """An empty one, in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     connection.execute("PRAGMA journal_mode=OFF")
@@ -217,10 +217,10 @@ def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], reques
     with os.fdopen(file["fd"], "rb") as raw:
         sample = raw.read(SAMPLE_BYTES)
         raw.seek(0)
-        table.encoding = encoding_of(sample, table.path)
+        table.encoding = detect_encoding(sample, table.path)
         start = sample.decode(table.encoding, "replace")
         said = SEPARATOR.match(start)
-        table.delimiter = request["delimiter"] or (said[1] if said else delimiter_of(start))
+        table.delimiter = request["delimiter"] or (said[1] if said else detect_delimiter(start))
         text = Lines(io.TextIOWrapper(raw, encoding=table.encoding, errors="replace", newline=""))
         csv.field_size_limit(MAX_FIELD_CHARS)
         if said:
@@ -230,10 +230,10 @@ def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], reques
             first = next((row for row in reader if row), None)
             if first is None:
                 raise CsvRefused(f"{table.path!r} is empty.")
-            table.columns = headings(first if request["header"] else [""] * len(first))
-            create(connection, table)
-            lines = reader if request["header"] else chained(first, reader)
-            fill(connection, table, lines, text)
+            table.columns = column_names(first if request["header"] else [""] * len(first))
+            create_table(connection, table)
+            lines = reader if request["header"] else prepend_row(first, reader)
+            insert_rows(connection, table, lines, text)
             if text.is_open(table.delimiter):
                 table.open_line = text.number - len(text.row) + 1
         except csv.Error as error:
@@ -243,17 +243,17 @@ def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], reques
             ) from None
         except UnicodeError as error:
             raise CsvRefused(f"{table.path!r} cannot be read as {table.encoding}: {error}.") from None
-    detect(connection, table)
+    convert_columns(connection, table)
     return table
 
 
-def chained(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
+def prepend_row(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
     """A row and the others."""
     yield first
     yield from rest
 
 
-def headings(row: list[str]) -> list[str]:
+def column_names(row: list[str]) -> list[str]:
     """Column names: those of the first row, made unique; one without a name is column_3. Raises `CsvRefused`."""
     if len(row) > MAX_COLUMNS:
         raise CsvRefused(
@@ -262,7 +262,7 @@ def headings(row: list[str]) -> list[str]:
     names: list[str] = []
     taken: set[str] = set()
     for number, cell in enumerate(row, 1):
-        name = plain(cell).strip()[:200] or f"column_{number}"
+        name = sqlite_text(cell).strip()[:200] or f"column_{number}"
         base, count = name, 2
         while name.lower() in taken:
             name, count = f"{base}_{count}", count + 1
@@ -271,7 +271,7 @@ def headings(row: list[str]) -> list[str]:
     return names
 
 
-def plain(text: str) -> str:
+def sqlite_text(text: str) -> str:
     """Text that SQLite takes: no lone surrogates, no NUL."""
     return (
         text.encode("utf-8", "replace").decode().replace("\0", "")
@@ -280,27 +280,29 @@ def plain(text: str) -> str:
     )
 
 
-def quote(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def create(connection: sqlite3.Connection, table: Table) -> None:
+def create_table(connection: sqlite3.Connection, table: Table) -> None:
     """The empty table, its columns without a type so that they hold what they are given."""
-    columns = ", ".join(quote(name) for name in table.columns)
+    columns = ", ".join(quote_name(name) for name in table.columns)
     try:
-        connection.execute(f"CREATE TABLE {quote(table.name)} ({columns})")
+        connection.execute(f"CREATE TABLE {quote_name(table.name)} ({columns})")
     except sqlite3.Error as error:
         raise CsvRefused(f"{table.path!r} makes no table: {error}.") from None
 
 
-def fill(connection: sqlite3.Connection, table: Table, lines: Iterator[list[str]], text: Lines) -> None:
+def insert_rows(
+    connection: sqlite3.Connection, table: Table, lines: Iterator[list[str]], text: Lines
+) -> None:
     """Insert every row, cut or lengthened to the number of columns."""
     width = len(table.columns)
     marks = ", ".join("?" * width)
 
     def rows() -> Iterator[Sequence[str | None]]:
-        for line in spanned(lines, text):
+        for line in track_row_lines(lines, text):
             if len(line) == width:
                 yield line
             elif line:
@@ -311,18 +313,18 @@ def fill(connection: sqlite3.Connection, table: Table, lines: Iterator[list[str]
             table.rows += 1
 
     connection.execute("BEGIN")
-    connection.executemany(f"INSERT INTO {quote(table.name)} VALUES ({marks})", rows())  # noqa: S608
+    connection.executemany(f"INSERT INTO {quote_name(table.name)} VALUES ({marks})", rows())  # noqa: S608
     connection.execute("COMMIT")
 
 
-def detect(connection: sqlite3.Connection, table: Table) -> None:
+def convert_columns(connection: sqlite3.Connection, table: Table) -> None:
     """Find each column's type and convert it: whole numbers, numbers, else text; empty fields become NULL.
 
     Spaces around a number do not count. Whole numbers too long for any type, as identifiers are, stay text.
     """
     checks: list[str] = []
     for name in table.columns:
-        column, bare = quote(name), f"trim({quote(name)})"
+        column, bare = quote_name(name), f"trim({quote_name(name)})"
         too_long = f"length({bare}) > {LONGEST_DIGITS} AND {bare} NOT GLOB '*[^-0-9]*'"
         whole = f"CAST(CAST({bare} AS INTEGER) AS TEXT) = {bare}"
         numeric = f"({bare} GLOB '[-0-9]*' AND json_valid({bare}))"
@@ -337,17 +339,17 @@ def detect(connection: sqlite3.Connection, table: Table) -> None:
     row: list[int] = []
     for start in range(0, len(checks), 1_000):  # SQLite takes so many columns in a result
         part = ", ".join(checks[start : start + 1_000])
-        row += connection.execute(f"SELECT {part} FROM {quote(table.name)}").fetchone()  # noqa: S608
+        row += connection.execute(f"SELECT {part} FROM {quote_name(table.name)}").fetchone()  # noqa: S608
     for number, name in enumerate(table.columns):
         filled, not_whole, not_number, empty, long = row[number * 5 : number * 5 + 5]
         kind = (
             "TEXT" if not filled or not_number or (not_whole and long) else "REAL" if not_whole else "INTEGER"
         )
         table.types.append(kind)
-        column = quote(name)
+        column = quote_name(name)
         if kind != "TEXT":
             changes.append(f"{column} = CAST(nullif(trim({column}), '') AS {kind})")
         elif empty:
             changes.append(f"{column} = nullif({column}, '')")
     if changes:
-        connection.execute(f"UPDATE {quote(table.name)} SET {', '.join(changes)}")  # noqa: S608
+        connection.execute(f"UPDATE {quote_name(table.name)} SET {', '.join(changes)}")  # noqa: S608

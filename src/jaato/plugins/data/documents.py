@@ -14,7 +14,7 @@ from datetime import date, time
 from typing import IO, Any, Literal
 
 from jaato.errors import ToolError
-from jaato.tools.apart import QueryTimer
+from jaato.tools.processes.sandbox_process import QueryTimer
 
 Format = Literal["json", "jsonl", "yaml", "toml"]
 WHOLE_BYTES = 96 << 20
@@ -45,7 +45,7 @@ def format_of(path: str) -> Format:
     return next((known for suffix, known in SUFFIXES.items() if name.endswith(suffix)), "json")
 
 
-def decoded(file: IO[bytes], label: str) -> IO[str]:
+def decode_text(file: IO[bytes], label: str) -> IO[str]:
     """A file as text. Raises `DocumentRefused` for one that is not UTF-8 or UTF-16 with a mark."""
     start = file.read(4)
     file.seek(0)
@@ -56,26 +56,28 @@ def decoded(file: IO[bytes], label: str) -> IO[str]:
     return io.TextIOWrapper(file, encoding="utf-8-sig")
 
 
-def whole(text: IO[str], kind: Format, label: str, size_bytes: int) -> Any:
+def load_document(text: IO[str], kind: Format, label: str, size_bytes: int) -> Any:
     """The document. Raises `DocumentRefused`."""
     if size_bytes > WHOLE_BYTES:
         raise DocumentRefused(
             f"{label} has {size_bytes >> 20} MB; at most {WHOLE_BYTES >> 20} MB are read whole. For JSON Lines or a "
             "top-level array, each=true reads one item at a time and takes any size."
         )
-    content = read(text, label)
+    content = parse_text(text, label)
     try:
         match kind:
             case "json":
                 return json.loads(content, parse_constant=str)
             case "jsonl":
-                return [parsed(line, number, label) for number, line in numbered(content.split("\n"))]
+                return [
+                    parse_line(line, number, label) for number, line in numbered_lines(content.split("\n"))
+                ]
             case "toml":
                 import tomllib
 
-                return plain(tomllib.loads(content))
+                return to_json_value(tomllib.loads(content))
             case "yaml":
-                return yaml_of(content, label)
+                return parse_yaml(content, label)
     except json.JSONDecodeError as error:
         hint = " It looks like JSON Lines: give format=jsonl." if error.msg == "Extra data" else ""
         place = f"line {error.lineno}, column {error.colno}"
@@ -84,7 +86,7 @@ def whole(text: IO[str], kind: Format, label: str, size_bytes: int) -> Any:
         raise DocumentRefused(f"{label} is no {kind.upper()}: {str(error)[:300]}.") from None
 
 
-def read(text: IO[str], label: str) -> str:
+def parse_text(text: IO[str], label: str) -> str:
     """All of a text. Raises `DocumentRefused`."""
     try:
         return text.read()
@@ -94,7 +96,7 @@ def read(text: IO[str], label: str) -> str:
         ) from None
 
 
-def yaml_of(content: str, label: str) -> Any:
+def parse_yaml(content: str, label: str) -> Any:
     """A YAML document; several become a list. Raises `DocumentRefused`."""
     try:
         import yaml
@@ -106,10 +108,10 @@ def yaml_of(content: str, label: str) -> Any:
     except yaml.YAMLError as error:
         raise DocumentRefused(f"{label} is no YAML: {' '.join(str(error).split())[:300]}.") from None
     refuse_many(found, label)
-    return plain(found[0] if len(found) == 1 else found)
+    return to_json_value(found[0] if len(found) == 1 else found)
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """A value as JSON has it: keys are text, dates too, what is in order or a set is a list, bytes are base64.
 
     What aliases share stays shared.
@@ -127,7 +129,7 @@ def plain(value: Any) -> Any:
             return str(one)
         if id(one) not in done:
             whole = (
-                {key_of(key): made(inner) for key, inner in one.items()}
+                {json_key(key): made(inner) for key, inner in one.items()}
                 if isinstance(one, dict)
                 else [made(inner) for inner in (sorted(one, key=str) if isinstance(one, set) else one)]
             )
@@ -137,7 +139,7 @@ def plain(value: Any) -> Any:
     return made(value)
 
 
-def key_of(key: Any) -> str:
+def json_key(key: Any) -> str:
     """The key of a mapping as text, spelled as JSON spells values."""
     if isinstance(key, bool | int | float | None):
         return json.dumps(key)
@@ -161,12 +163,12 @@ def refuse_many(value: Any, label: str) -> None:
             waiting += current
 
 
-def numbered(lines: list[str]) -> Iterator[tuple[int, str]]:
+def numbered_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, with their numbers."""
     return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
 
 
-def parsed(line: str, number: int, label: str) -> Any:
+def parse_line(line: str, number: int, label: str) -> Any:
     """One line of JSON Lines. Raises `DocumentRefused`."""
     try:
         return json.loads(line, parse_constant=str)
@@ -174,7 +176,7 @@ def parsed(line: str, number: int, label: str) -> Any:
         raise DocumentRefused(f"{label} has no JSON in line {number}: {str(error)[:200]}.") from None
 
 
-def items(text: IO[str], kind: Format, label: str) -> Iterator[Any]:
+def iterate_items(text: IO[str], kind: Format, label: str) -> Iterator[Any]:
     """The items of JSON Lines or of a top-level array, one at a time. Raises `DocumentRefused`."""
     if kind not in ("json", "jsonl"):
         raise DocumentRefused("each=true goes with JSON and JSON Lines. Leave it out.")
@@ -281,20 +283,20 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
         with timer:
             expression = jmespath.compile(request["expression"])
     except JMESPathError as error:
-        raise wrong(error) from None
-    text, label, size = opened(request["document"])
+        raise expression_error(error) from None
+    text, label, size = open_document(request["document"])
     kind = request["format"] or format_of(request["document"]["path"] or "")
     try:
         if request["each"]:
-            return each(expression, items(text, kind, label), request["max_items"], timer)
-        document = whole(text, kind, label, size)
+            return apply_to_items(expression, iterate_items(text, kind, label), request["max_items"], timer)
+        document = load_document(text, kind, label, size)
         with timer:
-            return bounded(applied(expression, document), request["max_items"])
+            return bound_value(apply_expression(expression, document), request["max_items"])
     except JMESPathError as error:
-        raise wrong(error) from None
+        raise expression_error(error) from None
 
 
-def applied(expression: Any, value: Any) -> Any:
+def apply_expression(expression: Any, value: Any) -> Any:
     """What an expression finds. Raises `ExpressionRefused` where it meets values it cannot work with."""
     from jmespath.exceptions import JMESPathError
 
@@ -309,7 +311,7 @@ def applied(expression: Any, value: Any) -> Any:
         ) from None
 
 
-def wrong(error: Exception) -> ExpressionRefused:
+def expression_error(error: Exception) -> ExpressionRefused:
     """What is wrong with an expression."""
     text = " ".join(str(error).split())[:400]
     return ExpressionRefused(
@@ -317,23 +319,25 @@ def wrong(error: Exception) -> ExpressionRefused:
     )
 
 
-def opened(document: dict[str, Any]) -> tuple[IO[str], str, int]:
+def open_document(document: dict[str, Any]) -> tuple[IO[str], str, int]:
     """A document as text, how messages name it, and its size in bytes."""
     if document["fd"] is None:
         return io.StringIO(document["text"]), "The text", len(document["text"])
     label = repr(document["path"])
     file = os.fdopen(document["fd"], "rb")
-    return decoded(file, label), label, os.fstat(file.fileno()).st_size
+    return decode_text(file, label), label, os.fstat(file.fileno()).st_size
 
 
-def each(expression: Any, given: Iterable[Any], max_items: int, timer: QueryTimer) -> dict[str, Any]:
+def apply_to_items(
+    expression: Any, given: Iterable[Any], max_items: int, timer: QueryTimer
+) -> dict[str, Any]:
     """What the expression finds in each item; items in which it finds nothing are left out."""
     found: list[Any] = []
     looked = size = 0
     for item in given:
         looked += 1
         with timer:
-            value = applied(expression, item)
+            value = apply_expression(expression, item)
         if value is None or value is False:
             continue
         if len(found) == max_items:
@@ -344,9 +348,9 @@ def each(expression: Any, given: Iterable[Any], max_items: int, timer: QueryTime
                 "note": f"The first {max_items} that match.",
             }
         with timer:
-            rendered, cut = fitting(value, MAX_RESULT_CHARS - size)
+            rendered, cut = fit_json(value, MAX_RESULT_CHARS - size)
         size += len(rendered)
-        found.append(carried(rendered) if not cut else rendered)
+        found.append(decode_result(rendered) if not cut else rendered)
         if size >= MAX_RESULT_CHARS or cut:
             return {
                 "result": found,
@@ -357,7 +361,7 @@ def each(expression: Any, given: Iterable[Any], max_items: int, timer: QueryTime
     return {"result": found, "items_read": looked}
 
 
-def bounded(value: Any, max_items: int) -> dict[str, Any]:
+def bound_value(value: Any, max_items: int) -> dict[str, Any]:
     """A value, with the first items of a long list and of one that is too long as text the beginning."""
     said: dict[str, Any] = {}
     if isinstance(value, list) and len(value) > max_items:
@@ -366,7 +370,7 @@ def bounded(value: Any, max_items: int) -> dict[str, Any]:
             "note": f"{len(value)} items; the first {max_items} are shown. Slice such as [100:200].",
         }
         value = value[:max_items]
-    rendered, cut = fitting(value, MAX_RESULT_CHARS)
+    rendered, cut = fit_json(value, MAX_RESULT_CHARS)
     if cut:
         shape = (
             f"{type(value).__name__} of {len(value)}"
@@ -375,10 +379,10 @@ def bounded(value: Any, max_items: int) -> dict[str, Any]:
         )
         note = f"The value ({shape}) is too long; this is its beginning as text. Narrow the expression."
         return {"result": rendered, "more": True, "note": note}
-    return {"result": carried(rendered), **said}
+    return {"result": decode_result(rendered), **said}
 
 
-def fitting(value: Any, room: int) -> tuple[str, bool]:
+def fit_json(value: Any, room: int) -> tuple[str, bool]:
     """A value as JSON text of at most `room` characters, and whether it was cut."""
     pieces: list[str] = []
     size = 0
@@ -390,7 +394,7 @@ def fitting(value: Any, room: int) -> tuple[str, bool]:
     return "".join(pieces), False
 
 
-def carried(text: str) -> Any:
+def decode_result(text: str) -> Any:
     """A value from its JSON text, the numbers JSON has no spelling for as text."""
     return json.loads(text, parse_constant=str)
 
@@ -400,10 +404,12 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
     from jaato.errors import PluginError
     from jaato.tools.schema import Validator
 
-    text, label, size = opened(request["document"])
-    document = whole(text, request["format"] or format_of(request["document"]["path"] or ""), label, size)
-    schema_text, schema_label, schema_size = opened(request["schema"])
-    schema = whole(schema_text, format_of(request["schema"]["path"] or ""), schema_label, schema_size)
+    text, label, size = open_document(request["document"])
+    document = load_document(
+        text, request["format"] or format_of(request["document"]["path"] or ""), label, size
+    )
+    schema_text, schema_label, schema_size = open_document(request["schema"])
+    schema = load_document(schema_text, format_of(request["schema"]["path"] or ""), schema_label, schema_size)
     if not isinstance(schema, dict | bool):
         raise ExpressionRefused(f"{schema_label} is no JSON Schema: that is an object.")
     timer = QueryTimer(request["query_s"])
@@ -414,7 +420,7 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
         raise ExpressionRefused(
             f"{schema_label}: {' '.join(str(error).split())[:500]}. References to other files are not followed."
         ) from None
-    instance = carried(json.dumps(document))
+    instance = decode_result(json.dumps(document))
     with timer:
         issues = validator.issues(instance)
     said: dict[str, Any] = {"valid": not issues}

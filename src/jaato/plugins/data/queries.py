@@ -163,11 +163,11 @@ class BoundedConnection:
     ) -> int:
         if self._trusted or self._allows(action, first, second):
             return sqlite3.SQLITE_OK
-        self._refused = self._refused or refused(action, first, second)
+        self._refused = self._refused or refusal_reason(action, first, second)
         return sqlite3.SQLITE_DENY
 
 
-def refused(action: int, first: str | None, second: str | None) -> str:
+def refusal_reason(action: int, first: str | None, second: str | None) -> str:
     """What was not allowed, in a word or two."""
     match action:
         case sqlite3.SQLITE_ATTACH | sqlite3.SQLITE_DETACH:
@@ -183,7 +183,7 @@ def refused(action: int, first: str | None, second: str | None) -> str:
     return CHANGING
 
 
-def fetched(guarded: BoundedConnection, cursor: sqlite3.Cursor, max_rows: int) -> dict[str, Any]:
+def fetch_rows(guarded: BoundedConnection, cursor: sqlite3.Cursor, max_rows: int) -> dict[str, Any]:
     """The first rows of a result, whether there are `more`, and why. Raises `QueryFailed`."""
     rows: list[list[Any]] = []
     size = 0
@@ -193,7 +193,7 @@ def fetched(guarded: BoundedConnection, cursor: sqlite3.Cursor, max_rows: int) -
             if len(rows) == max_rows:
                 note = f"The first {max_rows} rows. Aggregate, narrow, or page with LIMIT and OFFSET."
                 break
-            cells = [shown(cell) for cell in row]
+            cells = [to_json_value(cell) for cell in row]
             size += sum(len(cell) if isinstance(cell, str) else 12 for cell in cells)
             if size > MAX_RESULT_CHARS and rows:
                 note = f"The first {len(rows)} rows; the next would make the result too long. Select fewer columns."
@@ -206,7 +206,7 @@ def fetched(guarded: BoundedConnection, cursor: sqlite3.Cursor, max_rows: int) -
     return {**said, "more": True, "note": note} if note else said
 
 
-def shown(cell: Any) -> Any:
+def to_json_value(cell: Any) -> Any:
     """A value as JSON can carry it: bytes as the first of their hexadecimal digits, long text cut."""
     match cell:
         case bytes():

@@ -12,7 +12,7 @@ import stat
 from typing import Any
 from urllib.parse import quote
 
-from jaato.plugins.data.queries import BoundedConnection, QueryFailed, fetched, may_read, may_write
+from jaato.plugins.data.queries import BoundedConnection, QueryFailed, fetch_rows, may_read, may_write
 
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|;", re.DOTALL)
@@ -28,34 +28,34 @@ COUNTED_BYTES = 256 << 20
 
 def query(request: dict[str, Any]) -> dict[str, Any]:
     """Run one reading statement."""
-    guarded = opened(request, "ro")
-    return fetched(guarded, guarded.run(request["sql"], request["params"] or ()), request["max_rows"])
+    guarded = open_database(request, "ro")
+    return fetch_rows(guarded, guarded.run(request["sql"], request["params"] or ()), request["max_rows"])
 
 
 def execute(request: dict[str, Any]) -> dict[str, Any]:
     """Run writing statements in one transaction: all of them or none."""
-    guarded = opened(request, "rwc" if request["create"] else "rw")
-    statements = split(request["sql"])
+    guarded = open_database(request, "rwc" if request["create"] else "rw")
+    statements = split_statements(request["sql"])
     if request["params"] and len(statements) != 1:
         raise QueryFailed(
             f"params go with one statement, and there are {len(statements)}. Give one at a time."
         )
     results: list[dict[str, Any]] = []
     before = guarded.connection.total_changes
-    early = outside(guarded, statements)
+    early = run_pragmas(guarded, statements)
     try:
         guarded.own("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         raise guarded.failure(error) from None
     try:
         for number, statement in enumerate(statements[early:], early + 1):
-            results += ran(guarded, statement, request, number if len(statements) > 1 else 0)
+            results += run_statement(guarded, statement, request, number if len(statements) > 1 else 0)
         guarded.own("COMMIT")
     except sqlite3.Error as error:
-        undo(guarded)
+        roll_back(guarded)
         raise guarded.failure(error) from None
     except BaseException:
-        undo(guarded)
+        roll_back(guarded)
         raise
     changed = guarded.connection.total_changes - before
     guarded.connection.close()
@@ -66,7 +66,7 @@ def execute(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def outside(guarded: BoundedConnection, statements: list[str]) -> int:
+def run_pragmas(guarded: BoundedConnection, statements: list[str]) -> int:
     """Run the first statements that set whether foreign keys are enforced, which nothing changes in a transaction;
     gives how many they are. Raises `QueryFailed`."""
     early = 0
@@ -76,26 +76,26 @@ def outside(guarded: BoundedConnection, statements: list[str]) -> int:
     return early
 
 
-def undo(guarded: BoundedConnection) -> None:
+def roll_back(guarded: BoundedConnection) -> None:
     """Take the transaction back, unless SQLite has done so."""
     if guarded.connection.in_transaction:
         guarded.connection.set_progress_handler(None, 0)
         guarded.own("ROLLBACK")
 
 
-def ran(
+def run_statement(
     guarded: BoundedConnection, statement: str, request: dict[str, Any], number: int
 ) -> list[dict[str, Any]]:
     """Run one of several statements; gives its rows if it has any. Raises `QueryFailed`."""
     try:
         cursor = guarded.run(statement, request["params"] or ())
-        return [fetched(guarded, cursor, request["max_rows"])] if cursor.description else []
+        return [fetch_rows(guarded, cursor, request["max_rows"])] if cursor.description else []
     except QueryFailed as error:
         where = f"Statement {number}: " if number else ""
         raise QueryFailed(f"{where}{error} Nothing was changed.") from None
 
 
-def split(sql: str) -> list[str]:
+def split_statements(sql: str) -> list[str]:
     """The statements of a script, in order; raises `QueryFailed` for none or too many."""
     statements: list[str] = []
     start = 0
@@ -112,7 +112,7 @@ def split(sql: str) -> list[str]:
 
 def schema(request: dict[str, Any]) -> dict[str, Any]:
     """Tables and views with their columns, keys and indexes, and how many rows they have."""
-    guarded = opened(request, "ro")
+    guarded = open_database(request, "ro")
     wanted = request["table"]
     inner = " AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow')"
     rows = guarded.run(
@@ -124,7 +124,7 @@ def schema(request: dict[str, Any]) -> dict[str, Any]:
     if wanted is not None and not rows:
         raise QueryFailed(f"There is no table or view {wanted!r}. Leave table out to see all.")
     counts = request["size"] <= COUNTED_BYTES
-    said = [described(guarded, kind, name, sql, counts) for kind, name, sql in rows[:MAX_OBJECTS]]
+    said = [describe_table(guarded, kind, name, sql, counts) for kind, name, sql in rows[:MAX_OBJECTS]]
     result: dict[str, Any] = {"tables": said, "size_bytes": request["size"]}
     if len(rows) > MAX_OBJECTS:
         result |= {
@@ -134,7 +134,7 @@ def schema(request: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def described(
+def describe_table(
     guarded: BoundedConnection, kind: str, name: str, sql: str | None, counts: bool
 ) -> dict[str, Any]:
     """One table or view."""
@@ -184,7 +184,7 @@ def described(
     return entry
 
 
-def opened(request: dict[str, Any], mode: str) -> BoundedConnection:
+def open_database(request: dict[str, Any], mode: str) -> BoundedConnection:
     """The database, opened by its name in the directory that is worked in. Raises `QueryFailed`."""
     name = request["name"]
     check_side_files(name, mode)

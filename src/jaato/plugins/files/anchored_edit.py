@@ -8,7 +8,7 @@ from collections import Counter
 from msgspec import Struct
 
 from jaato.errors import ToolError
-from jaato.tools.files.text import Lined, shown
+from jaato.tools.filesystem.edits.text_encoding import Lined, shown
 
 MAX_SHOWN = 8
 MAX_WINDOWS = 20_000
@@ -32,7 +32,7 @@ class Edit(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     new_content: str | None = None
 
 
-def complaint(edit: Edit, text: str) -> str | None:
+def edit_problem(edit: Edit, text: str) -> str | None:
     """What is wrong with the edit of such a text, or None."""
     if edit.new_content is not None:
         if edit.old is not None or edit.new is not None:
@@ -49,13 +49,13 @@ def complaint(edit: Edit, text: str) -> str | None:
     return None
 
 
-def applied(text: str, edit: Edit) -> str:
+def apply_edit(text: str, edit: Edit) -> str:
     """The file's text after the edit. Raises `EditRefused` when `old` is missing or ambiguous."""
-    problem = complaint(edit, text)
+    problem = edit_problem(edit, text)
     if problem:
         raise EditRefused(f"{edit.path!r}: {problem}")
     if edit.new_content is not None:
-        return rewritten(text, edit.new_content)
+        return replace_text(text, edit.new_content)
     old, new = edit.old or "", edit.new or ""
     if not text and not edit.prologue and not edit.epilogue:
         if old:
@@ -66,20 +66,20 @@ def applied(text: str, edit: Edit) -> str:
     if "\r" in old and text.count(old) == 1 and not edit.prologue and not edit.epilogue:
         return text.replace(old, new)  # the caller spells the line ends out
     lined = Lined(text)
-    old = plain(old)
+    old = normalize_newlines(old)
     if not old:
-        place = insertion(lined.view, edit)
+        place = insertion_point(lined.view, edit)
         return lined.replaced(place, place, new)
-    found = candidates(lined.view, old, edit)
+    found = find_candidates(lined.view, old, edit)
     if len(found) > 1:
         raise EditRefused(
-            f"{edit.path!r}: old {ambiguous(lined.view, found)} Add the lines around it to old, or give "
+            f"{edit.path!r}: old {ambiguity_error(lined.view, found)} Add the lines around it to old, or give "
             "prologue (text before it) or epilogue (text after it). Nothing was changed."
         )
     return lined.replaced(found[0], found[0] + len(old), new)
 
 
-def rewritten(text: str, content: str) -> str:
+def replace_text(text: str, content: str) -> str:
     """The whole text replaced: line ends and the final newline stay unless it spells others out."""
     content = content.removeprefix("\ufeff")
     if "\r\n" in content:
@@ -90,80 +90,82 @@ def rewritten(text: str, content: str) -> str:
     return lined.replaced(0, len(lined.view), content)
 
 
-def plain(text: str) -> str:
+def normalize_newlines(text: str) -> str:
     """Text with `\\n` line ends."""
     return text.replace("\r\n", "\n")
 
 
-def candidates(view: str, old: str, edit: Edit) -> list[int]:
+def find_candidates(view: str, old: str, edit: Edit) -> list[int]:
     """Where `old` may be meant: the one place that touches its anchors, else every place between them."""
     found = occurrences(view, old)
     start, end = 0, len(view)
     if edit.prologue or edit.epilogue:
-        touching = [place for place in found if touches(view, place, len(old), edit)]
+        touching = [place for place in found if touches_anchors(view, place, len(old), edit)]
         if len(touching) == 1:
             return touching
-        start, end = region(view, edit)
+        start, end = anchored_region(view, edit)
     inside = [place for place in found if start <= place and place + len(old) <= end]
     if inside:
         return inside
     if found:
         raise EditRefused(
-            f"{edit.path!r}: old is at line {numbers(view, found)}, but not between the anchors (lines "
+            f"{edit.path!r}: old is at line {line_numbers(view, found)}, but not between the anchors (lines "
             f"{line_at(view, start)} to {line_at(view, end)}). Correct them. Nothing was changed."
         )
-    raise missing(view, old, edit, "old")
+    raise missing_error(view, old, edit, "old")
 
 
-def region(view: str, edit: Edit) -> tuple[int, int]:
+def anchored_region(view: str, edit: Edit) -> tuple[int, int]:
     """From the end of the prologue to the start of the epilogue; each occurs once, or follows the other."""
     start, end = 0, len(view)
     if edit.prologue:
-        anchor = plain(edit.prologue)
-        start = unique(view, anchor, edit, "prologue") + len(anchor)
+        anchor = normalize_newlines(edit.prologue)
+        start = find_unique(view, anchor, edit, "prologue") + len(anchor)
     if edit.epilogue:
-        anchor = plain(edit.epilogue)
-        end = view.find(anchor, start) if edit.prologue else unique(view, anchor, edit, "epilogue")
+        anchor = normalize_newlines(edit.epilogue)
+        end = view.find(anchor, start) if edit.prologue else find_unique(view, anchor, edit, "epilogue")
         if end < 0:
-            raise missing(view, anchor, edit, "epilogue")
+            raise missing_error(view, anchor, edit, "epilogue")
     return start, end
 
 
-def insertion(view: str, edit: Edit) -> int:
+def insertion_point(view: str, edit: Edit) -> int:
     """Where to insert when `old` is empty: after the prologue, or before the epilogue."""
     if edit.prologue and edit.epilogue:
-        before = plain(edit.prologue)
-        return unique(view, before + plain(edit.epilogue), edit, "prologue with epilogue") + len(before)
-    start, end = region(view, edit)
+        before = normalize_newlines(edit.prologue)
+        return find_unique(
+            view, before + normalize_newlines(edit.epilogue), edit, "prologue with epilogue"
+        ) + len(before)
+    start, end = anchored_region(view, edit)
     return start if edit.prologue else end
 
 
-def unique(view: str, anchor: str, edit: Edit, role: str) -> int:
+def find_unique(view: str, anchor: str, edit: Edit, role: str) -> int:
     """Where an anchor is; raises `EditRefused` unless it occurs exactly once."""
     found = occurrences(view, anchor)
     if not found:
-        raise missing(view, anchor, edit, role)
+        raise missing_error(view, anchor, edit, role)
     if len(found) > 1:
         raise EditRefused(
-            f"{edit.path!r}: {role} {ambiguous(view, found)} Use a longer one. Nothing was changed."
+            f"{edit.path!r}: {role} {ambiguity_error(view, found)} Use a longer one. Nothing was changed."
         )
     return found[0]
 
 
-def ambiguous(view: str, places: list[int]) -> str:
+def ambiguity_error(view: str, places: list[int]) -> str:
     """That a text fits several places."""
-    return f"occurs {len(places)} times, at lines {numbers(view, places)}."
+    return f"occurs {len(places)} times, at lines {line_numbers(view, places)}."
 
 
-def numbers(view: str, places: list[int]) -> str:
+def line_numbers(view: str, places: list[int]) -> str:
     """The lines of some places, the first few."""
     more = f" and {len(places) - MAX_SHOWN} more" if len(places) > MAX_SHOWN else ""
     return ", ".join(str(line_at(view, place)) for place in places[:MAX_SHOWN]) + more
 
 
-def touches(view: str, place: int, length: int, edit: Edit) -> bool:
+def touches_anchors(view: str, place: int, length: int, edit: Edit) -> bool:
     """Whether an occurrence has the anchors directly beside it."""
-    before, after = plain(edit.prologue or ""), plain(edit.epilogue or "")
+    before, after = normalize_newlines(edit.prologue or ""), normalize_newlines(edit.epilogue or "")
     return view.endswith(before, 0, place) and view.startswith(after, place + length)
 
 
@@ -182,7 +184,7 @@ def line_at(view: str, place: int) -> int:
     return view.count("\n", 0, place) + 1
 
 
-def missing(view: str, text: str, edit: Edit, role: str) -> EditRefused:
+def missing_error(view: str, text: str, edit: Edit, role: str) -> EditRefused:
     """That a text is not there, with what is most like it: the same but for white space, or similar."""
     nearest = nearest_lines(view, text)
     head = f"{edit.path!r}: {role} does not occur in the file. "
@@ -202,8 +204,8 @@ def missing(view: str, text: str, edit: Edit, role: str) -> EditRefused:
 def nearest_lines(view: str, text: str) -> tuple[int, int, bool] | None:
     """The lines most like the text, as (first, last, same but for white space), or None."""
     lines = view.split("\n")
-    wanted = [squeezed(line) for line in text.strip("\n").split("\n")]
-    have = [squeezed(line) for line in lines]
+    wanted = [without_whitespace(line) for line in text.strip("\n").split("\n")]
+    have = [without_whitespace(line) for line in lines]
     size = len(wanted)
     for index in range(len(have) - size + 1):
         if have[index] == wanted[0] and have[index : index + size] == wanted:
@@ -216,16 +218,16 @@ def nearest_lines(view: str, text: str) -> tuple[int, int, bool] | None:
     if place >= 0:
         first = bisect_right(starts, place)
         return first, bisect_right(starts, place + len("".join(wanted)) - 1), True
-    near = similar(have, wanted)
+    near = most_similar(have, wanted)
     return None if near is None else (near + 1, min(near + size, len(have)), False)
 
 
-def squeezed(line: str) -> str:
+def without_whitespace(line: str) -> str:
     """A line without white space."""
     return "".join(line.split())
 
 
-def similar(have: list[str], wanted: list[str]) -> int | None:
+def most_similar(have: list[str], wanted: list[str]) -> int | None:
     """Where the wanted lines would start for most of them to be in place, or by the longest of them."""
     places = {line: index for index, line in enumerate(wanted) if len(line) > 3}
     votes: Counter[int] = Counter()

@@ -10,16 +10,15 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from jaato.errors import ToolError
-from jaato.plugins.files.diff import unified
-from jaato.plugins.files.find_replace import substituted
-from jaato.plugins.files.hunk_matching import PlacedHunk, place_all
-from jaato.plugins.files.multi_edit import outcome, refuse_slash
-from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused, parse
+from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.find_replace import replace_spans
+from jaato.plugins.files.hunk_matching import PlacedHunk, place_hunks
+from jaato.plugins.files.multi_edit import change_result, refuse_slash
+from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused, parse_patch
 from jaato.tools.call import Call
-from jaato.tools.files.changes import Changes
-from jaato.tools.files.replace import Seen
-from jaato.tools.files.targets import Change, Target
-from jaato.tools.files.text import Form, Lined
+from jaato.tools.filesystem.edits.atomic_replace import Seen
+from jaato.tools.filesystem.edits.changes import Change, Changes, Target
+from jaato.tools.filesystem.edits.text_encoding import Form, Lined
 from jaato.tools.tool import tool
 
 MAX_PATCH_CHARS = 4 << 20
@@ -48,7 +47,7 @@ class ApplyPatchTool:
     ) -> dict[str, Any]:
         """Apply a patch: a unified diff, as git diff or diff -u make it, to one or many files; creates, deletes and renames
         too. All or nothing. A hunk that does not fit is reported with the nearest match."""
-        return apply(self.changes, parse(patch), path, call, dry_run=dry_run)
+        return apply(self.changes, parse_patch(patch), path, call, dry_run=dry_run)
 
 
 @dataclass(slots=True)
@@ -94,10 +93,10 @@ def apply(
     said: list[dict[str, Any]] = []
     by_label = {step.target.label: step for step in steps}
     for stage in stages:
-        diff = unified(stage.before, stage.text or "")[:room]
+        diff = unified_diff(stage.before, stage.text or "")[:room]
         room -= len(diff)
         step = by_label.get(stage.target.label) if stage.target is not None else None
-        entry = outcome(step, diff) if step is not None else {"path": stage.path, "diff": diff}
+        entry = change_result(step, diff) if step is not None else {"path": stage.path, "diff": diff}
         said.append({**entry, "action": " and ".join(dict.fromkeys(stage.actions)), "hunks": stage.hunks})
     result: dict[str, Any] = {"dry_run": dry_run, "files": said}
     if dry_run:
@@ -183,7 +182,7 @@ class PatchApplication:
     def _change(self, stage: StagedFile, file: FilePatch) -> None:
         """Put the hunks into the text."""
         if file.hunks:
-            text, placed = patched(stage.text or "", file.hunks, stage.path)
+            text, placed = apply_hunks(stage.text or "", file.hunks, stage.path)
             stage.text = text
             stage.hunks += [one.facts for one in placed]
         if file.mode is not None:
@@ -237,14 +236,14 @@ class PatchApplication:
         return stage
 
 
-def patched(raw: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[PlacedHunk]]:
+def apply_hunks(raw: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[PlacedHunk]]:
     """A text with its hunks applied, and where each was. Raises `PatchRefused`."""
     view = Lined(raw).view
     lines = view.split("\n")
     is_open = bool(lines[-1])  # the last line has no newline at its end
     if not is_open:
         lines.pop()
-    placed = place_all(lines, hunks, name)
+    placed = place_hunks(lines, hunks, name)
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
@@ -258,7 +257,7 @@ def patched(raw: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[Place
         if at_end and new and stays_open(one.hunk, is_open):
             new = new[:-1]
         spans.append((begin, end, new))
-    return substituted(raw, spans), placed
+    return replace_spans(raw, spans), placed
 
 
 def stays_open(hunk: Hunk, is_open: bool) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.tools.files.text import aligned, lines_of, shown, strip
+from jaato.tools.filesystem.edits.text_encoding import aligned, lines_of, shown, strip
 
 CONTEXT = 3
 MAX_LINES = 120
@@ -11,16 +11,16 @@ MAX_LINE_CHARS = 200
 Opcode = tuple[str, int, int, int, int]
 
 
-def unified(old: str, new: str) -> str:
+def unified_diff(old: str, new: str) -> str:
     """The difference of two texts in unified form, at most `MAX_LINES` lines; empty when both are the same.
 
     Lines that differ in their ends alone are shown as changed, with a note.
     """
-    start, old_end, new_end = differing(old, new)
+    start, old_end, new_end = differing_part(old, new)
     number = old.count("\n", 0, start)
     before, after = lines_of(old[start:old_end]), lines_of(new[start:new_end])
     lines: list[str] = []
-    for group in grouped(aligned(before, after)):
+    for group in group_opcodes(aligned(before, after)):
         first, last = group[0], group[-1]
         lines.append(f"@@ -{span(first[1], last[2], number)} +{span(first[3], last[4], number)} @@")
         for tag, a, b, c, d in group:
@@ -49,22 +49,22 @@ def span(start: int, end: int, number: int) -> str:
     return f"{number + start + (end > start)},{end - start}"
 
 
-def differing(old: str, new: str) -> tuple[int, int, int]:
+def differing_part(old: str, new: str) -> tuple[int, int, int]:
     """The part of two texts that differs with some lines around it: its start, and its end in either."""
-    same = common(old, new)
+    same = common_prefix(old, new)
     start = same
     for _ in range(CONTEXT + 1):
         start = old.rfind("\n", 0, max(start, 0)) if start > 0 else -1
     start += 1
     rest = min(len(old), len(new)) - same
-    tail = common(old[len(old) - rest :][::-1], new[len(new) - rest :][::-1])
+    tail = common_prefix(old[len(old) - rest :][::-1], new[len(new) - rest :][::-1])
     end = len(old) - tail
     for _ in range(CONTEXT + 1):
         end = old.find("\n", end) + 1 or len(old)
     return start, end, end + len(new) - len(old)
 
 
-def common(old: str, new: str) -> int:
+def common_prefix(old: str, new: str) -> int:
     """How many characters two texts share from their start, by bisection."""
     low, high = 0, min(len(old), len(new))
     while low < high:
@@ -76,7 +76,7 @@ def common(old: str, new: str) -> int:
     return low
 
 
-def grouped(opcodes: list[Opcode]) -> list[list[Opcode]]:
+def group_opcodes(opcodes: list[Opcode]) -> list[list[Opcode]]:
     """The opcodes in hunks with `CONTEXT` lines around each change."""
     groups: list[list[Opcode]] = []
     current: list[Opcode] = []

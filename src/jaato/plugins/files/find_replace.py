@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.files.diff import unified
+from jaato.plugins.files.diff import unified_diff
 from jaato.plugins.files.multi_edit import MAX_DIFF_CHARS, MAX_FILES, TooMany, refuse_surrogates
 from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken
-from jaato.tools.control import names_control
-from jaato.tools.files.changes import Changes
-from jaato.tools.files.targets import Change, Loaded
-from jaato.tools.files.text import Lined
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.control_files import names_control
+from jaato.tools.filesystem.edits.changes import Change, Changes, Loaded
+from jaato.tools.filesystem.edits.text_encoding import Lined
 
 MAX_SEARCHED_BYTES = 10 << 20
 MAX_TOTAL_BYTES = 64 << 20
@@ -52,7 +51,7 @@ class PatternRefused(ToolError):
     code = "pattern_refused"
 
 
-def check(pattern: str, replacement: str, *, regex: bool) -> None:
+def check_pattern(pattern: str, replacement: str, *, regex: bool) -> None:
     """Raise `PatternRefused` for a pattern or replacement that cannot work."""
     if not pattern:
         raise PatternRefused("The pattern is empty. Give the text to find.")
@@ -60,7 +59,7 @@ def check(pattern: str, replacement: str, *, regex: bool) -> None:
         raise PatternRefused("The pattern is longer than 10,000 characters. Use a simpler one.")
 
 
-def literal(text: str, pattern: str, replacement: str) -> list[Span]:
+def find_literal(text: str, pattern: str, replacement: str) -> list[Span]:
     """Where a literal text occurs, with its replacement."""
     found: list[Span] = []
     place = text.find(pattern)
@@ -70,7 +69,7 @@ def literal(text: str, pattern: str, replacement: str) -> list[Span]:
     return found
 
 
-def matches(
+def find_matches(
     texts: list[str], pattern: str, replacement: str, token: CancelToken, timeout_s: float = TIMEOUT_S
 ) -> list[list[Span]]:
     """Where a regular expression matches each text, with its expanded replacement.
@@ -81,7 +80,7 @@ def matches(
     import subprocess
     import sys
 
-    from jaato.tools.processes.sandbox.alone import alone, code_of
+    from jaato.tools.processes.sandbox.worker_sandbox import alone, code_of
 
     with alone(sys.executable) as start:
         worker = subprocess.Popen(
@@ -99,7 +98,7 @@ def matches(
             )
         except subprocess.TimeoutExpired:
             worker.kill()
-            raise too_slow() from None
+            raise too_slow_error() from None
         finally:
             forget()
     token.raise_if_cancelled()
@@ -107,7 +106,7 @@ def matches(
     if code == 0:
         return [[(a, b, new) for a, b, new in spans] for spans in json.loads(out)]
     if code < 0:
-        raise too_slow()
+        raise too_slow_error()
     if code == 3:
         raise PatternRefused(
             f"The pattern matches more than {MAX_MATCHES} times in a file. Use a narrower one."
@@ -116,14 +115,14 @@ def matches(
     raise PatternRefused(f"The pattern or the replacement failed: {last[:300]}. Correct it and call again.")
 
 
-def too_slow() -> PatternRefused:
+def too_slow_error() -> PatternRefused:
     """The refusal of a pattern that explodes."""
     return PatternRefused(
         f"The pattern took more than {TIMEOUT_S} s, perhaps by nested repeats such as (a+)+. Simplify it."
     )
 
 
-def substituted(raw: str, spans: list[Span]) -> str:
+def replace_spans(raw: str, spans: list[Span]) -> str:
     """The text with each span of its view replaced; spans are in order and do not overlap."""
     lined = Lined(raw)
     parts: list[str] = []
@@ -150,10 +149,10 @@ class Search:
 
 def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) -> dict[str, Any]:
     """Find and replace, all or nothing; changes nothing in a dry run. Raises `ToolError`s."""
-    check(search.pattern, search.replacement, regex=search.regex)
+    check_pattern(search.pattern, search.replacement, regex=search.regex)
     refuse_surrogates(search.replacement)
     with changes.lock, contextlib.ExitStack() as open_places:
-        found = searched(changes, search, call)
+        found = search_files(changes, search, call)
         if len(found) > MAX_FILES and not dry_run:
             raise TooMany(
                 f"{len(found)} files match; at most {MAX_FILES} can change at once. Narrow path or glob."
@@ -163,9 +162,9 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
         steps: list[Change] = []
         room = MAX_DIFF_CHARS
         for loaded, spans in found[:MAX_FILES]:
-            text = substituted(loaded.text, spans)
+            text = replace_spans(loaded.text, spans)
             content = loaded.form.encode(text)
-            diff = unified(loaded.text, text)[:room]
+            diff = unified_diff(loaded.text, text)[:room]
             room -= len(diff)
             files.append({"path": loaded.target.label, "matches": len(spans), "diff": diff})
             if not dry_run:
@@ -183,7 +182,7 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
         return said
 
 
-def files_below(roots: Roots, path: str, glob: str, token: CancelToken) -> list[str]:
+def list_files(roots: Roots, path: str, glob: str, token: CancelToken) -> list[str]:
     """The files that ripgrep takes below a directory, in order of their names; a glob without a slash matches names at
     any depth.
 
@@ -199,11 +198,11 @@ def files_below(roots: Roots, path: str, glob: str, token: CancelToken) -> list[
     return [f"{path}/{name}" for name in names if not names_control(name.split("/"), roots.names)]
 
 
-def searched(changes: Changes, search: Search, call: Call) -> list[tuple[Loaded, list[Span]]]:
+def search_files(changes: Changes, search: Search, call: Call) -> list[tuple[Loaded, list[Span]]]:
     """Each file that matches, with its matches; a pattern runs over all files at once."""
     whole = stat.S_ISDIR(changes.roots.stat(search.path).st_mode)
     top = search.path.rstrip("/") or "/"
-    names = files_below(changes.roots, top, search.glob, call.token) if whole else [search.path]
+    names = list_files(changes.roots, top, search.glob, call.token) if whole else [search.path]
     batch: list[Loaded] = []
     found: list[tuple[Loaded, list[Span]]] = []
     wanted = search.pattern.replace("\r\n", "\n")
@@ -222,7 +221,7 @@ def searched(changes: Changes, search: Search, call: Call) -> list[tuple[Loaded,
         if search.regex:
             batch.append(loaded)
         else:
-            spans = literal(Lined(loaded.text).view, wanted, search.replacement)
+            spans = find_literal(Lined(loaded.text).view, wanted, search.replacement)
             if not spans:
                 continue
             found.append((loaded, spans))
@@ -231,6 +230,6 @@ def searched(changes: Changes, search: Search, call: Call) -> list[tuple[Loaded,
             raise TooMany("More than 64 MB of text to search or change. Narrow path or glob.")
     if batch:
         texts = [Lined(loaded.text).view for loaded in batch]
-        spans_of = matches(texts, search.pattern, search.replacement, call.token)
+        spans_of = find_matches(texts, search.pattern, search.replacement, call.token)
         found = [(loaded, spans) for loaded, spans in zip(batch, spans_of, strict=True) if spans]
     return found

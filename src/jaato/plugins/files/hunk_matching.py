@@ -25,44 +25,44 @@ class PlacedHunk:
     hunk: Hunk
 
 
-def place_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[PlacedHunk]:
+def place_hunks(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[PlacedHunk]:
     """Every hunk at its place, in order and apart from each other. Raises `PatchRefused` for one that does not fit."""
     found: list[PlacedHunk] = []
     drift = free = 0
     for number, hunk in enumerate(hunks, 1):
-        placed = place(lines, hunk, free, drift)
+        placed = place_hunk(lines, hunk, free, drift)
         if placed is None:
-            raise PatchRefused(failure(lines, hunk, f"hunk {number} of {len(hunks)}", name, free))
+            raise PatchRefused(mismatch_error(lines, hunk, f"hunk {number} of {len(hunks)}", name, free))
         if hunk.start is not None:
-            drift = placed.first - expected(hunk)
+            drift = placed.first - expected_line(hunk)
         free = placed.end
         found.append(placed)
     return found
 
 
-def expected(hunk: Hunk) -> int:
+def expected_line(hunk: Hunk) -> int:
     """Where a hunk says it begins, from 0; one without old lines stands behind the line it names."""
     start = hunk.start or 0
     return start if not hunk.old else max(start - 1, 0)
 
 
-def place(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> PlacedHunk | None:
+def place_hunk(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> PlacedHunk | None:
     """One hunk at its place at or behind `free`; None when it fits nowhere."""
     if not hunk.old:
-        return inserted(lines, hunk, free, drift)
+        return place_insertion(lines, hunk, free, drift)
     for fuzz in range(MAX_FUZZ + 1):
-        head, tail = trimmed(hunk, fuzz)
+        head, tail = trim_context(hunk, fuzz)
         if fuzz and not head and not tail:
             continue
-        for same, loose in ((exact, False), (blank_ends, True)):
+        for same, loose in ((same_line, False), (blank_ends, True)):
             block = hunk.old[head : len(hunk.old) - tail]
             first = search(lines, block, hunk, free + head, drift + head, same)
             if first is not None:
-                return settle(lines, hunk, first - head, head, tail, drift, fuzz, loose)
+                return placed_hunk(lines, hunk, first - head, head, tail, drift, fuzz, loose)
     return None
 
 
-def exact(line: str, wanted: str) -> bool:
+def same_line(line: str, wanted: str) -> bool:
     """The same line."""
     return line == wanted
 
@@ -72,7 +72,7 @@ def blank_ends(line: str, wanted: str) -> bool:
     return line.rstrip() == wanted.rstrip()
 
 
-def trimmed(hunk: Hunk, fuzz: int) -> tuple[int, int]:
+def trim_context(hunk: Hunk, fuzz: int) -> tuple[int, int]:
     """How many lines of context at either end are not looked at; some line always is."""
     signs = [sign for sign, _ in hunk.lines if sign != "+"]
     lead = next((place for place, (sign, _) in enumerate(hunk.lines) if sign != " "), len(signs))
@@ -91,7 +91,7 @@ def search(
     if hunk.start is None:
         places = [
             place
-            for place in range(after(lines, hunk.anchor, free), last + 1)
+            for place in range(line_after_anchor(lines, hunk.anchor, free), last + 1)
             if fits(lines, block, place, same)
         ]
         if len(places) > 1 and not hunk.anchor:
@@ -101,11 +101,13 @@ def search(
                 "number as @@ -12,3 +12,4 @@."
             )
         return places[0] if places else None
-    wanted = expected(hunk) + drift
-    return next((place for place in outwards(wanted, free, last) if fits(lines, block, place, same)), None)
+    wanted = expected_line(hunk) + drift
+    return next(
+        (place for place in nearest_first(wanted, free, last) if fits(lines, block, place, same)), None
+    )
 
 
-def after(lines: Sequence[str], anchor: str, free: int) -> int:
+def line_after_anchor(lines: Sequence[str], anchor: str, free: int) -> int:
     """The line behind the anchor; where the search may begin anyway when it does not occur."""
     wanted = anchor.strip()
     if wanted:
@@ -115,7 +117,7 @@ def after(lines: Sequence[str], anchor: str, free: int) -> int:
     return free
 
 
-def outwards(wanted: int, least: int, most: int) -> Iterator[int]:
+def nearest_first(wanted: int, least: int, most: int) -> Iterator[int]:
     """Places from `least` to `most`, the nearest to the wanted one first."""
     middle = min(max(wanted, least), max(most, least))
     for distance in range(max(middle - least, most - middle) + 1):
@@ -132,7 +134,7 @@ def fits(lines: Sequence[str], block: list[str], place: int, same: Same) -> bool
     )
 
 
-def settle(
+def placed_hunk(
     lines: Sequence[str], hunk: Hunk, first: int, head: int, tail: int, drift: int, fuzz: int, loose: bool
 ) -> PlacedHunk:
     """The hunk at this place; what it only looks at stays as the text has it."""
@@ -148,8 +150,8 @@ def settle(
             new.append(lines[place])
         place += 1
     facts: dict[str, int | str] = {"line": first + 1}
-    if hunk.start is not None and first != expected(hunk):
-        facts["offset"] = first - expected(hunk)
+    if hunk.start is not None and first != expected_line(hunk):
+        facts["offset"] = first - expected_line(hunk)
     if fuzz:
         facts["fuzz"] = fuzz
     if loose:
@@ -157,22 +159,22 @@ def settle(
     return PlacedHunk(first + head, first + count - tail, new, facts, hunk)
 
 
-def inserted(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> PlacedHunk | None:
+def place_insertion(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> PlacedHunk | None:
     """A hunk of new lines alone: behind the line it names, or behind its anchor, or at the end."""
     if hunk.ends and hunk.start is None:
         first = len(lines)
     elif hunk.start is None:
-        first = after(lines, hunk.anchor, free)
+        first = line_after_anchor(lines, hunk.anchor, free)
         if not hunk.anchor or first == free:
             return None
     else:
-        first = expected(hunk) + drift
+        first = expected_line(hunk) + drift
     if not free <= first <= len(lines):
         return None
     return PlacedHunk(first, first, hunk.new, {"line": first + 1}, hunk)
 
 
-def failure(lines: Sequence[str], hunk: Hunk, which: str, name: str, free: int) -> str:
+def mismatch_error(lines: Sequence[str], hunk: Hunk, which: str, name: str, free: int) -> str:
     """Why a hunk fits nowhere: what it looks for, and the place that is most like it."""
     text = f"{name!r}: {which} ({hunk.head[:80]}) does not fit. Nothing was changed. "
     if not hunk.old:
@@ -180,8 +182,8 @@ def failure(lines: Sequence[str], hunk: Hunk, which: str, name: str, free: int) 
     if hunk.new and search_plain(lines, hunk.new) is not None:
         return text + f"It seems to be applied already, at line {(search_plain(lines, hunk.new) or 0) + 1}."
     wanted = hunk.old
-    best, score = nearest(lines, wanted)
-    shown = "\n".join(cut(line) for line in wanted[:MAX_SHOWN])
+    best, score = nearest_place(lines, wanted)
+    shown = "\n".join(shorten(line) for line in wanted[:MAX_SHOWN])
     text += f"It looks for {len(wanted)} lines:\n{shown}\n"
     if score == 0:
         return text + "None of them is in the file. Read it with readFile and make the patch anew."
@@ -196,7 +198,7 @@ def failure(lines: Sequence[str], hunk: Hunk, which: str, name: str, free: int) 
     there = best + differs
     if there >= len(lines):
         return text + f"The file ends after line {len(lines)}."
-    found = "\n".join(cut(line) for line in lines[there : there + 3])
+    found = "\n".join(shorten(line) for line in lines[there : there + 3])
     text += f"Nearest is line {best + 1} ({score} of {len(wanted)} lines); line {there + 1} differs, there it says:\n{found}"
     return (
         text if best >= free else f"{text}\nThat is before the end of the hunk before; order hunks by line."
@@ -207,10 +209,10 @@ def search_plain(lines: Sequence[str], block: list[str]) -> int | None:
     """Where a block stands, None when nowhere; only in texts of bearable size."""
     if len(block) < 2 or len(lines) > MAX_COMPARED:
         return None
-    return next((place for place in range(len(lines)) if fits(lines, block, place, exact)), None)
+    return next((place for place in range(len(lines)) if fits(lines, block, place, same_line)), None)
 
 
-def nearest(lines: Sequence[str], wanted: list[str]) -> tuple[int, int]:
+def nearest_place(lines: Sequence[str], wanted: list[str]) -> tuple[int, int]:
     """The place where most lines agree, and how many; each wanted line votes for the places it would make."""
     votes: dict[int, int] = {}
     places: dict[str, list[int]] = {}
@@ -227,6 +229,6 @@ def nearest(lines: Sequence[str], wanted: list[str]) -> tuple[int, int]:
     return best, votes[best]
 
 
-def cut(line: str) -> str:
+def shorten(line: str) -> str:
     """A line for a message."""
     return f"  {line}" if len(line) <= MAX_LINE_CHARS else f"  {line[:MAX_LINE_CHARS]}…"

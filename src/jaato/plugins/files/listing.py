@@ -10,18 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from jaato.plugins.files.diff import unified
+from jaato.plugins.files.diff import unified_diff
 from jaato.plugins.files.reading import describe
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output
-from jaato.tools.entries import Entry, kind_of
-from jaato.tools.file_errors import explained
-from jaato.tools.files.changes import Changes
-from jaato.tools.files.records import Record
-from jaato.tools.files.targets import Change, Target
-from jaato.tools.files.text import NotText, form_of
-from jaato.tools.names import shown_name
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots, shown_name
+from jaato.tools.filesystem.edits.backup_directory import Record
+from jaato.tools.filesystem.edits.changes import Change, Changes, Target
+from jaato.tools.filesystem.edits.text_encoding import NotText, form_of
+from jaato.tools.filesystem.errors import Entry, explained, kind_of
 
 MAX_DIFF_BYTES = 8 << 20
 MAX_LISTED = 2000
@@ -55,7 +52,7 @@ def remove_directory(changes: Changes, target: Target, call: Call) -> dict[str, 
     return {"path": target.label, "backup_id": record.id}
 
 
-def directory(roots: Roots, path: str, offset: int, limit: int) -> Output:
+def list_directory(roots: Roots, path: str, offset: int, limit: int) -> Output:
     """The entries of a directory, as lines and as data; of a huge one only the part asked for is held."""
     total = 0
 
@@ -110,7 +107,7 @@ def line_of(entry: Entry, sizes: Mapping[str, int]) -> str:
             return f"{name} ({kind if kind == 'link' else 'special'})"
 
 
-def info(roots: Roots, path: str) -> dict[str, Any]:
+def file_info(roots: Roots, path: str) -> dict[str, Any]:
     """What is known of a path."""
     own = roots.stat(path, follow=False)
     said: dict[str, Any] = {"path": path, "kind": kind_of(own.st_mode)}
@@ -142,12 +139,12 @@ def change_diff(change: Change) -> str:
     if before is None or len(before) + len(after) > MAX_DIFF_BYTES:
         return ""
     try:
-        return unified(form_of(before).decode(before), form_of(after).decode(after))
+        return unified_diff(form_of(before).decode(before), form_of(after).decode(after))
     except NotText:
         return f"binary: {len(before)} → {len(after)} bytes"
 
 
-def backups(changes: Changes, path: str | None, limit: int) -> dict[str, Any]:
+def list_backups(changes: Changes, path: str | None, limit: int) -> dict[str, Any]:
     """The backups of a path, or of all, newest first."""
     label = None
     if path is not None:
@@ -157,10 +154,10 @@ def backups(changes: Changes, path: str | None, limit: int) -> dict[str, Any]:
     if label is not None and not records:
         with changes.roots.locate(path or "") as place:
             records = changes.backups.records(changes.label(place))
-    return {"total": len(records), "backups": [entry_of(record) for record in records[:limit]]}
+    return {"total": len(records), "backups": [backup_row(record) for record in records[:limit]]}
 
 
-def entry_of(record: Record) -> dict[str, Any]:
+def backup_row(record: Record) -> dict[str, Any]:
     """One backup as the model sees it."""
     said: dict[str, Any] = {
         "backup_id": record.id,

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from jaato.errors import ToolError
-from jaato.plugins.files.anchored_edit import Edit, EditRefused, applied
-from jaato.plugins.files.diff import unified
+from jaato.plugins.files.anchored_edit import Edit, EditRefused, apply_edit
+from jaato.plugins.files.diff import unified_diff
 from jaato.tools.call import Call
-from jaato.tools.file_errors import PathRefused
-from jaato.tools.files.changes import Changes
-from jaato.tools.files.replace import FileChanged
-from jaato.tools.files.targets import Change, Loaded
-from jaato.tools.files.text import NotText
+from jaato.tools.filesystem.edits.atomic_replace import FileChanged
+from jaato.tools.filesystem.edits.changes import Change, Changes, Loaded
+from jaato.tools.filesystem.edits.text_encoding import NotText
+from jaato.tools.filesystem.errors import PathRefused
 
 MAX_TRIES = 30
 MAX_FILES = 200
@@ -30,7 +29,7 @@ class TooMany(ToolError):
     code = "too_many_files"
 
 
-def patient(work: Callable[[], Done], edits: Sequence[Edit]) -> Done:
+def retry_on_change(work: Callable[[], Done], edits: Sequence[Edit]) -> Done:
     """Do the work again while others change its files in between: each edit finds its place anew, or is refused.
 
     Work that replaces a whole file is not repeated, since it would undo what they did.
@@ -50,12 +49,12 @@ def edit_one(changes: Changes, edit: Edit, call: Call) -> dict[str, Any]:
         if target.place.info is None and edit.new_content is not None:
             raise PathRefused(f"{edit.path!r} does not exist. Use writeNewFile to create it.")
         loaded = changes.load(target)
-        text = applied(loaded.text, edit)
+        text = apply_edit(loaded.text, edit)
         if text == loaded.text:
             raise EditRefused(f"{edit.path!r} would not change: it has this content already.")
         change = Change(target, "updateFile", loaded.seen, loaded.form.encode(text))
         changes.commit([change], call)
-        return outcome(change, unified(loaded.text, text))
+        return change_result(change, unified_diff(loaded.text, text))
 
 
 def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[str, Any]]:
@@ -71,7 +70,7 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
             steps: dict[str, tuple[Change, Loaded | None, str]] = {}
             for number, edit in enumerate(edits, 1):
                 try:
-                    stage(changes, steps, edit, open_places, made)
+                    stage_edit(changes, steps, edit, open_places, made)
                 except ToolError as error:
                     raise EditRefused(
                         f"Edit {number} of {len(edits)}: {error} No file was changed."
@@ -86,13 +85,13 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
     room = 2 * MAX_DIFF_CHARS
     said: list[dict[str, Any]] = []
     for change, loaded, text in steps.values():
-        diff = unified(loaded.text if loaded else "", text)[:room]
+        diff = unified_diff(loaded.text if loaded else "", text)[:room]
         room -= len(diff)
-        said.append(outcome(change, diff))
+        said.append(change_result(change, diff))
     return said
 
 
-def stage(
+def stage_edit(
     changes: Changes,
     steps: dict[str, tuple[Change, Loaded | None, str]],
     edit: Edit,
@@ -108,17 +107,17 @@ def stage(
     before = steps.get(target.label)
     if before is not None:
         change, loaded, text = before
-        steps[target.label] = (change, loaded, applied(text, edit))
+        steps[target.label] = (change, loaded, apply_edit(text, edit))
     elif target.place.info is None and edit.new_content is not None:
         refuse_slash(edit.path)
         steps[target.label] = (Change(target, "multiFileEdit", None, None), None, edit.new_content)
     else:
         loaded = changes.load(target)
-        text = applied(loaded.text, edit)
+        text = apply_edit(loaded.text, edit)
         steps[target.label] = (Change(target, "multiFileEdit", loaded.seen, None), loaded, text)
 
 
-def outcome(change: Change, diff: str) -> dict[str, Any]:
+def change_result(change: Change, diff: str) -> dict[str, Any]:
     """What a tool says of one change."""
     said: dict[str, Any] = {"path": change.target.label, "diff": diff}
     if change.record is not None:

@@ -64,7 +64,7 @@ class FilePatch:
         return self.new or self.old or ""
 
 
-def without_prefixes(old: str, new: str) -> tuple[str, str]:
+def strip_prefixes(old: str, new: str) -> tuple[str, str]:
     """Two names without the directories git puts before them: `a/` and `b/`, or others, on either side."""
     prefixed = [PREFIX.match(name) is not None for name in (old, new)]
     if NULL in (old, new):
@@ -72,26 +72,26 @@ def without_prefixes(old: str, new: str) -> tuple[str, str]:
     return (old[2:], new[2:]) if all(prefixed) and old[0] != new[0] else (old, new)
 
 
-def git_names(rest: str) -> tuple[str | None, str | None]:
+def parse_git_names(rest: str) -> tuple[str | None, str | None]:
     """The two names after `diff --git`, None where they cannot be told."""
     if rest.startswith('"'):
         end = re.match(r'"((?:[^"\\]|\\.)*)" ', rest)
-        return without_prefixes(unquoted(end[0].strip()), path_of(rest[end.end() :])) if end else (None, None)
+        return strip_prefixes(unquote(end[0].strip()), parse_path(rest[end.end() :])) if end else (None, None)
     half = (len(rest) - 1) // 2
-    old, new = without_prefixes(rest[:half], rest[half + 1 :])
+    old, new = strip_prefixes(rest[:half], rest[half + 1 :])
     if old == new:
         return old, new
     parts = rest.split(" ")
-    return without_prefixes(parts[0], path_of(parts[1])) if len(parts) == 2 else (None, None)
+    return strip_prefixes(parts[0], parse_path(parts[1])) if len(parts) == 2 else (None, None)
 
 
-def path_of(text: str) -> str:
+def parse_path(text: str) -> str:
     """A path as a patch writes it: perhaps quoted, perhaps with a time behind a tab."""
     text = text.partition("\t")[0].rstrip() if not text.startswith('"') else text.rstrip()
-    return unquoted(text) if text.startswith('"') else text
+    return unquote(text) if text.startswith('"') else text
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     """A path in git's quotes; its bytes are octal."""
     inner = text[1 : text.rindex('"')] if text.count('"') > 1 else text[1:]
 
@@ -105,7 +105,7 @@ def unquoted(text: str) -> str:
         return inner
 
 
-def mode_of(text: str) -> int:
+def parse_mode(text: str) -> int:
     """A file's mode in git's notation. Raises `PatchRefused` for links and repositories."""
     try:
         mode = int(text, 8)
@@ -122,7 +122,7 @@ HEAD = re.compile(r"@@+ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@+
 NOISE = ("index ", "similarity index ", "dissimilarity index ", "```", "old mode ", "deleted file mode ")
 
 
-def parse(text: str) -> list[FilePatch]:
+def parse_patch(text: str) -> list[FilePatch]:
     """The files of a patch. Raises `PatchRefused`."""
     lines = text.replace("\r\n", "\n").split("\n")
     if lines and not lines[-1]:
@@ -170,15 +170,15 @@ class UnifiedDiffParser:
         return self._lines[place].startswith("--- ") and self._lines[place + 1].startswith("+++ ")
 
     def _start_git(self, line: str) -> None:
-        old, new = git_names(line[len("diff --git ") :])
+        old, new = parse_git_names(line[len("diff --git ") :])
         self._files.append(FilePatch(old, new))
         self._git, self._named = True, False
 
     def _file_head(self) -> None:
         """The two names."""
-        old, new = (path_of(self._lines[self._place + step][4:]) for step in (0, 1))
+        old, new = (parse_path(self._lines[self._place + step][4:]) for step in (0, 1))
         self._place += 1
-        old, new = without_prefixes(old, new)
+        old, new = strip_prefixes(old, new)
         if not self._git or self._named:
             self._files.append(FilePatch(None, None))
         self._named = True
@@ -194,15 +194,15 @@ class UnifiedDiffParser:
         words = line.split(" ", 2)
         match words[:2]:
             case ["rename", "from"] | ["copy", "from"]:
-                last.old = path_of(words[2])
+                last.old = parse_path(words[2])
             case ["rename", "to"] | ["copy", "to"]:
-                last.new = path_of(words[2])
+                last.new = parse_path(words[2])
                 last.copies = words[0] == "copy"
             case ["new", "mode"]:
-                last.mode = mode_of(words[2])
+                last.mode = parse_mode(words[2])
             case ["new", "file"]:
                 last.old = None
-                last.mode = mode_of(line.rsplit(" ", 1)[-1])
+                last.mode = parse_mode(line.rsplit(" ", 1)[-1])
             case ["GIT", "binary"]:
                 raise PatchRefused(
                     f"{last.name!r} is a binary patch, which is not applied here. Use run with git apply."

@@ -11,35 +11,34 @@ from jaato.errors import PluginError
 from jaato.plugins.files import listing
 from jaato.plugins.files.anchored_edit import Edit, EditRefused
 from jaato.plugins.files.apply_patch import ApplyPatchTool
-from jaato.plugins.files.diff import unified
+from jaato.plugins.files.diff import unified_diff
 from jaato.plugins.files.find_replace import Search, replace_all
 from jaato.plugins.files.multi_edit import (
+    change_result,
     edit_many,
     edit_one,
-    outcome,
-    patient,
     refuse_slash,
     refuse_surrogates,
+    retry_on_change,
 )
-from jaato.plugins.files.reading import HANDLE, read, read_handle
+from jaato.plugins.files.reading import HANDLE, read_handle, read_lines
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output
-from jaato.tools.file_errors import PathRefused
-from jaato.tools.files.backups import SET, Backups
-from jaato.tools.files.changes import Changes
-from jaato.tools.files.moves import check, move
-from jaato.tools.files.recovery import recover
-from jaato.tools.files.shelf import PLACE
-from jaato.tools.files.targets import Change
-from jaato.tools.files.undo import find_backup, restore, undo
-from jaato.tools.reach import roots_of
+from jaato.tools.filesystem.edits.backup_directory import PLACE
+from jaato.tools.filesystem.edits.backups import SET, Backups
+from jaato.tools.filesystem.edits.changes import Change, Changes
+from jaato.tools.filesystem.edits.moves import check, move
+from jaato.tools.filesystem.edits.transactions import recover
+from jaato.tools.filesystem.edits.undo import find_backup, restore, undo
+from jaato.tools.filesystem.errors import PathRefused
+from jaato.tools.host_services import roots_of
 from jaato.tools.tool import tool
 
 FILES = "filesystem"
 MOVED = {"old_path": "source_path", "new_path": "destination_path"}
 
 
-def bounds_of(setting: Any) -> dict[str, int]:
+def backup_bounds(setting: Any) -> dict[str, int]:
     """The bounds of the backups from the plugin's settings. Raises `PluginError`."""
     known = {"max_count", "max_bytes"}
     if (
@@ -66,7 +65,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.roots = roots_of(host)
-        self.backups = Backups(self.roots.workspace, **bounds_of(host.config.get("backups", {})))
+        self.backups = Backups(self.roots.workspace, **backup_bounds(host.config.get("backups", {})))
         self.changes = Changes(self.roots, self.backups)
         recover(self.changes)
 
@@ -74,7 +73,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
         """Work beneath this directory from now on; backups are kept there too."""
         self.roots.move(Path(path))
         if self.backups.workspace != self.roots.workspace:
-            self.backups = Backups(self.roots.workspace, **bounds_of(self.host.config.get("backups", {})))
+            self.backups = Backups(self.roots.workspace, **backup_bounds(self.host.config.get("backups", {})))
             self.changes = Changes(self.roots, self.backups)
 
     @tool(category=FILES, access="read", core=True)
@@ -91,7 +90,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
             raise EditRefused("limit must be at least 1. Leave it out for the usual number of lines.")
         if path.startswith(HANDLE):
             return read_handle(path, offset, limit, call)
-        return read(self.roots, path, offset, limit, call)
+        return read_lines(self.roots, path, offset, limit, call)
 
     @tool(category=FILES, access="write", aliases={"writeFile": {}})
     def writeNewFile(self, path: str, content: str, *, call: Call) -> dict[str, Any]:
@@ -108,7 +107,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
             with self.changes.target(path) as target:
                 change = Change(target, "writeNewFile", None, content.encode(), made=made)
                 self.changes.commit([change], call)
-                return outcome(change, unified("", content))
+                return change_result(change, unified_diff("", content))
         except BaseException:
             self.changes.unmake(made)
             raise
@@ -138,7 +137,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
         for text in (new, new_content):
             refuse_surrogates(text or "")
         with self.roots.helpful(path):
-            return patient(lambda: edit_one(self.changes, edit, call), [edit])
+            return retry_on_change(lambda: edit_one(self.changes, edit, call), [edit])
 
     @tool(category=FILES, access="write", aliases={"deleteFile": {}})
     def removeFile(self, path: str, *, call: Call) -> dict[str, Any]:
@@ -152,7 +151,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
                 return listing.remove_directory(self.changes, target, call)
             change = Change(target, "removeFile", self.changes.see(target), None)
             self.changes.commit([change], call)
-            return outcome(change, "")
+            return change_result(change, "")
 
     @tool(category=FILES, access="write", aliases={"renameFile": MOVED})
     def moveFile(
@@ -160,7 +159,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
     ) -> dict[str, Any]:
         """Move or rename a file or directory. destination_path is the full new path, not the directory to
         move into."""
-        return outcome(move(self.changes, source_path, destination_path, call, overwrite=overwrite), "")
+        return change_result(move(self.changes, source_path, destination_path, call, overwrite=overwrite), "")
 
     @tool(category=FILES, access="write")
     def copyFile(
@@ -178,7 +177,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
                     mode = None if seen else info.st_mode & 0o777
                     change = Change(there, "copyFile", seen, source.fileno(), mode, made=made)
                     self.changes.commit([change], call)
-                    return {**outcome(change, ""), "size_bytes": info.st_size}
+                    return {**change_result(change, ""), "size_bytes": info.st_size}
             except BaseException:
                 self.changes.unmake(made)
                 raise
@@ -194,13 +193,13 @@ class FilesPlugin(ApplyPatchTool, Plugin):
     @tool(category=FILES, access="read")
     def list_directory(self, path: str = ".", limit: int = 500, offset: int = 0) -> Output:
         """List one directory: show the files and folders in it, in order, with sizes in bytes."""
-        return listing.directory(self.roots, path, max(0, offset), max(1, limit))
+        return listing.list_directory(self.roots, path, max(0, offset), max(1, limit))
 
     @tool(category=FILES, access="read")
     def get_file_info(self, path: str) -> dict[str, Any]:
         """Tell what a file or path is: how large (size), permissions (mode), owner, when it was modified, type,
         encoding, newlines, link target."""
-        return listing.info(self.roots, path)
+        return listing.file_info(self.roots, path)
 
     @tool(
         category=FILES,
@@ -222,7 +221,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
     ) -> dict[str, Any]:
         """Apply several edits at once, in one or many files, all or nothing: if one does not fit, nothing changes.
         Edits of one file apply in order."""
-        return {"files": patient(lambda: edit_many(self.changes, edits, call), edits)}
+        return {"files": retry_on_change(lambda: edit_many(self.changes, edits, call), edits)}
 
     @tool(
         category=FILES,
@@ -260,7 +259,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
         """Undo or revert the last edit a tool made to this path; again to redo it. Refused when somebody else has
         changed it since. See also listBackups, restoreFile."""
         change, record = undo(self.changes, path, call)
-        said = outcome(change, listing.change_diff(change))
+        said = change_result(change, listing.change_diff(change))
         return {**said, "undone": record.action, "undone_backup_id": record.id}
 
     @tool(category=FILES, access="write")
@@ -268,9 +267,9 @@ class FilesPlugin(ApplyPatchTool, Plugin):
         """Restore an old version of a file: what it held before the change with this backup_id. What it holds now is
         backed up."""
         change = restore(self.changes, find_backup(self.changes, path, backup_id), call)
-        return outcome(change, listing.change_diff(change))
+        return change_result(change, listing.change_diff(change))
 
     @tool(category=FILES, access="read")
     def listBackups(self, path: str | None = None, limit: int = 50) -> dict[str, Any]:
         """List the old versions that are kept of a file, or of all, newest first."""
-        return listing.backups(self.changes, path, max(1, limit))
+        return listing.list_backups(self.changes, path, max(1, limit))

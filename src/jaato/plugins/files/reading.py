@@ -10,9 +10,9 @@ from typing import BinaryIO
 from jaato.errors import ToolError
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
-from jaato.tools.file_errors import FileMissing
-from jaato.tools.files.text import Form, NotText, form_of, newlines_of, shown
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.edits.text_encoding import Form, NotText, form_of, newlines_of, shown
+from jaato.tools.filesystem.errors import FileMissing
 
 DEFAULT_LINES = 2000
 MAX_LINE_CHARS = 2000
@@ -43,7 +43,7 @@ class RangeRefused(ToolError):
     code = "range_refused"
 
 
-def mime_of(head: bytes, name: str) -> str:
+def guess_type(head: bytes, name: str) -> str:
     """The type of a file by its first bytes, else by its name."""
     for signature, mime in SIGNATURES:
         if head.startswith(signature):
@@ -55,7 +55,7 @@ def mime_of(head: bytes, name: str) -> str:
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
-def read(roots: Roots, path: str, offset: int, limit: int | None, call: Call) -> str | Output:
+def read_lines(roots: Roots, path: str, offset: int, limit: int | None, call: Call) -> str | Output:
     """The lines of a text file from `offset` (from 1; negative counts from the end), or what the file is.
 
     Raises `ToolError`s.
@@ -67,12 +67,12 @@ def read(roots: Roots, path: str, offset: int, limit: int | None, call: Call) ->
         try:
             form = form_of(head)
         except NotText:
-            return not_text(file, head, name, size, call)
+            return binary_result(file, head, name, size, call)
         if not head:
             return "(the file is empty)"
         file.seek(len(form.mark))
-        if mime_of(head, "") == "application/pdf":
-            return not_text(file, head, name, size, call)
+        if guess_type(head, "") == "application/pdf":
+            return binary_result(file, head, name, size, call)
         window = Window(file, form, size, call)
         try:
             return window.text(path, offset, limit or DEFAULT_LINES)
@@ -80,9 +80,9 @@ def read(roots: Roots, path: str, offset: int, limit: int | None, call: Call) ->
             window.release()
 
 
-def not_text(file: BinaryIO, head: bytes, name: str, size: int, call: Call) -> str | Output:
+def binary_result(file: BinaryIO, head: bytes, name: str, size: int, call: Call) -> str | Output:
     """What a binary file is; a small image is shown."""
-    mime = mime_of(head, name)
+    mime = guess_type(head, name)
     said = f"{name} is {mime}, {size} bytes"
     if mime.startswith("image/") and size <= MAX_IMAGE_BYTES:
         file.seek(0)
@@ -170,7 +170,7 @@ class Window:
         if text.endswith("\n"):
             text = shown(text)
             return text if len(text) <= MAX_LINE_CHARS + 1 else f"{text[:MAX_LINE_CHARS]}…\n"
-        while piece and not ends(piece):
+        while piece and not ends_line(piece):
             self.call.token.raise_if_cancelled()
             piece = self.lines.readline(CHUNK_BYTES)
         text = text.encode("utf-8", "replace").decode()
@@ -189,7 +189,7 @@ class Window:
                 return passed
             if passed % 1024 == 0:
                 self.call.token.raise_if_cancelled()
-            while piece and not ends(piece):
+            while piece and not ends_line(piece):
                 piece = self.lines.readline(CHUNK_BYTES)
             passed += 1
         return passed
@@ -202,7 +202,7 @@ class Window:
         while piece := self.lines.read(CHUNK_BYTES):
             self.call.token.raise_if_cancelled()
             count += piece.count("\n") if isinstance(piece, str) else piece.count(b"\n")
-            last = "\n" if ends(piece) else "x"
+            last = "\n" if ends_line(piece) else "x"
         return count + (last == "x")
 
 
@@ -226,7 +226,7 @@ def skip_lines(file: BinaryIO, count: int, call: Call) -> int:
     return passed
 
 
-def ends(piece: str | bytes) -> bool:
+def ends_line(piece: str | bytes) -> bool:
     """Whether a piece ends a line."""
     return piece.endswith("\n") if isinstance(piece, str) else piece.endswith(b"\n")
 
@@ -244,7 +244,7 @@ def read_handle(handle: str, offset: int, limit: int | None, call: Call) -> str:
     more = len(data) > size
     data = data[:size]
     if more:
-        data = whole_characters(data)
+        data = trim_partial_character(data)
     if not data:
         return f"(nothing at byte {start}; the result ends before)" if start else "(the result is empty)"
     trailer = (
@@ -253,7 +253,7 @@ def read_handle(handle: str, offset: int, limit: int | None, call: Call) -> str:
     return data.decode("utf-8", "replace") + (trailer if more else "")
 
 
-def whole_characters(data: bytes) -> bytes:
+def trim_partial_character(data: bytes) -> bytes:
     """UTF-8 without a character that was cut at its end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
@@ -269,7 +269,7 @@ def describe(roots: Roots, path: str) -> dict[str, str | int]:
     """Type, encoding and line ends of a regular file, by its first bytes."""
     with roots.open_file(path) as file:
         head = file.read(SNIFFED_BYTES)
-    found: dict[str, str | int] = {"mime_type": mime_of(head, PurePosixPath(path).name)}
+    found: dict[str, str | int] = {"mime_type": guess_type(head, PurePosixPath(path).name)}
     try:
         form = form_of(head)
     except NotText:

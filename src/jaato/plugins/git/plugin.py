@@ -11,9 +11,9 @@ from jaato import settings
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
 from jaato.plugins.git import parsing
-from jaato.plugins.git.repository import Repository, repository
+from jaato.plugins.git.repository import Repository, open_repository
+from jaato.tools.host_services import environ_of, roots_of
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
-from jaato.tools.reach import environ_of, roots_of
 from jaato.tools.tool import tool
 
 DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--ignore-submodules=dirty",
@@ -48,7 +48,7 @@ class GitPlugin(Plugin):
 
     async def _open(self, repo: str) -> Repository:
         environ = environ_of(self.host) or settings.environment()
-        return await repository(self.roots, repo, environ, self.sandbox)
+        return await open_repository(self.roots, repo, environ, self.sandbox)
 
     @tool(category="git", access="read")
     async def git_status(
@@ -66,7 +66,7 @@ class GitPlugin(Plugin):
         asked = ["status", "--porcelain=v2", "--branch", "-z", f"--untracked-files={mode}", "--show-stash",
                  "--ignored=no", "--ignore-submodules=dirty", "--find-renames"]  # fmt: skip
         written = await here.read([*asked, "--", *here.inside([])], LIST_BYTES)
-        found = parsing.status(written.data, written.cut)
+        found = parsing.parse_status(written.data, written.cut)
         facts: dict[str, Any] = {"root": str(here.top), "branch": found.pop("branch", None)}
         facts |= {key: value for key, value in found.items() if not isinstance(value, list)}
         operations = {what for name, what in OPERATIONS.items() if (here.git_dir / name).exists()}
@@ -102,7 +102,7 @@ class GitPlugin(Plugin):
         chosen = ["--cached"] if staged else []
         chosen += [await here.commit(one) for one in (from_revision, to_revision) if one is not None]
         rest = [*chosen, "--", *here.inside(paths or [])]
-        return await differences(here, ["diff"], rest, output, context)
+        return await compare_revisions(here, ["diff"], rest, output, context)
 
     @tool(category="git", access="read")
     async def git_log(
@@ -139,10 +139,10 @@ class GitPlugin(Plugin):
                  f"--max-count={limit + 1}", f"--skip={skip}", "--regexp-ignore-case", "--fixed-strings"]  # fmt: skip
         for name, value in (("author", author), ("grep", message), ("since", since), ("until", until)):
             if value is not None:
-                asked.append(f"--{name}={plain(value)}")
+                asked.append(f"--{name}={option_value(value)}")
         asked += ["--follow"] if follow else []
         written = await here.read([*asked, span, "--", *here.inside(paths or [])], LIST_BYTES)
-        commits = list(parsing.commits(written.data, written.cut, 1000))
+        commits = list(parsing.parse_commits(written.data, written.cut, 1000))
         answer: dict[str, Any] = {"commits": commits[:limit]}
         if len(commits) > limit or written.cut:
             answer["next_cursor"] = f"{skip + min(limit, len(commits))}@{span}"
@@ -168,7 +168,7 @@ class GitPlugin(Plugin):
         asked += ["-w"] if ignore_whitespace else []
         asked += [await here.commit(revision)] if revision is not None else []
         written = await here.read([*asked, "--", *here.inside([path])], LIST_BYTES)
-        return {"path": path, "runs": parsing.blamed(written.data, written.cut)}
+        return {"path": path, "runs": parsing.parse_blame(written.data, written.cut)}
 
     @tool(category="git", access="read")
     async def git_show(
@@ -187,38 +187,38 @@ class GitPlugin(Plugin):
             top = await here.find(revision, "tree")
             if top is None:
                 raise ToolError(f"No revision {revision!r} here; git_log shows commits.")
-            found = await tree(here, top, path)
+            found = await find_blob(here, top, path)
             if isinstance(found, dict):
                 return {"revision": revision, "path": path, **found}
-            return {"revision": revision, "path": path, **await blob(here, found, offset, limit)}
+            return {"revision": revision, "path": path, **await read_blob(here, found, offset, limit)}
         name = await here.commit(revision)
         written = await here.read(["log", "-z", parsing.FORMAT, "--no-patch", "--max-count=1", "--no-color",
                                    "--no-show-signature", "--decorate=short", name, "--"], LIST_BYTES)  # fmt: skip
-        (commit,) = parsing.commits(written.data, written.cut, 10_000)
+        (commit,) = parsing.parse_commits(written.data, written.cut, 10_000)
         parent = await here.find(f"{name}^1")
         ends = [name] if parent is None else [parent, name]
         base = ["diff-tree", "-r", "--root", "--no-commit-id"]
-        return commit | await differences(here, base, [*ends, "--", *here.inside([])], output, 3)
+        return commit | await compare_revisions(here, base, [*ends, "--", *here.inside([])], output, 3)
 
 
-async def differences(
+async def compare_revisions(
     here: Repository, command: list[str], rest: list[str], output: str, context: int
 ) -> dict[str, Any]:
     """The changed files of a comparison, and their patch where it is wanted."""
     listed = await here.read([*command, *DIFF, "--raw", "--numstat", "-z", *rest], LIST_BYTES)
-    files = parsing.changes(listed.data, listed.cut)
+    files = parsing.parse_changes(listed.data, listed.cut)
     answer: dict[str, Any] = {"files": files[:300], "files_total": len(files)}
     if listed.cut:
         answer["files_total"] = f"more than {len(files)}"
     if output == "patch" and files:
         patch = await here.read([*command, *DIFF, "--patch", f"--unified={context}", *rest], PATCH_BYTES)
-        answer["patch"] = parsing.text(patch.data)
+        answer["patch"] = parsing.decode_content(patch.data)
         if patch.cut:
             answer["truncated"] = "The patch is longer; ask for single files with paths."
     return answer
 
 
-def plain(value: str) -> str:
+def option_value(value: str) -> str:
     """A text as an option's value; raises for what no argument can carry."""
     if "\0" in value or len(value) > 1000:
         raise ToolError("Search texts have at most 1,000 characters and no NUL.")
@@ -231,11 +231,11 @@ MAX_SHOWN_CHARS = 60_000
 LISTING_BYTES = 1_048_576
 
 
-async def tree(here: Repository, top: str, path: str) -> dict[str, Any] | str:
+async def find_blob(here: Repository, top: str, path: str) -> dict[str, Any] | str:
     """The blob at a path of a tree, or what is there when it is no file. Raises `ToolError` when nothing is."""
     (inside,) = here.inside([path])
     if inside == ".":
-        return await listing(here, top)
+        return await list_tree(here, top)
     written = await here.read(["ls-tree", "-z", "--full-tree", top, "--", inside], LISTING_BYTES)
     record = written.data.partition(b"\0")[0]
     if not record:
@@ -243,27 +243,27 @@ async def tree(here: Repository, top: str, path: str) -> dict[str, Any] | str:
     mode, kind, name = record.partition(b"\t")[0].split()
     match kind:
         case b"tree":
-            return await listing(here, name.decode())
+            return await list_tree(here, name.decode())
         case b"commit":
             return {"submodule": name.decode()}
     if mode == b"120000":
         target = await here.read(["cat-file", "blob", name.decode()], 4096)
-        return {"link_to": parsing.shown(target.data)}
+        return {"link_to": parsing.decode_name(target.data)}
     return name.decode()
 
 
-async def listing(here: Repository, name: str) -> dict[str, Any]:
+async def list_tree(here: Repository, name: str) -> dict[str, Any]:
     """The entries of a directory; directories end in a slash."""
     written = await here.read(["ls-tree", "-z", "--full-tree", name, "--"], LISTING_BYTES)
     entries = []
-    for record in parsing.fields(written.data, written.cut):
+    for record in parsing.split_fields(written.data, written.cut):
         about, _, entry = record.partition(b"\t")
-        entries.append(parsing.shown(entry) + ("/" if about.split()[1] == b"tree" else ""))
+        entries.append(parsing.decode_name(entry) + ("/" if about.split()[1] == b"tree" else ""))
     found: dict[str, Any] = {"entries": entries[:MAX_ENTRIES]}
     return found | ({"entries_total": len(entries)} if len(entries) > MAX_ENTRIES or written.cut else {})
 
 
-async def blob(here: Repository, name: str, offset: int, limit: int) -> dict[str, Any]:
+async def read_blob(here: Repository, name: str, offset: int, limit: int) -> dict[str, Any]:
     """The lines of a file's content, from 1."""
     written = await here.read(["cat-file", "blob", name], MAX_FILE_BYTES)
     if b"\0" in written.data[:8000]:
@@ -272,7 +272,7 @@ async def blob(here: Repository, name: str, offset: int, limit: int) -> dict[str
     lines = written.data.split(b"\n")
     if lines and not lines[-1]:
         lines.pop()
-    chosen = parsing.text(b"\n".join(lines[offset - 1 : offset - 1 + limit]))
+    chosen = parsing.decode_content(b"\n".join(lines[offset - 1 : offset - 1 + limit]))
     found: dict[str, Any] = {"text": chosen[:MAX_SHOWN_CHARS], "lines_total": len(lines)}
     if len(chosen) > MAX_SHOWN_CHARS or offset - 1 + limit < len(lines) or written.cut:
         found["truncated"] = "There is more; ask for other lines with offset and limit."

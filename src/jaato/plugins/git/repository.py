@@ -11,8 +11,16 @@ from pathlib import Path
 import anyio.to_thread
 
 from jaato.errors import ToolError
-from jaato.tools.git import GitFailed, Written, failed, git_environment, git_program, guarded, run_git
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.processes.git import (
+    GitFailed,
+    Written,
+    failed,
+    git_environment,
+    git_program,
+    guarded,
+    run_git,
+)
 from jaato.tools.processes.sandbox.sandbox import Reader, Sandbox
 
 MAX_ANSWER_BYTES = 65_536
@@ -108,7 +116,9 @@ class Repository:
         return "/".join(parts) or "."
 
 
-async def repository(roots: Roots, path: str, environ: Mapping[str, str], sandbox: Sandbox) -> Repository:
+async def open_repository(
+    roots: Roots, path: str, environ: Mapping[str, str], sandbox: Sandbox
+) -> Repository:
     """The repository around a directory that the session may use. git runs in the sandbox. Raises `ToolError` when there is
     none, or it leads to places the session may not read."""
     program = git_program(environ, roots.paths)
@@ -147,20 +157,20 @@ async def repository(roots: Roots, path: str, environ: Mapping[str, str], sandbo
                 "is inside its .git. Name the directory of its files."
             )
         answers += await lines("--show-toplevel")
-    git_dir, common, *tops = (resolved(directory, answer) for answer in answers)
+    git_dir, common, *tops = (resolve_path(directory, answer) for answer in answers)
     top = tops[0] if tops else None
-    if not is_own(resolved(directory, "."), git_dir, common, top, roots):
+    if not is_own(resolve_path(directory, "."), git_dir, common, top, roots):
         raise GitFailed(
             f"The repository of {path!r} lies at {str(git_dir)!r}, outside the directories this session may use. "
             "The user can add that place to the setting roots."
         )
-    if beneath(common, roots) and (stray := leads_out(common, roots)) is not None:
+    if is_in_session(common, roots) and (stray := find_outside_storage(common, roots)) is not None:
         raise GitFailed(
             f"The repository of {path!r} takes parts of itself from {str(stray)!r}, outside the directories this session "
             "may use. The user can add that place to the setting roots."
         )
     prefix = ""
-    if top is not None and not beneath(top, roots):
+    if top is not None and not is_in_session(top, roots):
         root = max(
             (one for one in roots.paths if directory.is_relative_to(one)), key=lambda one: len(one.parts)
         )
@@ -169,7 +179,7 @@ async def repository(roots: Roots, path: str, environ: Mapping[str, str], sandbo
     return Repository(program, told, reader, git_dir, top, prefix)
 
 
-def resolved(directory: Path, path: str) -> Path:
+def resolve_path(directory: Path, path: str) -> Path:
     """A path git gave, made real."""
     return (directory / path).resolve()
 
@@ -180,12 +190,12 @@ def is_own(directory: Path, git_dir: Path, common: Path, top: Path | None, roots
     if common != git_dir and git_dir.parent != common / "worktrees":
         return False
     if top is None:
-        return beneath(git_dir, roots)
+        return is_in_session(git_dir, roots)
     if not directory.is_relative_to(top):
         return False
-    if not beneath(top, roots):  # above the session's directories: only where it stands there by itself
-        return (top / ".git").resolve() == git_dir or linked(top / ".git") == git_dir
-    if beneath(git_dir, roots):
+    if not is_in_session(top, roots):  # above the session's directories: only where it stands there by itself
+        return (top / ".git").resolve() == git_dir or follow_git_file(top / ".git") == git_dir
+    if is_in_session(git_dir, roots):
         return True
     back = first_line(git_dir / "gitdir")
     if back is not None:
@@ -193,7 +203,7 @@ def is_own(directory: Path, git_dir: Path, common: Path, top: Path | None, roots
     return points_back(git_dir, top)
 
 
-def leads_out(git_dir: Path, roots: Roots) -> Path | None:
+def find_outside_storage(git_dir: Path, roots: Roots) -> Path | None:
     """Where a repository in the session's directories borrows from outside them, by links or alternates."""
     for folder in (git_dir, *(git_dir / name for name in BORROWING)):
         try:
@@ -201,21 +211,21 @@ def leads_out(git_dir: Path, roots: Roots) -> Path | None:
         except OSError:
             continue
         for link in links:
-            if not beneath(link.resolve(), roots):
+            if not is_in_session(link.resolve(), roots):
                 return link.resolve()
     waiting, seen = [git_dir / "objects"], set[Path]()
     while waiting:
         objects = waiting.pop().resolve()
-        if not beneath(objects, roots):
+        if not is_in_session(objects, roots):
             return objects
         if objects in seen or len(seen) > MAX_ALTERNATES:
             continue
         seen.add(objects)
-        waiting += [objects / line for line in alternates(objects)]
+        waiting += [objects / line for line in read_alternates(objects)]
     return None
 
 
-def alternates(objects: Path) -> list[str]:
+def read_alternates(objects: Path) -> list[str]:
     """The places of objects that this one names, as git reads them."""
     try:
         with (objects / "info" / "alternates").open("rb") as file:
@@ -227,13 +237,13 @@ def alternates(objects: Path) -> list[str]:
     ]
 
 
-def linked(dot_git: Path) -> Path | None:
+def follow_git_file(dot_git: Path) -> Path | None:
     """The repository that a `.git` file names."""
     text = first_line(dot_git) or ""
     return (dot_git.parent / text.removeprefix("gitdir: ")).resolve() if text.startswith("gitdir: ") else None
 
 
-def beneath(path: Path, roots: Roots) -> bool:
+def is_in_session(path: Path, roots: Roots) -> bool:
     """Whether a path lies in a directory of the session."""
     return any(path.is_relative_to(root) for root in roots.paths)
 

@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlsplit
 from jaato.errors import ToolError
 from jaato.plugins.lsp.client import LanguageServer
 from jaato.plugins.lsp.languages import Language
-from jaato.tools.file_errors import FileMissing
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.errors import FileMissing
 
 LINE = re.compile(r"\r\n|\n|\r")
 NEAR = 3
@@ -54,7 +54,7 @@ class TextPositions:
             raise ValueError(f"{position!r} is no position")
         if number >= len(self.starts):
             return len(self.text)
-        return self.starts[number] + index_of(self.line(number), unit)
+        return self.starts[number] + index_at_unit(self.line(number), unit)
 
     def place(self, symbol: str | None, line: int | None, column: int | None) -> dict[str, int]:
         """The position that is meant, lines and columns counted from 1. Raises `NoSuchPlace`."""
@@ -87,21 +87,21 @@ class TextPositions:
     def word(self, position: dict[str, int]) -> str:
         """The name at a position; empty where there is none."""
         text = self.line(position["line"])
-        at = index_of(text, position["character"])
+        at = index_at_unit(text, position["character"])
         return next((m[0] for m in re.finditer(r"\w+", text) if m.start() <= at <= m.end()), "")
 
 
 def position_at(number: int, text: str, index: int) -> dict[str, int]:
     """The position of a character of a line."""
-    return {"line": number, "character": units(text[: max(0, index)])}
+    return {"line": number, "character": utf16_length(text[: max(0, index)])}
 
 
-def units(text: str) -> int:
+def utf16_length(text: str) -> int:
     """How many UTF-16 units a text has."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def index_of(text: str, unit: int) -> int:
+def index_at_unit(text: str, unit: int) -> int:
     """The index of the character at this UTF-16 unit; the end where the text is shorter."""
     if text.isascii():
         return min(unit, len(text))

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jaato.errors import ConfigError, ToolError
-from jaato.tools.programs import directories_of, find_program, is_inside
+from jaato.tools.processes.environment import directories_of, find_program, is_inside
 
 
 class NoServer(ToolError):
@@ -120,7 +120,7 @@ KNOWN = (
 )
 
 
-def languages(named: Iterable[str]) -> list[Language]:
+def load_languages(named: Iterable[str]) -> list[Language]:
     """The known languages, changed and added to by the user's list. Raises `ConfigError`.
 
     An entry is a known language (`rust`), one with a command (`python=pylsp`), or a new one (`zig:.zig=zls`).
@@ -150,7 +150,7 @@ def languages(named: Iterable[str]) -> list[Language]:
     return list(found.values())
 
 
-def language_of(path: str, known: Sequence[Language]) -> Language:
+def find_language(path: str, known: Sequence[Language]) -> Language:
     """The language of a file, the user's word first. Raises `NoServer`."""
     suffix = PurePosixPath(path).suffix.lower()
     for language in sorted(known, key=lambda one: not one.named):
@@ -162,7 +162,7 @@ def language_of(path: str, known: Sequence[Language]) -> Language:
     )
 
 
-def command_of(language: Language, environ: Mapping[str, str], roots: Iterable[Path]) -> list[str]:
+def find_command(language: Language, environ: Mapping[str, str], roots: Iterable[Path]) -> list[str]:
     """The command of the first server that is installed outside the session's directories. Raises `NoServer`."""
     if language.runs_workspace and not language.named:
         raise NoServer(
@@ -171,7 +171,7 @@ def command_of(language: Language, environ: Mapping[str, str], roots: Iterable[P
         )
     refused = [root.resolve() for root in roots]
     for argv in language.commands:
-        program = program_of(argv[0], environ, refused, by_user=language.named)
+        program = find_server_program(argv[0], environ, refused, by_user=language.named)
         if program is not None:
             return [program, *argv[1:]]
     wanted = " or ".join(argv[0] for argv in language.commands)
@@ -180,7 +180,7 @@ def command_of(language: Language, environ: Mapping[str, str], roots: Iterable[P
     )
 
 
-def program_of(
+def find_server_program(
     name: str, environ: Mapping[str, str], refused: Sequence[Path], *, by_user: bool
 ) -> str | None:
     """The program on the PATH of absolute directories, or beside jaato's own Python; never one the session may write."""
@@ -207,7 +207,7 @@ def settings_of(language: Language, environ: Mapping[str, str], roots: Iterable[
     settings = {key: dict(value) for key, value in language.settings.items()}
     if language.name == "python":
         refused = [root.resolve() for root in roots]
-        python = program_of("python3", environ, refused, by_user=False) or sys.executable
+        python = find_server_program("python3", environ, refused, by_user=False) or sys.executable
         settings["python"] = {
             **settings.get("python", {}),
             "pythonPath": python,

@@ -11,15 +11,15 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
 from jaato.plugins.lsp import requests
 from jaato.plugins.lsp.client import SEVERITIES
-from jaato.plugins.lsp.languages import languages
-from jaato.plugins.lsp.pool import IDLE_S, Pool, profile_of
+from jaato.plugins.lsp.languages import load_languages
+from jaato.plugins.lsp.pool import IDLE_S, Pool, sandbox_profile
 from jaato.plugins.lsp.requests import Position
-from jaato.plugins.lsp.workspace_edits import EditRefused, NewText, new_texts, preview
-from jaato.tools.beside import Beside
+from jaato.plugins.lsp.workspace_edits import EditRefused, NewText, new_texts, preview_diffs
 from jaato.tools.call import Call
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.host_services import environ_of, roots_of
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.loop_thread import Beside
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
-from jaato.tools.reach import environ_of, roots_of
 from jaato.tools.tool import tool
 
 CODE = "code"
@@ -52,9 +52,9 @@ class LspPlugin(Plugin):
         self._roots = roots_of(host)
         self._beside = Beside("jaato-lsp")
         self._launcher = Launcher()
-        named, idle_s = languages(self._named()), float(host.config.get("idle_s", IDLE_S))
+        named, idle_s = load_languages(self._named()), float(host.config.get("idle_s", IDLE_S))
         self._sandbox = sandbox_of(host)
-        confined = self._sandbox, profile_of(host.config)
+        confined = self._sandbox, sandbox_profile(host.config)
         self._pool = Pool(self._launcher, self._roots, environ_of(host), named, idle_s, *confined)
 
     @tool(category=CODE, access="read", aliases={"lsp_query": {"operation": "kind"}})
@@ -98,7 +98,7 @@ class LspPlugin(Plugin):
         where = Position(path, symbol, line, column)
 
         async def ask() -> dict[str, Any]:
-            _, answer = await requests.at(self._pool, where, "hover")
+            _, answer = await requests.request_at(self._pool, where, "hover")
             text = requests.hover_text(answer)
             return (
                 {"hover": text} if text else {"hover": None, "note": "The server says nothing of this place."}
@@ -121,11 +121,11 @@ class LspPlugin(Plugin):
 
         async def ask() -> dict[str, Any]:
             project = await self._pool.project_of(path)
-            found, lines = await requests.diagnostics(project, path)
+            found, lines = await requests.request_diagnostics(project, path)
             least = SEVERITIES.index(severity)
             rows = requests.diagnostic_rows(found, lines)
             kept = [row for row in rows if SEVERITIES.index(row["severity"]) <= least]
-            return {"path": path, **requests.page("diagnostics", kept, offset, limit)}
+            return {"path": path, **requests.paginate("diagnostics", kept, offset, limit)}
 
         return await self._beside.run(ask(), call.token)
 
@@ -138,8 +138,8 @@ class LspPlugin(Plugin):
         async def ask() -> dict[str, Any]:
             project = await self._pool.project_of(path)
             uri, _ = project.open(path)
-            answer = await requests.asked(project, "symbols", {"textDocument": {"uri": uri}})
-            return {"path": path, **requests.page("symbols", requests.symbol_rows(answer), offset, limit)}
+            answer = await requests.send_request(project, "symbols", {"textDocument": {"uri": uri}})
+            return {"path": path, **requests.paginate("symbols", requests.symbol_rows(answer), offset, limit)}
 
         return await self._beside.run(ask(), call.token)
 
@@ -163,9 +163,9 @@ class LspPlugin(Plugin):
             rows: list[dict[str, Any]] = []
             for project in projects:
                 project.refresh()
-                found = await requests.asked(project, "workspace_symbols", {"query": query})
+                found = await requests.send_request(project, "workspace_symbols", {"query": query})
                 rows += requests.workspace_symbol_rows(project, found)
-            return requests.page("symbols", rows, offset, limit)
+            return requests.paginate("symbols", rows, offset, limit)
 
         return await self._beside.run(ask(), call.token)
 
@@ -184,7 +184,7 @@ class LspPlugin(Plugin):
         """Rename a function, class or variable everywhere in the project, by its meaning and not by text; all files or
         none. undoFileChange reverts a file. Returns the diffs."""
         where = Position(path, symbol, line, column)
-        asking = requests.rename(self._pool, self._roots, where, new_name)
+        asking = requests.request_rename(self._pool, self._roots, where, new_name)
         found, left = await self._beside.run(asking, call.token)
         value = await self._changed(found, call, only_shown=preview)
         return {**value, "same_name_unchanged_in": left} if left else value
@@ -206,14 +206,14 @@ class LspPlugin(Plugin):
         last = max(line, end_line or line)
 
         async def ask() -> dict[str, Any] | list[NewText]:
-            project, found = await requests.actions(self._pool, path, line, last, kind)
+            project, found = await requests.request_actions(self._pool, path, line, last, kind)
             if apply is None:
                 return {"path": path, "actions": [action_row(one) for one in found]}
             wanted = [one for one in found if one["title"] == apply]
             if not wanted:
                 titles = "; ".join(one["title"] for one in found[:20]) or "none"
                 raise EditRefused(f"There is no action {apply!r} there. There are: {titles}.")
-            return new_texts(await requests.edit_of(project, wanted[0]), project, self._roots)
+            return new_texts(await requests.resolve_action(project, wanted[0]), project, self._roots)
 
         found = await self._beside.run(ask(), call.token)
         return found if isinstance(found, dict) else await self._changed(found, call, only_shown=preview)
@@ -228,7 +228,7 @@ class LspPlugin(Plugin):
         """The result of a write with the errors and warnings of the files it wrote, where there are any."""
         if not isinstance(value, dict) or ("backups" not in value and call.name.startswith("lsp_")):
             return value
-        if value.get("dry_run") is True or not (paths := written(value)):
+        if value.get("dry_run") is True or not (paths := written_files(value)):
             return value
         found = {path: rows for path, rows in (await self.diagnostics_after(paths)).items() if rows}
         return {**value, "diagnostics": found} if found else value
@@ -238,7 +238,7 @@ class LspPlugin(Plugin):
         they say within two seconds. Nothing is started."""
         if not self._pool.running():
             return {}
-        found = await self._beside.run(requests.fresh(self._pool, paths, AFTER_WRITE_S))
+        found = await self._beside.run(requests.diagnose_written(self._pool, paths, AFTER_WRITE_S))
         return {
             path: [row for row in rows if row["severity"] in ("error", "warning")][:20]
             for path, rows in found.items()
@@ -249,14 +249,18 @@ class LspPlugin(Plugin):
     ) -> dict[str, Any]:
         async def ask() -> dict[str, Any]:
             more = {"context": {"includeDeclaration": True}} if what == "references" else {}
-            project, answer = await requests.at(self._pool, where, what, **more)
-            return requests.located(project, answer, offset, limit)
+            project, answer = await requests.request_at(self._pool, where, what, **more)
+            return requests.location_page(project, answer, offset, limit)
 
         return await self._beside.run(ask(), call.token)
 
     async def _changed(self, texts: list[NewText], call: Call, *, only_shown: bool) -> dict[str, Any]:
         """Make the changes as the file tools do, all or none and to be undone; or only show them."""
-        said = {"files": len(texts), "edits": sum(one.edits for one in texts), "changes": preview(texts)}
+        said = {
+            "files": len(texts),
+            "edits": sum(one.edits for one in texts),
+            "changes": preview_diffs(texts),
+        }
         if only_shown:
             return {**said, "note": "Nothing was changed. Call again without preview to apply."}
         if not texts:
@@ -284,7 +288,7 @@ class LspPlugin(Plugin):
         return [str(entry) for entry in given]
 
 
-def written(value: dict[str, Any]) -> list[str]:
+def written_files(value: dict[str, Any]) -> list[str]:
     """The files a result says were written."""
     rows = value.get("files") if isinstance(value.get("files"), list) else value.get("changes")
     named = [value, *(rows if isinstance(rows, list) else [])]

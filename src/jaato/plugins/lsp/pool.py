@@ -15,17 +15,16 @@ from jaato.plugins.lsp.documents import ServerDocuments
 from jaato.plugins.lsp.languages import (
     Language,
     NoServer,
-    command_of,
     environment_of,
-    language_of,
+    find_command,
+    find_language,
     settings_of,
 )
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
-from jaato.tools.paths import Roots
-from jaato.tools.processes.environ import for_commands
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.processes.environment import for_commands, is_inside
+from jaato.tools.processes.launcher import Launcher
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox
-from jaato.tools.programs import is_inside
 
 MAX_SERVERS = 6
 IDLE_S = 600.0
@@ -73,7 +72,7 @@ class Pool:
 
     async def project_of(self, path: str) -> ServerDocuments:
         """The project of a file, its server running. Raises `NoServer`, `ServerFailed` and other `ToolError`s."""
-        language = language_of(path, self._languages)
+        language = find_language(path, self._languages)
         root, _ = self._roots.relative(path)
         return await self._project(language, root)
 
@@ -93,7 +92,7 @@ class Pool:
     def running_for(self, path: str) -> ServerDocuments | None:
         """The project of a file if its server runs already."""
         try:
-            language = language_of(path, self._languages)
+            language = find_language(path, self._languages)
             slot = self._slots.get((language.name, self._roots.relative(path)[0]))
         except ToolError:
             return None
@@ -124,7 +123,7 @@ class Pool:
             return slot.project
 
     async def _started(self, slot: Slot, language: Language, root: Path) -> ServerDocuments:
-        argv = command_of(language, self._environ, self._roots.paths)
+        argv = find_command(language, self._environ, self._roots.paths)
         confinement = await self._confinement(argv[0], root)
         way = ServerCommand(
             language.name,
@@ -191,7 +190,7 @@ class Pool:
             await asyncio.sleep(min(LOOK_EVERY_S, self._idle_s / 4))
 
 
-def profile_of(config: Mapping[str, Any]) -> SandboxProfile:
+def sandbox_profile(config: Mapping[str, Any]) -> SandboxProfile:
     """The profile that the plugin's configuration names for servers. Raises `ConfigError`."""
     profile: SandboxProfile = config.get("sandbox", "read-only")
     if profile not in get_args(SandboxProfile):

@@ -9,17 +9,23 @@ from typing import Any
 
 from jaato.errors import ToolError
 from jaato.plugins.lsp.client import SEVERITIES, SYMBOL_KINDS
-from jaato.plugins.lsp.documents import ServerDocuments, TextPositions, index_of, location_of, source_line
+from jaato.plugins.lsp.documents import (
+    ServerDocuments,
+    TextPositions,
+    index_at_unit,
+    location_of,
+    source_line,
+)
 from jaato.plugins.lsp.pool import Pool
 from jaato.plugins.lsp.workspace_edits import EditRefused, NewText, new_texts
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 
 MAX_TEXT_CHARS = 8_000
 MAX_ROWS = 20_000
 MAX_DEPTH = 30
 
 
-def page(name: str, rows: list[dict[str, Any]], offset: int, limit: int) -> dict[str, Any]:
+def paginate(name: str, rows: list[dict[str, Any]], offset: int, limit: int) -> dict[str, Any]:
     """One page of rows, with how many there are and where the next begins."""
     shown: dict[str, Any] = {"total": len(rows), name: rows[offset : offset + limit]}
     if offset + limit < len(rows):
@@ -27,7 +33,7 @@ def page(name: str, rows: list[dict[str, Any]], offset: int, limit: int) -> dict
     return shown
 
 
-def places(project: ServerDocuments, answer: Any) -> list[tuple[str, bool, dict[str, Any]]]:
+def location_rows(project: ServerDocuments, answer: Any) -> list[tuple[str, bool, dict[str, Any]]]:
     """The places of an answer, each once, in the workspace first: path, whether it may be read, start."""
     given = answer if isinstance(answer, list) else [answer]
     found: dict[tuple[Any, ...], tuple[str, bool, dict[str, Any]]] = {}
@@ -43,16 +49,16 @@ def places(project: ServerDocuments, answer: Any) -> list[tuple[str, bool, dict[
     return sorted(found.values(), key=lambda one: (not one[1], one[0], one[2]["line"], one[2]["character"]))
 
 
-def located(project: ServerDocuments, answer: Any, offset: int, limit: int) -> dict[str, Any]:
+def location_page(project: ServerDocuments, answer: Any, offset: int, limit: int) -> dict[str, Any]:
     """A page of places, each with its source line."""
-    found = places(project, answer)
+    found = location_rows(project, answer)
     cache: dict[str, TextPositions | None] = {}
     rows = []
     for path, readable, start in found[offset : offset + limit]:
         text = source_line(project, path, start["line"], cache) if readable else None
         lines = cache.get(path)
         column = (
-            index_of(lines.line(start["line"]), start["character"])
+            index_at_unit(lines.line(start["line"]), start["character"])
             if lines is not None
             else start["character"]
         )
@@ -186,7 +192,7 @@ class Position:
         self.path, self.symbol, self.line, self.column = path, symbol, line, column
 
 
-async def at(pool: Pool, where: Position, what: str, **more: Any) -> tuple[ServerDocuments, Any]:
+async def request_at(pool: Pool, where: Position, what: str, **more: Any) -> tuple[ServerDocuments, Any]:
     """What the server of a file says of a place. Raises `ToolError`s."""
     project = await pool.project_of(where.path)
     uri, lines = project.open(where.path, now=what == "rename")
@@ -195,10 +201,12 @@ async def at(pool: Pool, where: Position, what: str, **more: Any) -> tuple[Serve
         for mention in project.show_mentions(lines.word(position)):
             if mention not in project.server.diagnosed:
                 await project.server.news_of(mention, 0, DIAGNOSED_S)
-    return project, await asked(project, what, {"textDocument": {"uri": uri}, "position": position, **more})
+    return project, await send_request(
+        project, what, {"textDocument": {"uri": uri}, "position": position, **more}
+    )
 
 
-async def asked(project: ServerDocuments, what: str, params: dict[str, Any]) -> Any:
+async def send_request(project: ServerDocuments, what: str, params: dict[str, Any]) -> Any:
     """One request, if the server can answer it. Raises `ToolError`s."""
     method, ability = METHODS[what]
     if project.server.capabilities.get(ability) in (None, False):
@@ -207,11 +215,11 @@ async def asked(project: ServerDocuments, what: str, params: dict[str, Any]) -> 
             f"{program} cannot be asked for {what.replace('_', ' ')}. Use grep_content or ast_search."
         )
     if what in OF_ALL:
-        await acquainted(project)
+        await wait_for_indexing(project)
     return await project.server.ask(method, params)
 
 
-async def acquainted(project: ServerDocuments) -> None:
+async def wait_for_indexing(project: ServerDocuments) -> None:
     """Wait, once, until a new server has had its time to look at the project: it answers before that, of one file.
 
     It has when it says by itself what is wrong in a file that it was shown.
@@ -224,7 +232,7 @@ async def acquainted(project: ServerDocuments) -> None:
     server.acquainted = True
 
 
-async def diagnostics(
+async def request_diagnostics(
     project: ServerDocuments, path: str, within_s: float = DIAGNOSED_S
 ) -> tuple[list[dict[str, Any]], TextPositions]:
     """What is wrong in a file as it is now, and its text. Raises `ToolError`s."""
@@ -254,12 +262,14 @@ async def diagnostics(
     return server.diagnosed.get(uri, []), lines
 
 
-async def rename(pool: Pool, roots: Roots, where: Position, new_name: str) -> tuple[list[NewText], list[str]]:
+async def request_rename(
+    pool: Pool, roots: Roots, where: Position, new_name: str
+) -> tuple[list[NewText], list[str]]:
     """The files as a renaming would leave them, and those that have the name and stay as they are.
 
     Raises `ToolError`s.
     """
-    project, edit = await at(pool, where, "rename", newName=new_name)
+    project, edit = await request_at(pool, where, "rename", newName=new_name)
     texts = new_texts(edit, project, roots) if edit is not None else []
     if not texts:
         raise EditRefused(
@@ -273,12 +283,12 @@ async def rename(pool: Pool, roots: Roots, where: Position, new_name: str) -> tu
     return texts, list(itertools.islice((path for path in shown if path not in changed), MAX_LEFT))
 
 
-async def actions(
+async def request_actions(
     pool: Pool, path: str, first: int, last: int, kind: str | None
 ) -> tuple[ServerDocuments, list[dict[str, Any]]]:
     """What the server offers to do about these lines (from 1). Raises `ToolError`s."""
     project = await pool.project_of(path)
-    found, lines = await diagnostics(project, path)
+    found, lines = await request_diagnostics(project, path)
     uri, _ = project.open(path)
     end = lines.line(last - 1)
     span = {
@@ -289,7 +299,7 @@ async def actions(
     context: dict[str, Any] = {"diagnostics": touching, "triggerKind": 1}
     if kind is not None:
         context["only"] = [kind]
-    answer = await asked(
+    answer = await send_request(
         project, "actions", {"textDocument": {"uri": uri}, "range": span, "context": context}
     )
     given = answer if isinstance(answer, list) else []
@@ -304,7 +314,7 @@ def row_line(diagnostic: dict[str, Any]) -> int:
     return int(rows[0]["line"]) if rows else 0
 
 
-async def edit_of(project: ServerDocuments, action: dict[str, Any]) -> Any:
+async def resolve_action(project: ServerDocuments, action: dict[str, Any]) -> Any:
     """The edit of an action, asked for where it is not there yet. Raises `EditRefused`."""
     provider = project.server.capabilities.get("codeActionProvider")
     resolves = isinstance(provider, dict) and provider.get("resolveProvider")
@@ -321,14 +331,14 @@ async def edit_of(project: ServerDocuments, action: dict[str, Any]) -> Any:
     return action["edit"]
 
 
-async def fresh(pool: Pool, paths: list[str], within_s: float) -> dict[str, list[dict[str, Any]]]:
+async def diagnose_written(pool: Pool, paths: list[str], within_s: float) -> dict[str, list[dict[str, Any]]]:
     """What is wrong in files that were just written, as far as running servers say it in time."""
     found: dict[str, list[dict[str, Any]]] = {}
 
     async def one(path: str, project: ServerDocuments) -> None:
         try:
             async with asyncio.timeout(within_s):
-                rows, lines = await diagnostics(project, path, within_s)
+                rows, lines = await request_diagnostics(project, path, within_s)
         except (ToolError, TimeoutError):
             return
         found[path] = diagnostic_rows(rows, lines)

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaato.errors import ToolError
 from jaato.plugins.lsp.documents import ServerDocuments, TextPositions
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 
 MAX_FILES = 200
 MAX_EDITS = 20_000
@@ -52,7 +52,7 @@ def new_texts(edit: Any, project: ServerDocuments, roots: Roots) -> list[NewText
         place, old = project.read(path)
         if not project.known(place, old):
             raise EditRefused(f"{path!r} has changed meanwhile. Nothing was changed; ask again.")
-        new = applied(old, edits, path)
+        new = apply_text_edits(old, edits, path)
         room -= len(new)
         if room < 0:
             raise EditRefused(f"This would write more than {MAX_CHARS >> 20} MB. Nothing was changed.")
@@ -88,7 +88,7 @@ def edits_by_uri(edit: Any) -> dict[str, list[Any]]:
     return by_uri
 
 
-def applied(text: str, edits: list[Any], path: str) -> str:
+def apply_text_edits(text: str, edits: list[Any], path: str) -> str:
     """The text with every edit made, each where it was in the text before. Raises `EditRefused`."""
     lines = TextPositions(text)
     spans: list[tuple[int, int, str]] = []
@@ -113,7 +113,7 @@ def applied(text: str, edits: list[Any], path: str) -> str:
     return "".join([*parts, text[done:]])
 
 
-def preview(texts: list[NewText]) -> list[dict[str, Any]]:
+def preview_diffs(texts: list[NewText]) -> list[dict[str, Any]]:
     """Each file with its diff, as far as there is room."""
     room = MAX_DIFF_CHARS
     shown: list[dict[str, Any]] = []

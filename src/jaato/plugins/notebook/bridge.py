@@ -49,7 +49,7 @@ class KernelLost(Exception):
     """The kernel is gone, or no longer to be understood."""
 
 
-def tell(**message: Any) -> None:
+def send_frame(**message: Any) -> None:
     """One frame to jaato."""
     body = json.dumps(message, default=str).encode("utf-8", "replace")
     data = b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
@@ -122,7 +122,7 @@ class KernelProcess:
         shutil.rmtree(self.place, ignore_errors=True)
 
 
-def bounded(text: Any, most: int = LINE_CHARS) -> str:
+def bound_text(text: Any, most: int = LINE_CHARS) -> str:
     """A text without colours, cut with a note of how much is missing."""
     plain = COLOUR.sub("", str(text))
     return plain if len(plain) <= most else f"{plain[:most]}\n[… {len(plain) - most:,} characters left out …]"
@@ -149,8 +149,8 @@ class CellOutputs:
             self._stream(str(content.get("name", "stdout")), text)
             return text
         if kind == "error":
-            lines = [bounded(line) for line in content.get("traceback", [])[:MOST_LINES]]
-            name, value = bounded(content.get("ename")), bounded(content.get("evalue"))
+            lines = [bound_text(line) for line in content.get("traceback", [])[:MOST_LINES]]
+            name, value = bound_text(content.get("ename")), bound_text(content.get("evalue"))
             self.outputs.append({"output_type": "error", "ename": name, "evalue": value, "traceback": lines})
         elif kind in ("execute_result", "display_data"):
             return self._display(kind, content)
@@ -225,7 +225,7 @@ class CellOutputs:
             if not isinstance(value, str):
                 continue
             text = COLOUR.sub("", value) if kind.startswith("text/") else value
-            text = bounded(text, HEAD_CHARS) if kind == "text/plain" else text
+            text = bound_text(text, HEAD_CHARS) if kind == "text/plain" else text
             self._bytes += len(text)
             if self._bytes > MOST_BYTES:
                 kept["text/plain"] = kept.get("text/plain", "") + f"[{kind} left out: too much in one cell]"
@@ -265,7 +265,7 @@ class Bridge:
 
     def __init__(self, kernel: KernelProcess) -> None:
         self.kernel = kernel
-        self.shown = LiveOutput(tell)
+        self.shown = LiveOutput(send_frame)
         self.interrupted_at: float | None = None
         self.busy = False
 
@@ -292,10 +292,10 @@ class Bridge:
         try:
             reply = await self._until_done(sent, said)
         except KernelLost as error:
-            tell(event="lost", id=order["id"], why=str(error), outputs=said.done())
+            send_frame(event="lost", id=order["id"], why=str(error), outputs=said.done())
             raise
         self.shown.flush()
-        tell(
+        send_frame(
             event="done",
             id=order["id"],
             status=reply.get("status", "unknown"),
@@ -305,22 +305,22 @@ class Bridge:
         )
 
     async def _variables(self, order: dict[str, Any]) -> None:
-        asked = "__import__('sys').modules['_jaato_kernel'].variables({offset:d},{limit:d},{within_s!r})"
+        asked = "__import__('sys').modules['_jaato_kernel'].list_variables({offset:d},{limit:d},{within_s!r})"
         sent = self.kernel.client.execute(
             "", silent=True, user_expressions={"v": asked.format(**order)}, allow_stdin=False
         )
         try:
             reply = await self._until_done(sent, CellOutputs())
         except KernelLost as error:
-            tell(event="lost", id=order["id"], why=str(error), outputs=[])
+            send_frame(event="lost", id=order["id"], why=str(error), outputs=[])
             raise
         answer = (reply.get("user_expressions") or {}).get("v") or {}
         try:
             found = json.loads(ast.literal_eval(answer["data"]["text/plain"]))
-            tell(event="done", id=order["id"], status="ok", found=found)
+            send_frame(event="done", id=order["id"], status="ok", found=found)
         except (KeyError, TypeError, ValueError, SyntaxError):
             why = str(answer.get("evalue") or answer.get("ename") or "it gave no list")[:500]
-            tell(event="done", id=order["id"], status="error", why=why)
+            send_frame(event="done", id=order["id"], status="error", why=why)
 
     async def _until_done(self, sent: str, said: CellOutputs) -> dict[str, Any]:
         """Until the kernel has answered and is idle; its reply."""
@@ -367,7 +367,7 @@ class Bridge:
         return False
 
 
-async def orders(reader: asyncio.StreamReader) -> Any:
+async def read_requests(reader: asyncio.StreamReader) -> Any:
     """What jaato sends, until it closes."""
     while head := await reader.readline():
         await reader.readline()
@@ -380,10 +380,10 @@ async def main() -> None:
     try:
         kernel = KernelProcess()
     except ImportError as error:
-        return tell(event="missing", name=str(error.name or error))
+        return send_frame(event="missing", name=str(error.name or error))
     try:
         await kernel.ready()
-        tell(event="ready")
+        send_frame(event="ready")
         bridge = Bridge(kernel)
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
@@ -392,7 +392,7 @@ async def main() -> None:
         queue: asyncio.Queue[Any] = asyncio.Queue()
 
         async def listen() -> None:
-            async for order in orders(reader):
+            async for order in read_requests(reader):
                 if order["op"] == "interrupt":
                     bridge.interrupt()
                 else:
@@ -401,7 +401,7 @@ async def main() -> None:
 
         await serve(bridge, queue, asyncio.ensure_future(listen()))
     except KernelLost as error:
-        tell(event="over", why=str(error))
+        send_frame(event="over", why=str(error))
     finally:
         kernel.close()
 

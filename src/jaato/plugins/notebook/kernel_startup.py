@@ -40,7 +40,7 @@ class RateLimit:
             time.sleep(min(0.5, -self.room / RATE_CHARS))
 
 
-def cut(text: str, most: int = MOST_CHARS) -> str:
+def shorten(text: str, most: int = MOST_CHARS) -> str:
     """The text, or its two ends with how much is missing between them."""
     if len(text) <= most:
         return text
@@ -58,7 +58,7 @@ def bound_streams() -> None:
         if not isinstance(string, str):
             return write(self, string)
         bucket.take(min(len(string), MOST_CHARS))
-        write(self, cut(string))
+        write(self, shorten(string))
         return len(string)
 
     setattr(OutStream, "write", bounded)  # noqa: B010 another type, on purpose
@@ -84,14 +84,14 @@ class ReprTimeout(BaseException):
     """A repr took too long."""
 
 
-def late(_number: int, _frame: Any) -> None:
+def raise_timeout(_number: int, _frame: Any) -> None:
     """What the alarm does."""
     raise ReprTimeout
 
 
-def guarded(work: Any) -> Any:
+def within_time(work: Any) -> Any:
     """What the function gives within its time, or a text that says why there is nothing."""
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, REPR_S)
     try:
         return work()
@@ -106,7 +106,7 @@ def guarded(work: Any) -> Any:
         signal.signal(signal.SIGALRM, before)
 
 
-def short(value: Any) -> str:
+def bounded_repr(value: Any) -> str:
     """A repr that is never long; large builtin values are not written out to be cut."""
     brief = reprlib.Repr()
     brief.maxstring = brief.maxother = SHORT_CHARS
@@ -130,17 +130,17 @@ def shape(value: Any) -> Any:
     return [int(side) for side in sides[:8]] if isinstance(sides, tuple) else None
 
 
-def described(name: str, value: Any) -> dict[str, Any]:
+def describe_variable(name: str, value: Any) -> dict[str, Any]:
     """One variable."""
-    entry: dict[str, Any] = {"name": name[:SHORT_CHARS], "type": guarded(lambda: kind_of(value))}
-    sides = guarded(lambda: shape(value))
+    entry: dict[str, Any] = {"name": name[:SHORT_CHARS], "type": within_time(lambda: kind_of(value))}
+    sides = within_time(lambda: shape(value))
     if isinstance(sides, list):
         entry["shape"] = sides
-    entry["value"] = guarded(lambda: short(value))
+    entry["value"] = within_time(lambda: bounded_repr(value))
     return entry
 
 
-def variables(offset: int, limit: int, within_s: float) -> str:
+def list_variables(offset: int, limit: int, within_s: float) -> str:
     """The user's variables in the order they were made, as JSON."""
     from IPython import get_ipython
 
@@ -158,7 +158,7 @@ def variables(offset: int, limit: int, within_s: float) -> str:
     for name in names[offset : offset + limit]:
         if time.monotonic() > until:
             break
-        rows.append(described(name, shell.user_ns[name]))
+        rows.append(describe_variable(name, shell.user_ns[name]))
     return json.dumps({"total": len(names), "variables": rows})
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from jaato.abc.plugin import Host
 from jaato.errors import ToolError
 from jaato.tools.call import Call
-from jaato.tools.file_errors import FileMissing
-from jaato.tools.reach import roots_of
+from jaato.tools.filesystem.errors import FileMissing
+from jaato.tools.host_services import roots_of
 
 MAX_FILE_BYTES = 64 << 20
 
@@ -93,7 +93,7 @@ class NotebookDocument:
     def record(self, number: int | None, code: str, count: Any, outputs: list[dict[str, Any]]) -> int:
         """Put what a cell gave into it; a new cell at the end without a number. Gives the number."""
         cells = self.document["cells"]
-        given = {"execution_count": count, "outputs": [lined(output) for output in outputs]}
+        given = {"execution_count": count, "outputs": [split_output_lines(output) for output in outputs]}
         if number is not None:
             cells[number - 1].update(given)
             return number
@@ -125,7 +125,7 @@ def source_of(cell: dict[str, Any]) -> str | None:
     return None
 
 
-def lined(output: dict[str, Any]) -> dict[str, Any]:
+def split_output_lines(output: dict[str, Any]) -> dict[str, Any]:
     """An output with its texts as lists of lines, as the format has them."""
     match output:
         case {"output_type": "stream", "text": str(text)}:

@@ -14,15 +14,15 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
 from jaato.plugins.notebook.kernel import KernelClient, KernelFailed
 from jaato.plugins.notebook.notebook_file import NotebookDocument, NotebookFiles, NotebookRefused
-from jaato.plugins.notebook.results import LOSS, placed, report, without
-from jaato.tools.beside import Beside
+from jaato.plugins.notebook.results import LOSS, add_removed_files, add_sandbox_fields, cell_result
 from jaato.tools.call import Call, Output
-from jaato.tools.file_errors import FileMissing
-from jaato.tools.processes.environ import for_commands
-from jaato.tools.processes.launch import Launcher
-from jaato.tools.processes.sandbox.access import check_reach, sandbox_fields
+from jaato.tools.filesystem.errors import FileMissing
+from jaato.tools.host_services import environ_of
+from jaato.tools.permissions.access import check_reach, sandbox_fields
+from jaato.tools.processes.environment import for_commands
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.loop_thread import Beside
 from jaato.tools.processes.sandbox.sandbox import sandbox_of, swept
-from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 
 MAX_NOTEBOOKS = 8
@@ -82,7 +82,7 @@ class NotebookPlugin(Plugin):
             result = await self._beside.run(self._execute(code, notebook, cell, timeout_s, call), call.token)
         finally:
             removed = swept(self.host)
-        return without(result, removed)
+        return add_removed_files(result, removed)
 
     @tool(category="code", access="execute")
     async def notebook_create(
@@ -169,7 +169,9 @@ class NotebookPlugin(Plugin):
             book.cells += 1
             if answer.get("event") == "lost":
                 book.lost = str(answer.get("why"))
-            result = placed(report(name, answer, timeout_s, call), name, book.kernel.access, call.access)
+            result = add_sandbox_fields(
+                cell_result(name, answer, timeout_s, call), name, book.kernel.access, call.access
+            )
             if before:
                 said = f"[This is a fresh kernel; the last one is gone: {before}. Its variables are lost.]\n"
                 result = Output(said + result.text, {**result.structured, "fresh_kernel": True}, result.media)

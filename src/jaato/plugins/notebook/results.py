@@ -11,8 +11,8 @@ from typing import Any
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call, Output
-from jaato.tools.processes.sandbox.access import described, is_within, sandbox_fields
-from jaato.tools.processes.sandbox.aftercare import Removed, reported
+from jaato.tools.permissions.access import is_within, sandbox_fields, summarize_access
+from jaato.tools.processes.sandbox.cleanup import Removed, reported
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MAX_IMAGE_BYTES = 5 << 20
@@ -23,10 +23,10 @@ NO_INPUT = "Cells cannot ask for input: put the value into the code, or ask the 
 LOSS = "All variables are lost; the next notebook_execute starts a fresh kernel."
 
 
-def report(name: str, answer: dict[str, Any], timeout_s: float, call: Call) -> Output:
+def cell_result(name: str, answer: dict[str, Any], timeout_s: float, call: Call) -> Output:
     """The result of one cell."""
     outputs = [output for output in answer.get("outputs", []) if isinstance(output, dict)]
-    text, media, error = told(outputs, call)
+    text, media, error = render_outputs(outputs, call)
     facts: dict[str, Any] = {"notebook": name, "status": "ok", "execution_count": answer.get("count")}
     notes = []
     if answer.get("timed_out"):
@@ -49,7 +49,7 @@ def report(name: str, answer: dict[str, Any], timeout_s: float, call: Call) -> O
     )
 
 
-def told(outputs: list[dict[str, Any]], call: Call) -> tuple[str, list[Media], str]:
+def render_outputs(outputs: list[dict[str, Any]], call: Call) -> tuple[str, list[Media], str]:
     """The outputs as text and images, and the error's one line."""
     parts: list[str] = []
     media: list[Media] = []
@@ -57,23 +57,23 @@ def told(outputs: list[dict[str, Any]], call: Call) -> tuple[str, list[Media], s
     for output in outputs:
         match output:
             case {"output_type": "stream", "text": str(text)}:
-                parts.append(over_written(text))
+                parts.append(apply_carriage_returns(text))
             case {"output_type": "error", "ename": name, "evalue": value, "traceback": list(lines)}:
                 error = f"{name}: {value}"[:1_000]
-                parts.append(ended("".join(parts)) + cleaned(lines, error))
+                parts.append(end_line("".join(parts)) + clean_traceback(lines, error))
             case {"data": dict(data)}:
-                text, image = displayed(data, len(media), call)
-                parts.append(ended("".join(parts[-1:])) + text + "\n")
+                text, image = render_display(data, len(media), call)
+                parts.append(end_line("".join(parts[-1:])) + text + "\n")
                 media += [image] if image is not None else []
     return "".join(parts), media, error
 
 
-def ended(text: str) -> str:
+def end_line(text: str) -> str:
     """What brings a text to the end of its line."""
     return "" if not text or text.endswith("\n") else "\n"
 
 
-def displayed(data: dict[str, Any], number: int, call: Call) -> tuple[str, Media | None]:
+def render_display(data: dict[str, Any], number: int, call: Call) -> tuple[str, Media | None]:
     """A value or display: its text, and its image for a model that sees."""
     plain = str(data.get("text/plain", ""))
     for kind in IMAGES:
@@ -95,14 +95,14 @@ def displayed(data: dict[str, Any], number: int, call: Call) -> tuple[str, Media
     return plain or f"[{', '.join(map(str, data)) or 'nothing'}]", None
 
 
-def cleaned(lines: list[Any], error: str) -> str:
+def clean_traceback(lines: list[Any], error: str) -> str:
     """A traceback without rulers and without what belongs to the kernel."""
     text = "\n".join(str(line) for line in lines)
     kept = [line.rstrip() for line in text.splitlines() if line.strip(" -")]
     return "\n".join(kept) or error
 
 
-def over_written(text: str) -> str:
+def apply_carriage_returns(text: str) -> str:
     """Text as a terminal would have left it where a line was written over, as progress bars do."""
     if "\r" not in text:
         return text
@@ -110,7 +110,9 @@ def over_written(text: str) -> str:
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 
 
-def placed(result: Output, name: str, has: SandboxAccess | None, allowed: SandboxAccess | None) -> Output:
+def add_sandbox_fields(
+    result: Output, name: str, has: SandboxAccess | None, allowed: SandboxAccess | None
+) -> Output:
     """A result with what its kernel may reach, and a note where that is less than the call is allowed."""
     if has is None:
         return result
@@ -118,13 +120,13 @@ def placed(result: Output, name: str, has: SandboxAccess | None, allowed: Sandbo
     if allowed is None or is_within(allowed, has):
         return Output(result.text, facts, result.media)
     note = (
-        f"The kernel of {name} was started with {described(has)}, so the cell ran with that, not with {described(allowed)}. "
+        f"The kernel of {name} was started with {summarize_access(has)}, so the cell ran with that, not with {summarize_access(allowed)}. "
         "notebook_reset throws it away with its variables; the next cell then starts one with more."
     )
     return Output(f"[{note}]\n{result.text}", {**facts, "sandbox_note": note}, result.media)
 
 
-def without(result: Output, removed: Sequence[Removed]) -> Output:
+def add_removed_files(result: Output, removed: Sequence[Removed]) -> Output:
     """A result with the control files that were moved away, as its text says, too."""
     if not removed:
         return result

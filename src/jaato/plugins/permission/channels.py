@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.errors import ConfigError
-from jaato.tools.access import access_lines
-from jaato.tools.policy_document import Channel
-from jaato.tools.unseen import visible
+from jaato.tools.invisible_text import visible
+from jaato.tools.permissions.access import access_lines
+from jaato.tools.permissions.policy_document import Channel
 
 if TYPE_CHECKING:
     from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
@@ -43,7 +43,7 @@ class ConsoleChannel:
         stdin, stdout = self._stdin or sys.stdin, self._stdout or sys.stdout
         if stdin is None or stdin.closed or not stdin.isatty():
             return None
-        forget_typed(stdin)
+        discard_input(stdin)
         stdout.write(f"{question_text(question)}\n{CHOICES} > ")
         stdout.flush()
         line = self._line(stdin)
@@ -80,7 +80,7 @@ class ConsoleChannel:
         return stdin.readline() or None
 
 
-def forget_typed(stdin: TextIO) -> None:
+def discard_input(stdin: TextIO) -> None:
     """Throw away what was typed before the question was there to be read: it is no answer to it."""
     import termios
 
@@ -175,7 +175,7 @@ class ChannelContext:
 KINDS = ("console", "queue", "webhook", "file")
 
 
-def channel_of(kind: str, channel: Channel, places: Callable[[], ChannelContext]) -> Asker:
+def make_channel(kind: str, channel: Channel, places: Callable[[], ChannelContext]) -> Asker:
     """The channel of this name, with the endpoint and time of a policy. Raises `ConfigError` for one that does not exist
     or cannot be used."""
     timeout_s = channel.timeout_s

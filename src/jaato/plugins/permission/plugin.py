@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaato.abc.asker import Asker
 from jaato.abc.plugin import UserCommand
 from jaato.errors import ConfigError
-from jaato.plugins.permission.channels import ChannelContext, QueueChannel, channel_of
+from jaato.plugins.permission.channels import ChannelContext, QueueChannel, make_channel
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import SandboxProfile, ToolSpec
 from jaato.tools.call import Call
-from jaato.tools.permissions import Decision, Gate, Policy
+from jaato.tools.permissions.gate import Decision, Gate, Policy
 from jaato.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class PermissionPlugin:
             path, workspace=self._workspace, state_dir=self._state_dir, trusted=self._trusted
         )
         kind = policy.channel.type if policy.channel.type and channel_type == "console" else channel_type
-        self.channel: Asker = self._given or channel_of(kind, policy.channel, self._places)
+        self.channel: Asker = self._given or make_channel(kind, policy.channel, self._places)
         self.gate = Gate(
             policy,
             asker=self.channel,
@@ -102,7 +102,7 @@ class PermissionPlugin:
         """Where the channels `webhook` and `file` lead, by the user's own settings."""
         from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
         from jaato.settings import environment, load
-        from jaato.tools.address import Allowed
+        from jaato.tools.network.addresses import Allowed
 
         environ = environment()
         allowed = Allowed.of(load(environ=environ)["allow_hosts"])
@@ -133,10 +133,10 @@ class PermissionPlugin:
         if tool.name == "run" and "cmd" in arguments and "command" not in arguments:
             arguments["command"] = arguments.pop("cmd")
         call = Call(new_id("c"), tool.name, arguments, workspace=self._workspace)
-        decision = step(self.gate, call, tool)
+        decision = run_synchronously(self.gate, call, tool)
         if decision.allowed and decision.arguments is not None:
             call.arguments = decision.arguments
-            final = step(self.gate, call, tool)
+            final = run_synchronously(self.gate, call, tool)
             return Decision(final.allowed, final.permission, decision.arguments, final.comment)
         return decision
 
@@ -196,7 +196,7 @@ def refuse_to_run(_arguments: dict[str, Any], _call: Call) -> Any:
     raise LookupError("this tool is known by name only")
 
 
-def step(gate: Gate, call: Call, tool: Tool) -> Decision:
+def run_synchronously(gate: Gate, call: Call, tool: Tool) -> Decision:
     """Run a check whose strategies never suspend."""
     waiting = gate.check(call, tool)
     try:

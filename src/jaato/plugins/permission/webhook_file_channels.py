@@ -22,14 +22,14 @@ from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.ids import is_id
-from jaato.tools.access import access_lines
-from jaato.tools.address import Allowed, Url, parse_url
 from jaato.tools.background import start_thread
-from jaato.tools.dial import Dialer, open_pool, request_to
-from jaato.tools.file_errors import FileMissing
-from jaato.tools.folder import Folder
-from jaato.tools.route import is_loopback
-from jaato.tools.signed import SIGNATURE, key_of, signature
+from jaato.tools.filesystem.errors import FileMissing
+from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.network.addresses import Allowed, Url, parse_url
+from jaato.tools.network.pinned_connect import Dialer, open_pool, request_to
+from jaato.tools.network.proxy_settings import is_loopback
+from jaato.tools.network.webhooks import SIGNATURE, key_of, signature
+from jaato.tools.permissions.access import access_lines
 
 if TYPE_CHECKING:
     import httpcore2
@@ -52,7 +52,7 @@ class AnswerDocument(Struct, frozen=True, forbid_unknown_fields=True):
 DECODER: msgspec.json.Decoder[AnswerDocument] = msgspec.json.Decoder(AnswerDocument)
 
 
-def written(question: Question, **more: str) -> bytes:
+def encode_question(question: Question, **more: str) -> bytes:
     """A question as a document; `opens` says in words what a yes opens."""
     document = {name: value for name, value in msgspec.to_builtins(question).items() if name != "id"}
     opens = access_lines(question.access) if question.access is not None else []
@@ -77,7 +77,7 @@ def read_answer(data: bytes, question: Question, *, by: str, nonce: str | None =
     )
 
 
-def in_a_thread(work: Callable[[], Awaitable[Answer | None]]) -> Answer | None:
+def run_in_thread(work: Callable[[], Awaitable[Answer | None]]) -> Answer | None:
     """What a coroutine gives, waited for by a caller who may be on a loop of its own, or have none."""
 
     async def run() -> Answer | None:
@@ -126,7 +126,7 @@ class WebhookChannel:
 
     def ask(self, question: Question) -> Answer | None:
         """The answer, waited for in this thread. Raises `TimeoutError` when the time is over."""
-        return in_a_thread(lambda: self.asked(question))
+        return run_in_thread(lambda: self.asked(question))
 
     async def asked(self, question: Question) -> Answer | None:
         """The answer; None when none that counts comes. Raises `TimeoutError` when the time is over."""
@@ -146,7 +146,7 @@ class WebhookChannel:
 
         nonce = secrets.token_hex(16)
         sent = datetime.now(UTC).isoformat(timespec="milliseconds")
-        body = written(question, nonce=nonce, sent=sent)
+        body = encode_question(question, nonce=nonce, sent=sent)
         dialer = Dialer(self._reach.allowed)
         pool, proxied = open_pool(self._url, dialer, self._reach.environ)
         if proxied:
@@ -154,9 +154,9 @@ class WebhookChannel:
         headers = {"Content-Type": "application/json", SIGNATURE: signature(key, nonce, body)}
         try:
             async with pool:
-                response = await pool.handle_async_request(request_of(self._url, headers, body))
+                response = await pool.handle_async_request(make_request(self._url, headers, body))
                 try:
-                    data = await whole(response)
+                    data = await read_body(response)
                 finally:
                     await response.aclose()
         except (httpcore2.NetworkError, httpcore2.ProxyError, httpcore2.TimeoutException) as error:
@@ -171,13 +171,13 @@ class WebhookChannel:
         return read_answer(data, question, by=f"webhook {self._url.host}", nonce=nonce)
 
 
-def request_of(url: Url, headers: Mapping[str, str], body: bytes) -> httpcore2.Request:
+def make_request(url: Url, headers: Mapping[str, str], body: bytes) -> httpcore2.Request:
     """The request as it goes out; nothing packed is asked for, so nothing unfolds."""
     every = {**headers, "Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "jaato"}
     return request_to(url, "POST", (every | {"Content-Length": str(len(body))}).items(), body)
 
 
-async def whole(response: httpcore2.Response) -> bytes:
+async def read_body(response: httpcore2.Response) -> bytes:
     """The body of a good answer. Raises `ConfigError` for any other status, a redirect too, and for too much."""
     if response.status != 200:
         raise ConfigError(f"it answers with status {response.status}, and only 200 is an answer.")
@@ -216,7 +216,7 @@ class FileChannel:
 
     def ask(self, question: Question) -> Answer | None:
         """The answer, waited for in this thread. Raises `TimeoutError` when the time is over."""
-        return in_a_thread(lambda: self.asked(question))
+        return run_in_thread(lambda: self.asked(question))
 
     async def asked(self, question: Question) -> Answer | None:
         """The answer; None when the directory cannot be used. Raises `TimeoutError` when the time is over."""
@@ -238,9 +238,9 @@ class FileChannel:
             self._remove(question.id + ANSWER)
 
     def _put(self, question: Question) -> None:
-        private(self._place)
+        ensure_private_directory(self._place)
         self._sweep()
-        self._folder.write(question.id + QUESTION, written(question), mode=0o600)
+        self._folder.write(question.id + QUESTION, encode_question(question), mode=0o600)
 
     def _look(self, question: Question) -> Answer | None:
         """The answer, if one is there; what is none is logged and removed, half of one is waited for."""
@@ -285,7 +285,7 @@ class FileChannel:
             self._folder.remove(name)
 
 
-def private(place: Path) -> None:
+def ensure_private_directory(place: Path) -> None:
     """Make the directory, or see that it is this user's alone. Raises `ConfigError`, OSError."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

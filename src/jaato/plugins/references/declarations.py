@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from jaato.errors import ToolError
-from jaato.tools.folder import Folder
-from jaato.tools.unseen import one_line
+from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.invisible_text import one_line
 
 FILE = "references.json"
 FOLDER = "references"
@@ -79,7 +79,7 @@ class Declared(NamedTuple):
         return len(self.references) >= MAX_REFERENCES and len(self.problems) >= MAX_PROBLEMS
 
 
-def declared(places: list[SourceDirectory]) -> Declared:
+def load_declarations(places: list[SourceDirectory]) -> Declared:
     """What these places declare; of several with one id the first counts. Never raises for what is written there."""
     found = Declared({}, [])
     for place in places:
@@ -115,17 +115,17 @@ def add_all(found: Declared, place: SourceDirectory, data: bytes, label: str) ->
         except (msgspec.ValidationError, RecursionError) as error:
             found.blame(f"{label}, source {number}: {str(error)[:200]}.")
             continue
-        add(found, reference_of(source, place), f"{label}, source {number}")
+        add(found, parse_reference(source, place), f"{label}, source {number}")
 
 
-def reference_of(source: Source, place: SourceDirectory) -> Reference | None:
+def parse_reference(source: Source, place: SourceDirectory) -> Reference | None:
     """A source as a reference; None when it names no document."""
     name = one_line(source.name or source.id or PurePosixPath(source.path).stem or source.url, 200)
     kind: Literal["file", "url", "text"] = "file" if source.path else "url" if source.url else "text"
     if not (source.path or source.url or source.content):
         return None
     return Reference(
-        id=id_of(source.id or name),
+        id=make_id(source.id or name),
         name=name,
         description=one_line(source.description, 500),
         kind=kind,
@@ -164,10 +164,10 @@ def add_files(found: Declared, place: SourceDirectory) -> None:
         if is_json:
             add_all(found, place, data, label)
             continue
-        title, description = heading(data.decode("utf-8", "replace"))
+        title, description = find_heading(data.decode("utf-8", "replace"))
         stem = PurePosixPath(name).stem
         reference = Reference(
-            id_of(stem),
+            make_id(stem),
             title or one_line(stem, 200),
             description,
             "file",
@@ -189,7 +189,7 @@ def add(found: Declared, reference: Reference | None, label: str) -> None:
         found.references[reference.id] = reference
 
 
-def heading(text: str) -> tuple[str, str]:
+def find_heading(text: str) -> tuple[str, str]:
     """The first heading of a document and the first line of text after it."""
     title = ""
     for line in text[:4_000].splitlines():
@@ -203,12 +203,12 @@ def heading(text: str) -> tuple[str, str]:
     return title, ""
 
 
-def id_of(text: str) -> str:
+def make_id(text: str) -> str:
     """An id that is easy to repeat: letters, digits, `.`, `_` and `-`."""
     return ID.sub("-", text).strip("-")[:100]
 
 
-def row(reference: Reference) -> dict[str, Any]:
+def reference_row(reference: Reference) -> dict[str, Any]:
     """A reference as it is listed."""
     said: dict[str, Any] = {
         "id": reference.id,

@@ -12,14 +12,19 @@ from msgspec import Meta
 
 from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import InvalidArguments, ToolError
-from jaato.plugins.references.declarations import Declared, Reference, SourceDirectory, declared, row
+from jaato.plugins.references.declarations import (
+    Declared,
+    Reference,
+    SourceDirectory,
+    load_declarations,
+    reference_row,
+)
 from jaato.tools.call import Output
-from jaato.tools.mentions import mentions
-from jaato.tools.names import alike
-from jaato.tools.paths import Roots
-from jaato.tools.reach import roots_of
+from jaato.tools.filesystem.containment import Roots, alike
+from jaato.tools.host_services import roots_of
+from jaato.tools.invisible_text import quoted, spelt_out
+from jaato.tools.markdown import mentions
 from jaato.tools.tool import tool
-from jaato.tools.unseen import quoted, spelt_out
 
 WORD = re.compile(r"[\w./-]+")
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".svg", ".ico")
@@ -36,7 +41,7 @@ class PromptDocument(NamedTuple):
     note: str
 
 
-def declared_names(prompt: str, found: Declared) -> list[str]:
+def find_declared_names(prompt: str, found: Declared) -> list[str]:
     """The ids of declared references that the prompt names by their file (`MODULE.md`) or an id that is no plain word."""
     if not found.references:
         return []
@@ -50,7 +55,7 @@ def declared_names(prompt: str, found: Declared) -> list[str]:
     ]
 
 
-def file_named(roots: Roots, name: str, room: int) -> PromptDocument | None:
+def read_mentioned_file(roots: Roots, name: str, room: int) -> PromptDocument | None:
     """A text file of the workspace, as far as there is room; None for what is no such file."""
     if name.lower().endswith(IMAGES):
         return None
@@ -69,14 +74,14 @@ def file_named(roots: Roots, name: str, room: int) -> PromptDocument | None:
     return PromptDocument(name, text[:room], note)
 
 
-def with_documents(
+def add_documents(
     prompt: str, found: Declared, roots: Roots, text_of: Callable[[str, int], tuple[str, str]]
 ) -> tuple[str, list[str]]:
     """The prompt with what it names after it, and the names. `text_of(id, room)` reads a declared reference."""
     added: list[PromptDocument] = []
     left = MAX_ADDED_CHARS
     more = False
-    for name in dict.fromkeys([*mentions(prompt, MAX_NAMES), *declared_names(prompt, found)]):
+    for name in dict.fromkeys([*mentions(prompt, MAX_NAMES), *find_declared_names(prompt, found)]):
         room = min(left, MAX_DOCUMENT_CHARS)
         if room <= 0 or len(added) == MAX_DOCUMENTS:
             more = True
@@ -84,17 +89,17 @@ def with_documents(
         if name in found.references:
             document: PromptDocument | None = PromptDocument(name, *text_of(name, room))
         else:
-            document = file_named(roots, name, room)
+            document = read_mentioned_file(roots, name, room)
         if document is not None:
             added.append(document)
             left -= len(document.text)
     if not added:
         return prompt, []
-    blocks = [*map(block, added), *([LEFT_OUT] if more else ())]
+    blocks = [*map(document_block, added), *([LEFT_OUT] if more else ())]
     return "\n\n".join([prompt, *blocks]), [document.name for document in added]
 
 
-def block(document: PromptDocument) -> str:
+def document_block(document: PromptDocument) -> str:
     """A document between two lines that nothing in it can be taken for, as they carry the hash of its text."""
     text = spelt_out(document.text)
     mark = f"===== {hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -145,8 +150,8 @@ class ReferencesPlugin(Plugin):
     ) -> dict[str, Any]:
         """List the reference documents of the project and the user: conventions, guides, specifications. Look here
         before work that may have house rules. Returns ids, names and what they are about."""
-        found = declared(self._places)
-        rows = [row(one) for one in chosen(found, tags)]
+        found = load_declarations(self._places)
+        rows = [reference_row(one) for one in select_by_tags(found, tags)]
         said: dict[str, Any] = {"references": rows[offset : offset + limit], "total": len(rows)}
         if len(rows) > offset + limit:
             said["next_offset"] = offset + limit
@@ -168,9 +173,9 @@ class ReferencesPlugin(Plugin):
         fetch_url reads it."""
         if not ids and not tags:
             raise InvalidArguments("Give ids or tags; listReferences shows them.")
-        found = declared(self._places)
+        found = load_declarations(self._places)
         wanted = [self._named(found, name) for name in dict.fromkeys(ids or ())]
-        wanted += [one for one in chosen(found, tags) if one not in wanted] if tags else []
+        wanted += [one for one in select_by_tags(found, tags) if one not in wanted] if tags else []
         if not wanted:
             raise ReferenceMissing("No reference has one of these tags; listReferences shows them.")
         left = MAX_TEXT_CHARS
@@ -179,18 +184,18 @@ class ReferencesPlugin(Plugin):
         for one in wanted:
             text, more = self._text(one, left)
             left -= len(text)
-            parts.append(block(PromptDocument(one.id, text, more)))
+            parts.append(document_block(PromptDocument(one.id, text, more)))
             rows.append({"id": one.id, "chars": len(text), **({"note": more} if more else {})})
         return Output(text="\n".join(parts), structured={"references": rows})
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt and the documents it names: `@FILE`, `@ID`, or a declared document by its file name."""
-        found = declared(self._places)
+        found = load_declarations(self._places)
 
         def text_of(name: str, room: int) -> tuple[str, str]:
             return self._text(found.references[name], room)
 
-        text, names = with_documents(prompt, found, self._roots, text_of)
+        text, names = add_documents(prompt, found, self._roots, text_of)
         return PromptEnrichmentResult(text, {"documents": names} if names else {})
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
@@ -208,7 +213,7 @@ class ReferencesPlugin(Plugin):
 
     def _list_text(self, line: str) -> str:
         """A line for each reference."""
-        rows = chosen(declared(self._places), line.split() or None)
+        rows = select_by_tags(load_declarations(self._places), line.split() or None)
         lines = [f"{one.id}  {one.name}" + (f"  ({', '.join(one.tags)})" if one.tags else "") for one in rows]
         return "\n".join(lines) or "There are no reference documents."
 
@@ -254,7 +259,7 @@ class ReferencesPlugin(Plugin):
         return data.decode("utf-8-sig", "replace"), len(data) <= most
 
 
-def chosen(found: Declared, tags: list[str] | None) -> list[Reference]:
+def select_by_tags(found: Declared, tags: list[str] | None) -> list[Reference]:
     """The references with one of these tags; all without tags."""
     wanted = {tag.casefold() for tag in tags or ()}
     return [one for one in found.references.values() if not wanted or not wanted.isdisjoint(one.tags)]

@@ -10,11 +10,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from jaato.errors import InvalidArguments, ToolError
-from jaato.plugins.search.results import ended, listed
-from jaato.tools.apart import Bounds, WorkFailed, work_apart
-from jaato.tools.names import shown_name
-from jaato.tools.paths import Roots
+from jaato.plugins.search.results import list_names, stop_fields
+from jaato.tools.filesystem.containment import Roots, shown_name
 from jaato.tools.processes.ripgrep import SearchLimits
+from jaato.tools.processes.sandbox_process import Bounds, WorkFailed, work_apart
 
 WORK = "jaato.plugins.search.ast_worker:find"
 MAX_FILE_BYTES = 4 << 20
@@ -68,7 +67,7 @@ class SyntaxMatches:
     """The languages in which the pattern is no whole piece of code."""
 
 
-def language_named(name: str | None) -> str | None:
+def find_language(name: str | None) -> str | None:
     """A language by one of its names. Raises `InvalidArguments` for one that is not known."""
     if name is None:
         return None
@@ -103,7 +102,7 @@ def search_trees(
     """Search files, each given by the name it is shown by and its whole path; with `forced` also those whose name says another
     language."""
     result = SyntaxMatches()
-    waiting = gathered(roots, files, language, forced, result, limits)
+    waiting = collect_code_files(roots, files, language, forced, result, limits)
     while limits.go_on():
         batch: list[Code] = []
         size = 0
@@ -116,7 +115,7 @@ def search_trees(
     return result
 
 
-def gathered(
+def collect_code_files(
     roots: Roots,
     files: Iterable[tuple[str, str]],
     language: str | None,
@@ -152,7 +151,7 @@ def search_batch(
         return
     bounds = Bounds(max(0.5, min(PART_S, limits.left_s)), MEMORY_BYTES, 1 << 20, "Narrow the search.")
     try:
-        answers = answers_of(batch, pattern, max(0, most - len(result.matches)), bounds, limits)
+        answers = search_in_sandbox(batch, pattern, max(0, most - len(result.matches)), bounds, limits)
     except WorkFailed as error:
         if error.problem.code == "extra_missing":
             raise
@@ -173,7 +172,9 @@ def search_batch(
     result.doubtful.update(answers["doubtful"])
 
 
-def answers_of(batch: list[Code], pattern: str, most: int, bounds: Bounds, limits: SearchLimits) -> Any:
+def search_in_sandbox(
+    batch: list[Code], pattern: str, most: int, bounds: Bounds, limits: SearchLimits
+) -> Any:
     """What the process apart says of each file. Raises `WorkFailed`."""
     with tempfile.TemporaryFile() as joined:
         for code in batch:
@@ -184,7 +185,7 @@ def answers_of(batch: list[Code], pattern: str, most: int, bounds: Bounds, limit
         return work_apart(WORK, request, bounds, limits.token, [joined.fileno()])
 
 
-def rendered_trees(result: SyntaxMatches) -> str:
+def render_matches(result: SyntaxMatches) -> str:
     """The matches as a model reads them: `line: text` beneath each file's name, and what the variables stand for."""
     rows: list[str] = []
     last = None
@@ -200,7 +201,7 @@ def rendered_trees(result: SyntaxMatches) -> str:
     return "\n".join(rows)
 
 
-def notes_of(result: SyntaxMatches, limits: SearchLimits) -> list[str]:
+def result_notes(result: SyntaxMatches, limits: SearchLimits) -> list[str]:
     """What a reader must know beside the matches."""
     notes = []
     shown = len(result.matches)
@@ -218,13 +219,13 @@ def notes_of(result: SyntaxMatches, limits: SearchLimits) -> list[str]:
         notes.append(f"No pattern in {', '.join(sorted(result.refused))}.")
     for text, names in (("Too large, not searched", result.large), ("Binary, not searched", result.binary)):
         if names:
-            notes.append(f"{text}: {listed(names)}.")
+            notes.append(f"{text}: {list_names(names)}.")
     if result.failed:
-        notes.append(f"Too deeply nested or too slow to search: {listed(result.failed)}.")
+        notes.append(f"Too deeply nested or too slow to search: {list_names(result.failed)}.")
     return notes
 
 
-def structured_trees(result: SyntaxMatches, limits: SearchLimits) -> dict[str, Any]:
+def structured_matches(result: SyntaxMatches, limits: SearchLimits) -> dict[str, Any]:
     """The result as data for programs."""
     data: dict[str, Any] = {
         "matches": result.matches,
@@ -234,4 +235,4 @@ def structured_trees(result: SyntaxMatches, limits: SearchLimits) -> dict[str, A
         "truncated": len(result.matches) < result.total,
     }
     named = {"too_large": result.large, "binary": result.binary, "failed": result.failed}
-    return data | ended(limits) | {key: names[:100] for key, names in named.items() if names}
+    return data | stop_fields(limits) | {key: names[:100] for key, names in named.items() if names}

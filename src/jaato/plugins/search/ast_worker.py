@@ -36,7 +36,7 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
     files = []
     at = 0
     for language, size in request["parts"]:
-        text = text_of(os.pread(request["fd"], size, at))
+        text = decode_source(os.pread(request["fd"], size, at))
         at += size
         matches: list[Any] = []
         if language not in refused:
@@ -44,23 +44,23 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
             try:
                 matches = root.find_all(pattern=pattern)
             except RuntimeError as error:
-                refused[language] = reason_in(str(error))
-            if language not in doubtful and is_broken(SgRoot(plain(pattern), language).root()):
+                refused[language] = last_cause(str(error))
+            if language not in doubtful and is_broken(SgRoot(plain_pattern(pattern), language).root()):
                 doubtful.add(language)
-        shown = [described(match, names) for match in matches[:most]]
+        shown = [match_row(match, names) for match in matches[:most]]
         most -= len(shown)
         files.append({"count": len(matches), "matches": shown})
     return {"files": files, "refused": refused, "doubtful": sorted(doubtful)}
 
 
-def text_of(data: bytes) -> str:
+def decode_source(data: bytes) -> str:
     """The bytes as text: by their byte order mark, else UTF-8."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", "replace")
     return data.decode("utf-8-sig", "replace")
 
 
-def reason_in(complaint: str) -> str:
+def last_cause(complaint: str) -> str:
     """The last cause that an error names, before the trace some systems add."""
     causes = CAUSE.findall(complaint.partition("Stack backtrace")[0])
     return (causes[-1] if causes else complaint.partition("\n")[0])[:200]
@@ -71,33 +71,33 @@ def is_broken(root: Any) -> bool:
     return root.find(kind="ERROR") is not None if root.kind() != "ERROR" else True
 
 
-def plain(pattern: str) -> str:
+def plain_pattern(pattern: str) -> str:
     """A pattern with names where its variables stand, as code of most languages."""
     return ANY_VARIABLE.sub(lambda found: f"x{found[1] or ''}", pattern)
 
 
-def described(match: Any, names: list[tuple[str, bool]]) -> dict[str, Any]:
+def match_row(match: Any, names: list[tuple[str, bool]]) -> dict[str, Any]:
     """A match as data: where it stands (from 1), its text, what the variables stand for."""
     place = match.range()
     variables = {}
     for name, multiple in names:
         found = match.get_multiple_matches(name) if multiple else [match.get_match(name)]
         texts = [node.text() for node in found if node is not None]
-        variables[name] = cut("".join(spaced(texts)) if multiple else "".join(texts), MAX_VALUE)
+        variables[name] = shorten("".join(add_spaces(texts)) if multiple else "".join(texts), MAX_VALUE)
     return {
         "line": place.start.line + 1,
         "column": place.start.column + 1,
         "end_line": place.end.line + 1,
-        "text": cut(match.text(), MAX_TEXT),
+        "text": shorten(match.text(), MAX_TEXT),
         "variables": variables,
     }
 
 
-def spaced(texts: list[str]) -> list[str]:
+def add_spaces(texts: list[str]) -> list[str]:
     """The pieces of a list, with a space after each comma."""
     return [f"{text} " if text == "," else text for text in texts]
 
 
-def cut(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """The text, or the start of a long one."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"

@@ -10,18 +10,25 @@ from typing import Annotated, Any, ClassVar
 from jaato.abc.plugin import Host, Plugin
 from jaato.plugins.search.ast_search import (
     check_pattern,
-    language_named,
-    notes_of,
-    rendered_trees,
+    find_language,
+    render_matches,
+    result_notes,
     search_trees,
-    structured_trees,
+    structured_matches,
 )
-from jaato.plugins.search.results import Result, ended, noted, remarks, rendered, structured, trouble
+from jaato.plugins.search.results import (
+    Result,
+    add_notes,
+    count_remarks,
+    render_lines,
+    stop_fields,
+    stop_message,
+    structured_result,
+)
 from jaato.tools.call import Call, Output, clean
-from jaato.tools.names import shown_name
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots, shown_name
+from jaato.tools.host_services import roots_of
 from jaato.tools.processes.ripgrep import Pattern, Ripgrep, SearchLimits, Selection
-from jaato.tools.reach import roots_of
 from jaato.tools.tool import tool
 
 MAX_RESULTS = 1000
@@ -62,16 +69,16 @@ class SearchPlugin(Plugin):
         hidden = include_hidden or wants_hidden(pattern)
         found = self.ripgrep.files(Selection(root, glob, hidden, include_ignored), limits)
         total = len(found)
-        paths = [name for name, _ in self.named(root, found[: bounded(max_results, MAX_RESULTS)])]
+        paths = [name for name, _ in self.named(root, found[: clamp(max_results, MAX_RESULTS)])]
         notes = []
         if total > len(paths):
             notes.append(f"{total} files; the first {len(paths)} are shown. Narrow the pattern or root.")
         if not total:
             notes.append("No file matches." + ("" if "/" in pattern else f" Deeper ones: **/{pattern}"))
             notes += glob_notes(pattern, include_ignored)
-        text = "\n".join([*map(shown_name, paths), *(f"[{note}]" for note in notes + trouble(limits))])
+        text = "\n".join([*map(shown_name, paths), *(f"[{note}]" for note in notes + stop_message(limits))])
         data: dict[str, Any] = {"files": paths, "total": total, "truncated": total > len(paths)}
-        return Output(clean(text), data | ended(limits))
+        return Output(clean(text), data | stop_fields(limits))
 
     @tool(
         category="search",
@@ -112,18 +119,18 @@ class SearchPlugin(Plugin):
             counted = [("", count)] if count else []
         result.searched, result.files = len(files), len(counted)
         result.total = sum(count for _, count in counted)
-        most = bounded(max_results, MAX_RESULTS)
-        shown = dict(self.named(path, [name for name, _ in first(counted, most)]))
+        most = clamp(max_results, MAX_RESULTS)
+        shown = dict(self.named(path, [name for name, _ in first_files(counted, most)]))
         names = {place: name for name, place in shown.items()}
-        around = bounded(context, MAX_CONTEXT, 0)
+        around = clamp(context, MAX_CONTEXT, 0)
         for place, lines in self.ripgrep.lines([*names], wanted, around, most, limits):
             result.add(names[place], lines, most)
         if counted and files == [""] and not result.shown and limits.go_on():
             return Output(
-                f"[{shown_name(path)} is binary and was not searched.]", structured(Result(), limits)
+                f"[{shown_name(path)} is binary and was not searched.]", structured_result(Result(), limits)
             )
-        notes = [*remarks(result, limits), *notes, *trouble(limits)]
-        return Output(clean(noted(rendered(result), notes)), structured(result, limits))
+        notes = [*count_remarks(result, limits), *notes, *stop_message(limits)]
+        return Output(clean(add_notes(render_lines(result), notes)), structured_result(result, limits))
 
     @tool(category="search", access="read")
     def ast_search(
@@ -145,9 +152,9 @@ class SearchPlugin(Plugin):
         """Match source code by its syntax tree (AST): calls, definitions, statements of a form, whatever their formatting.
         Returns each place with its line, the code and what the variables stand for."""
         check_pattern(pattern)
-        wanted = language_named(language)
+        wanted = find_language(language)
         limits = SearchLimits(call.token)
-        most = bounded(max_results, MAX_RESULTS)
+        most = clamp(max_results, MAX_RESULTS)
         notes: list[str] = []
         if self.is_directory(path):
             hidden = include_hidden or (glob is not None and wants_hidden(glob))
@@ -167,8 +174,8 @@ class SearchPlugin(Plugin):
         if result.refused and not result.total:
             reasons = "; ".join(f"{name}: {why}" for name, why in sorted(result.refused.items())[:3])
             notes.append(f"This is no pattern ({reasons}). Write one whole expression or statement.")
-        notes = [*notes_of(result, limits), *notes, *trouble(limits)]
-        return Output(clean(noted(rendered_trees(result), notes)), structured_trees(result, limits))
+        notes = [*result_notes(result, limits), *notes, *stop_message(limits)]
+        return Output(clean(add_notes(render_matches(result), notes)), structured_matches(result, limits))
 
     def is_directory(self, path: str) -> bool:
         """Whether it is one; else a regular file. Raises `ToolError` for what is neither."""
@@ -183,10 +190,10 @@ class SearchPlugin(Plugin):
             top = PurePosixPath(place.root.path, *place.parts)
         for name in names:
             path = top / name
-            yield shown_below(self.roots, path.parts), str(path)
+            yield display_path(self.roots, path.parts), str(path)
 
 
-def first(counted: Sequence[tuple[str, int]], most: int) -> Iterator[tuple[str, int]]:
+def first_files(counted: Sequence[tuple[str, int]], most: int) -> Iterator[tuple[str, int]]:
     """The files whose lines are shown, up to so many lines."""
     for name, count in counted:
         if most <= 0:
@@ -195,7 +202,7 @@ def first(counted: Sequence[tuple[str, int]], most: int) -> Iterator[tuple[str, 
         most -= count
 
 
-def bounded(value: int, most: int, least: int = 1) -> int:
+def clamp(value: int, most: int, least: int = 1) -> int:
     """The number within its bounds."""
     return max(least, min(value, most))
 
@@ -205,15 +212,15 @@ def wants_hidden(pattern: str) -> bool:
     return any(part.startswith(".") and part not in (".", "..") for part in pattern.split("/"))
 
 
-def shown_below(roots: Roots, parts: tuple[str, ...]) -> str:
+def display_path(roots: Roots, parts: tuple[str, ...]) -> str:
     """A path as it is shown: below the workspace by its rest, elsewhere whole."""
     home = roots.workspace.parts
     if parts[: len(home)] == home:
-        return sendable("/".join(parts[len(home) :])) or "."
-    return sendable(str(PurePosixPath(*parts)))
+        return encodable_path("/".join(parts[len(home) :])) or "."
+    return encodable_path(str(PurePosixPath(*parts)))
 
 
-def sendable(path: str) -> str:
+def encodable_path(path: str) -> str:
     """The path, or where bytes in it are no UTF-8 a form that says which."""
     return path if clean(path) == path else shown_name(path)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaato.tools.names import shown_name
+from jaato.tools.filesystem.containment import shown_name
 from jaato.tools.processes.ripgrep import Line, SearchLimits
 
 MAX_LINE = 400
@@ -34,7 +34,7 @@ class Result:
             self.shown += len(matches)
 
 
-def cut(line: Line) -> str:
+def shorten_line(line: Line) -> str:
     """The text of a line, of a long one the part around its match."""
     text = line.text
     if len(text) <= MAX_LINE:
@@ -44,7 +44,7 @@ def cut(line: Line) -> str:
     return f"{'…' * (start > 0)}{text[start:end]}{'…' * (end < len(text))} ({len(text)} characters)"
 
 
-def rendered(result: Result) -> str:
+def render_lines(result: Result) -> str:
     """The lines as a model reads them: `number: match` and `number- neighbour` beneath each file's name."""
     blocks: list[str] = []
     for name, lines in result.lines.items():
@@ -53,13 +53,13 @@ def rendered(result: Result) -> str:
         for line in lines:
             if line.number > last + 1 and any(not other.is_match for other in lines):
                 block.append("--")
-            block.append(f"{line.number}{':' if line.is_match else '-'} {cut(line)}")
+            block.append(f"{line.number}{':' if line.is_match else '-'} {shorten_line(line)}")
             last = line.number
         blocks.append("\n".join(block))
     return "\n\n".join(blocks)
 
 
-def remarks(result: Result, limits: SearchLimits) -> list[str]:
+def count_remarks(result: Result, limits: SearchLimits) -> list[str]:
     """How many lines there are beside those that are shown."""
     lines = f"{result.total} matching lines in {result.files}"
     if result.total > result.shown:
@@ -70,10 +70,10 @@ def remarks(result: Result, limits: SearchLimits) -> list[str]:
     return [f"No line matches in {result.searched} files."] if limits.stopped is None else []
 
 
-def structured(result: Result, limits: SearchLimits) -> dict[str, Any]:
+def structured_result(result: Result, limits: SearchLimits) -> dict[str, Any]:
     """The result as data for programs."""
     matches = [
-        {"path": name, "line": line.number, "text": cut(line)}
+        {"path": name, "line": line.number, "text": shorten_line(line)}
         for name, lines in result.lines.items()
         for line in lines
         if line.is_match
@@ -85,16 +85,16 @@ def structured(result: Result, limits: SearchLimits) -> dict[str, Any]:
         "searched": result.searched,
         "truncated": result.shown < result.total,
     }
-    return data | ended(limits)
+    return data | stop_fields(limits)
 
 
-def ended(limits: SearchLimits) -> dict[str, Any]:
+def stop_fields(limits: SearchLimits) -> dict[str, Any]:
     """What ended a search early or was not read, as data."""
     data: dict[str, Any] = {} if limits.stopped is None else {"stopped": limits.stopped}
     return data | ({"unreadable": limits.unread[:100]} if limits.unread else {})
 
 
-def trouble(limits: SearchLimits) -> list[str]:
+def stop_message(limits: SearchLimits) -> list[str]:
     """What ended a search early or was not read, in words."""
     notes = []
     if limits.stopped is not None:
@@ -102,16 +102,16 @@ def trouble(limits: SearchLimits) -> list[str]:
             f"Stopped: {limits.stopped}; there may be more. Start in a smaller directory, or simplify the pattern."
         )
     if limits.unread:
-        notes.append(f"Could not be read: {listed(limits.unread)}.")
+        notes.append(f"Could not be read: {list_names(limits.unread)}.")
     return notes
 
 
-def listed(names: list[str]) -> str:
+def list_names(names: list[str]) -> str:
     """A few names and how many more there are."""
     more = len(names) - MAX_NAMED
     return ", ".join(map(shown_name, names[:MAX_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
-def noted(text: str, notes: Sequence[str]) -> str:
+def add_notes(text: str, notes: Sequence[str]) -> str:
     """The text with remarks below it."""
     return "\n\n".join(part for part in (text, "\n".join(f"[{note}]" for note in notes)) if part)

@@ -17,9 +17,9 @@ from jaato.errors import ConfigError, ToolError
 from jaato.log import logger
 from jaato.tools.call import clean
 from jaato.tools.catalog import wire_name
-from jaato.tools.folder import Folder
-from jaato.tools.reach import roots_of
-from jaato.tools.unseen import hidden, visible
+from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.host_services import roots_of
+from jaato.tools.invisible_text import hidden, visible
 
 FENCE = "---"
 KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
@@ -33,7 +33,7 @@ class FrontMatter(NamedTuple):
     body: str
 
 
-def taken_apart(text: str) -> FrontMatter:
+def parse_front_matter(text: str) -> FrontMatter:
     """A file with or without front matter; a value may be quoted, folded (`>`) or kept (`|`), or go on indented.
 
     What nests deeper is skipped: nothing here needs it.
@@ -43,11 +43,11 @@ def taken_apart(text: str) -> FrontMatter:
         return FrontMatter({}, text)
     for end, line in enumerate(lines[1 : MAX_HEAD_LINES + 1], 1):
         if line.rstrip() == FENCE:
-            return FrontMatter(values(lines[1:end]), "\n".join(lines[end + 1 :]).lstrip("\n"))
+            return FrontMatter(parse_values(lines[1:end]), "\n".join(lines[end + 1 :]).lstrip("\n"))
     return FrontMatter({}, text)
 
 
-def values(lines: list[str]) -> dict[str, str]:
+def parse_values(lines: list[str]) -> dict[str, str]:
     """The values of the top level by their keys."""
     found: dict[str, list[str]] = {}
     key = ""
@@ -58,10 +58,10 @@ def values(lines: list[str]) -> dict[str, str]:
             found[key] = [(match[2] or "").strip()]
         elif key and (line.startswith((" ", "\t")) or not line.strip()):
             found[key].append(line.strip())
-    return {key: joined(parts) for key, parts in found.items()}
+    return {key: join_lines(parts) for key, parts in found.items()}
 
 
-def joined(parts: list[str]) -> str:
+def join_lines(parts: list[str]) -> str:
     """A value from its lines."""
     first, *others = parts
     if first[:1] in (">", "|") and first.rstrip("+-0123456789") in (">", "|"):
@@ -129,7 +129,7 @@ class Discovery(NamedTuple):
     problems: list[str]
 
 
-def places(host: Host, kind: Kind) -> list[SourceDirectory]:
+def source_directories(host: Host, kind: Kind) -> list[SourceDirectory]:
     """Where they are: with the user, who comes first, and in the workspace."""
     workspace = SourceDirectory("workspace", roots_of(host).workspace, (".jaato", kind))
     try:
@@ -139,19 +139,19 @@ def places(host: Host, kind: Kind) -> list[SourceDirectory]:
     return [SourceDirectory("user", config_dir, (kind,)), workspace]
 
 
-def found(host: Host, kind: Kind) -> Discovery:
+def discover(host: Host, kind: Kind) -> Discovery:
     """All there are; of two with one name the user's counts. Never raises for what is written there."""
-    there = list(candidates(places(host, kind), kind))
+    there = list(candidate_files(source_directories(host, kind), kind))
     said = Discovery({}, [])
     if not there:
         return said
-    cache = cache_file(host, kind)
-    before = remembered(cache)
+    cache = cache_location(host, kind)
+    before = load_cache(cache)
     after: dict[str, CachedFile] = {}
     on_wire: set[str] = set()
     for place, parts in there:
         label = "/".join((str(place.root), *parts))
-        known = looked_at(place, parts, before.get(label), kind)
+        known = read_item(place, parts, before.get(label), kind)
         if known is None:
             continue
         after[label] = known
@@ -166,13 +166,13 @@ def found(host: Host, kind: Kind) -> Discovery:
             on_wire.add(wire)
             said.items[known.name] = Item(known.name, known.description, place.owner, str(place.root), parts)
     if after != before and cache is not None:
-        remember(cache, after)
+        save_cache(cache, after)
     for problem in said.problems:
         LOG.warning("Left out: %s", problem)
     return said
 
 
-def candidates(
+def candidate_files(
     where: Iterable[SourceDirectory], kind: Kind
 ) -> Iterator[tuple[SourceDirectory, tuple[str, ...]]]:
     """Every file that may be one, as the parts of its path; a link is named, so that it can be said to be none."""
@@ -189,7 +189,7 @@ def candidates(
                     yield place, (*place.parts, entry.name)
 
 
-def looked_at(
+def read_item(
     place: SourceDirectory, parts: tuple[str, ...], before: CachedFile | None, kind: Kind
 ) -> CachedFile | None:
     """What a file says of itself; None when there is none."""
@@ -201,10 +201,10 @@ def looked_at(
         state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if before is not None and before.state == state:
             return before
-        text = text_of(folder, parts[-1])
+        text = read_text(folder, parts[-1])
     except ToolError as error:
         return CachedFile((0, 0, 0), problem=clean(str(error)))
-    written = taken_apart(text)
+    written = parse_front_matter(text)
     own_name = parts[-2] if kind == "skills" else Path(parts[-1]).stem
     name = written.head.get("name", own_name) if kind == "skills" else own_name
     first = next((line.strip(" #") for line in written.body.splitlines() if line.strip(" #")), "")
@@ -218,7 +218,7 @@ def looked_at(
     return CachedFile(state, name, description[:MAX_DESCRIPTION])
 
 
-def text_of(folder: Folder, name: str) -> str:
+def read_text(folder: Folder, name: str) -> str:
     """A file as text. Raises `ToolError`: it is too large, no UTF-8, or has characters nobody sees."""
     data = folder.read(name, MAX_FILE_BYTES)
     label = f"{folder.label}/{name}"
@@ -235,7 +235,7 @@ def text_of(folder: Folder, name: str) -> str:
     return text
 
 
-def cache_file(host: Host, kind: Kind) -> Path | None:
+def cache_location(host: Host, kind: Kind) -> Path | None:
     """Where the state of the files seen last is kept."""
     try:
         cache_dir: Path = host.service("settings").cache_dir
@@ -244,9 +244,9 @@ def cache_file(host: Host, kind: Kind) -> Path | None:
     return cache_dir / f"{kind}.json"
 
 
-def remembered(cache: Path | None) -> dict[str, CachedFile]:
+def load_cache(cache: Path | None) -> dict[str, CachedFile]:
     """The files seen last, by path; none when that cannot be read."""
-    from jaato.tools.atomic import read_small
+    from jaato.tools.filesystem.atomic import read_small
 
     if cache is None:
         return {}
@@ -256,9 +256,9 @@ def remembered(cache: Path | None) -> dict[str, CachedFile]:
         return {}
 
 
-def remember(cache: Path, known: dict[str, CachedFile]) -> None:
+def save_cache(cache: Path, known: dict[str, CachedFile]) -> None:
     """Keep them; a disk that refuses costs only their reading the next time."""
-    from jaato.tools.atomic import write_private
+    from jaato.tools.filesystem.atomic import write_private
 
     with contextlib.suppress(OSError, ValueError):
         write_private(cache, msgspec.json.encode(known))

@@ -19,17 +19,17 @@ from jaato.plugins.skills.discovery import (
     PREFIXES,
     Discovery,
     Item,
-    found,
-    taken_apart,
-    text_of,
+    discover,
+    parse_front_matter,
+    read_text,
 )
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
-from jaato.tools.folder import Folder
-from jaato.tools.names import alike
+from jaato.tools.filesystem.containment import alike
+from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.invisible_text import one_line
 from jaato.tools.tool import Tool, tool
-from jaato.tools.unseen import one_line
 
 SKILL_PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -68,7 +68,7 @@ class FrontMatter(Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._found: Discovery = found(host, self.kind)
+        self._found: Discovery = discover(host, self.kind)
 
     def entry(
         self, item: Item, name: str, what: dict[str, Any], category: str, run: Callable[..., Any]
@@ -117,23 +117,23 @@ class SkillsPlugin(FrontMatter):
     def _read(self, item: Item, arguments: dict[str, Any], call: Call) -> Output:
         wanted = arguments.get("file")
         if wanted:
-            return Output(text=shortened(self._file(item, wanted)))
-        body = taken_apart(text_of(item.folder, item.parts[-1])).body
-        files = files_of(item)
+            return Output(text=shorten(self._file(item, wanted)))
+        body = parse_front_matter(read_text(item.folder, item.parts[-1])).body
+        files = list_skill_files(item)
         parts = [f"# Skill {item.name}", *([UNTRUSTED] if item.owner == "workspace" else []), body]
         if files:
             parts.append("Files of this skill, read with the argument `file`:\n" + "\n".join(files))
-        return Output(text=shortened("\n\n".join(parts)), structured={"skill": item.name, "files": files})
+        return Output(text=shorten("\n\n".join(parts)), structured={"skill": item.name, "files": files})
 
     def _file(self, item: Item, wanted: str) -> str:
-        """A file of a skill. Raises `NotADocument`, and as `text_of` does."""
-        if wanted not in files_of(item):
-            close = alike(wanted, files_of(item)) or files_of(item)[:20]
+        """A file of a skill. Raises `NotADocument`, and as `read_text` does."""
+        if wanted not in list_skill_files(item):
+            close = alike(wanted, list_skill_files(item)) or list_skill_files(item)[:20]
             raise NotADocument(
                 f"The skill {item.name} has no file {wanted[:200]!r}. There are: {', '.join(close) or 'none'}."
             )
         *above, name = wanted.split("/")
-        return text_of(Folder(item.folder_root, *item.parts[:-1], *above), name)
+        return read_text(Folder(item.folder_root, *item.parts[:-1], *above), name)
 
 
 class SlashCommandPlugin(FrontMatter):
@@ -171,7 +171,7 @@ class SlashCommandPlugin(FrontMatter):
         name = command_name.strip().removeprefix("/")
         item = self._found.items.get(name) or self._found.items.get(name.removesuffix(".md"))
         if item is None:
-            self._found = found(self.host, self.kind)
+            self._found = discover(self.host, self.kind)
             item = self._found.items.get(name)
         if item is None:
             close = alike(name, self._found.items) or list(self._found.items)[:20]
@@ -187,12 +187,12 @@ class SlashCommandPlugin(FrontMatter):
         return self._text(item, list(arguments.get("args") or []))
 
     def _text(self, item: Item, given: list[str]) -> Output:
-        text = filled(taken_apart(text_of(item.folder, item.parts[-1])).body, given, item.name)
+        text = fill_slots(parse_front_matter(read_text(item.folder, item.parts[-1])).body, given, item.name)
         note = f"{UNTRUSTED}\n\n" if item.owner == "workspace" else ""
-        return Output(text=shortened(note + text), structured={"command": item.name, "owner": item.owner})
+        return Output(text=shorten(note + text), structured={"command": item.name, "owner": item.owner})
 
 
-def filled(body: str, given: list[str], name: str) -> str:
+def fill_slots(body: str, given: list[str], name: str) -> str:
     """A prompt with its slots filled: `$1`, `{{$1}}`, `{{$1:default}}`, and `$ARGUMENTS` or `{{$0}}` for all.
 
     Raises `InvalidArguments` for a slot without a default that nothing was given for, and for more than
@@ -235,7 +235,7 @@ def filled(body: str, given: list[str], name: str) -> str:
     return text
 
 
-def files_of(item: Item) -> list[str]:
+def list_skill_files(item: Item) -> list[str]:
     """The files beside a skill's own, as paths below it; no link is followed, hidden ones are left out.
 
     No more than `MAX_LOOKED_AT` names are looked at.
@@ -263,7 +263,7 @@ def files_of(item: Item) -> list[str]:
     return names[:MAX_FILES]
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """A text of a bearable length; what was cut is said."""
     if len(text) <= MAX_ANSWER_CHARS:
         return text

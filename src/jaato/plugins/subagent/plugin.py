@@ -12,11 +12,18 @@ from msgspec import Meta
 from jaato.abc.plugin import Host, Plugin, UserCommand
 from jaato.abc.subagents import Crew
 from jaato.errors import ToolError
-from jaato.plugins.subagent.profiles import Profile, ProfileStore, config_of, order_of, parsed, shown
+from jaato.plugins.subagent.profiles import (
+    Profile,
+    ProfileStore,
+    make_order,
+    parse_config,
+    profile_row,
+    to_config,
+)
 from jaato.protocol.codec import encode
 from jaato.protocol.specs import Plan
 from jaato.tools.call import Call, plain
-from jaato.tools.names import alike
+from jaato.tools.filesystem.containment import alike
 from jaato.tools.tool import tool
 
 Task = Annotated[str, Meta(min_length=1, max_length=100_000)]
@@ -89,10 +96,12 @@ class SubagentPlugin(Plugin):
     ) -> dict[str, Any]:
         """Give a self-contained task to a new subagent with its own context; returns its answer, or with background an
         agent_id at once. Several calls in one reply work in parallel."""
-        inline = config_of(parsed(inline_config), "inline_config") if inline_config is not None else None
+        inline = (
+            to_config(parse_config(inline_config), "inline_config") if inline_config is not None else None
+        )
         found = self._profile(profile) if profile is not None else None
-        order = order_of(task, name, background, found, inline, call)
-        report = await crew_of(call).delegate(call.agent_id, order)
+        order = make_order(task, name, background, found, inline, call)
+        report = await subagents_of(call).delegate(call.agent_id, order)
         if found is not None and found.left_out:
             report["note"] = f"The profile is not trusted: {', '.join(found.left_out)} left out."
         return report
@@ -108,7 +117,7 @@ class SubagentPlugin(Plugin):
     ) -> dict[str, Any]:
         """Give a subagent a further message: it remembers its task and goes on. Returns its answer, or with background at
         once."""
-        return await crew_of(call).go_on(
+        return await subagents_of(call).go_on(
             call.agent_id, agent_id, message, background=background, call_id=call.id, again=call.again
         )
 
@@ -116,36 +125,36 @@ class SubagentPlugin(Plugin):
     async def get_subagent_result(self, agent_id: Who, wait_s: WaitS = 60.0, *, call: Call) -> dict[str, Any]:
         """Get what a background subagent found: waits up to wait_s seconds for its end, then returns status and result,
         or what it does now."""
-        return await crew_of(call).result(call.agent_id, agent_id, wait_s)
+        return await subagents_of(call).result(call.agent_id, agent_id, wait_s)
 
     @tool(category="coordination", access="read")
     async def cancel_subagent(self, agent_id: Who, *, call: Call) -> dict[str, Any]:
         """Stop a subagent's task and those below it at once. What it did stays; continue_subagent can resume it."""
-        return await crew_of(call).cancel(call.agent_id, agent_id)
+        return await subagents_of(call).cancel(call.agent_id, agent_id)
 
     @tool(category="coordination", access="read")
     async def close_subagent(self, agent_id: Who, *, call: Call) -> dict[str, Any]:
         """Close a subagent you no longer need, with those below it; its place is free for another. It cannot be
         continued."""
-        return await crew_of(call).dismiss(call.agent_id, agent_id)
+        return await subagents_of(call).dismiss(call.agent_id, agent_id)
 
     @tool(category="coordination", access="read")
     async def send_to_subagent(self, agent_id: Who, message: Task, *, call: Call) -> dict[str, Any]:
         """Send a message to another agent, by id or name, or to "parent"; it reads it at its next pause. Does not wait for
         an answer."""
-        return await crew_of(call).send(call.agent_id, agent_id, message)
+        return await subagents_of(call).send(call.agent_id, agent_id, message)
 
     @tool(category="coordination", access="read")
     async def list_active_subagents(self, *, call: Call) -> dict[str, Any]:
         """List your subagents that are not closed: status, what they call or wait for, tokens used."""
-        rows = crew_of(call).roll(call.agent_id)
+        rows = subagents_of(call).roll(call.agent_id)
         return {"subagents": rows, "count": len(rows)}
 
     @tool(category="coordination", access="read")
     def list_subagent_profiles(self) -> dict[str, Any]:
         """List the profiles that delegate accepts: what each subagent is for, its tools and bounds."""
         found = self._shelf.found() if self.auto_discover_profiles else None
-        rows = [shown(one) for one in found.profiles.values()] if found else []
+        rows = [profile_row(one) for one in found.profiles.values()] if found else []
         answer: dict[str, Any] = {"profiles": rows, "count": len(rows)}
         return answer | ({"left_out": found.problems[:20]} if found and found.problems else {})
 
@@ -157,17 +166,17 @@ class SubagentPlugin(Plugin):
     ) -> dict[str, Any]:
         """Keep a JSON value that all agents of this session can read, under a key; null removes it. With expected_version it is set
         only if nobody changed it since."""
-        return put(crew_of(call), call.agent_id, key, value, expected_version)
+        return set_shared(subagents_of(call), call.agent_id, key, value, expected_version)
 
     @tool(category="coordination", access="read")
     async def get_shared_state(self, key: Key, *, call: Call) -> dict[str, Any]:
         """Read a value the agents of this session share, with its version."""
-        return got(crew_of(call), key)
+        return get_shared(subagents_of(call), key)
 
     @tool(category="coordination", access="read")
     async def list_shared_state(self, prefix: str = "", *, call: Call) -> dict[str, Any]:
         """List the keys the agents of this session share, with version, size and who set them."""
-        return listed(crew_of(call), prefix)
+        return list_shared(subagents_of(call), prefix)
 
     @tool(category="coordination", access="read")
     async def share_context(
@@ -181,7 +190,7 @@ class SubagentPlugin(Plugin):
     ) -> dict[str, Any]:
         """Send another agent the last messages of your own conversation, and shared values by key, so that it knows what
         you know."""
-        crew = crew_of(call)
+        crew = subagents_of(call)
         text = context_text(crew, call.agent_id, messages, keys or [], note)
         return await crew.send(call.agent_id, agent_id, text) | {"characters": len(text)}
 
@@ -189,7 +198,7 @@ class SubagentPlugin(Plugin):
 
     def discover_profiles(self) -> dict[str, dict[str, Any]]:
         """The profiles there are, by name, as the model sees them."""
-        return {profile.name: shown(profile) for profile in self._shelf.found().profiles.values()}
+        return {profile.name: profile_row(profile) for profile in self._shelf.found().profiles.values()}
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """The user lists profiles, and vouches for those of the workspace."""
@@ -204,7 +213,7 @@ class SubagentPlugin(Plugin):
         if verb == "trust" and name.strip():
             return self._shelf.trust(name.strip())
         found = self._shelf.found()
-        lines = [line_of(profile) for profile in found.profiles.values()]
+        lines = [profile_line(profile) for profile in found.profiles.values()]
         lines += [f"Left out: {problem}" for problem in found.problems]
         return "\n".join(lines) or f"There are none; they are JSON or YAML files in {self.profiles_dir}."
 
@@ -225,7 +234,7 @@ class StandaloneHost:
         return self._services[name]
 
 
-def crew_of(call: Call) -> Crew:
+def subagents_of(call: Call) -> Crew:
     """The agents of the session whose call this is. Raises `ToolError` where there is no session."""
     crew: Crew | None = call.services.get("crew")
     if crew is None:
@@ -233,7 +242,7 @@ def crew_of(call: Call) -> Crew:
     return crew
 
 
-def line_of(profile: Profile) -> str:
+def profile_line(profile: Profile) -> str:
     """A profile on one line."""
     trust = f"  (not trusted: {', '.join(profile.left_out)} left out)" if profile.left_out else ""
     return f"{profile.name}  ({profile.owner})  {profile.config.description or ''}{trust}".rstrip()
@@ -244,7 +253,7 @@ def context_text(crew: Crew, by: str, messages: int, keys: list[str], note: str)
     from jaato.protocol.codec import encode
 
     parts = [note] if note else []
-    parts += [f"Shared {key}: {encode(got(crew, key)['value']).decode()}" for key in keys]
+    parts += [f"Shared {key}: {encode(get_shared(crew, key)['value']).decode()}" for key in keys]
     said = "\n\n".join(f"{role}: {text}" for role, text in crew.said(by, messages))
     if said:
         cut = f"… {len(said) - MAX_CONTEXT_CHARS} characters before this are left out …\n"
@@ -266,7 +275,7 @@ class NotShared(ToolError):
     code = "not_shared"
 
 
-def put(crew: Crew, by: str, key: str, value: Any, expected_version: int | None) -> dict[str, Any]:
+def set_shared(crew: Crew, by: str, key: str, value: Any, expected_version: int | None) -> dict[str, Any]:
     """Set a value, or take it away with None. Raises `NotShared` where a bound or the version says no."""
     there = crew.shared()
     now = there[key][1] if key in there else 0
@@ -298,7 +307,7 @@ def put(crew: Crew, by: str, key: str, value: Any, expected_version: int | None)
     return {"key": key, "version": crew.share(by, key, value)}
 
 
-def got(crew: Crew, key: str) -> dict[str, Any]:
+def get_shared(crew: Crew, key: str) -> dict[str, Any]:
     """A value and its version. Raises `NotShared` with keys that are like it."""
     there = crew.shared()
     if key not in there:
@@ -310,7 +319,7 @@ def got(crew: Crew, key: str) -> dict[str, Any]:
     return {"key": key, "value": value, "version": version, "set_by": by}
 
 
-def listed(crew: Crew, prefix: str) -> dict[str, Any]:
+def list_shared(crew: Crew, prefix: str) -> dict[str, Any]:
     """The keys, without their values."""
     rows = [
         {"key": key, "version": version, "set_by": by, "bytes": size}

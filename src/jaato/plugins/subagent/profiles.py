@@ -14,10 +14,10 @@ from jaato.abc.subagents import Order, ToolChoice
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import AgentBounds, ModelSettings
 from jaato.tools.call import Call
-from jaato.tools.folder import Folder
-from jaato.tools.names import alike
-from jaato.tools.reach import roots_of, trust_of
-from jaato.tools.trust import Trust
+from jaato.tools.filesystem.containment import alike
+from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.host_services import roots_of, trust_of
+from jaato.tools.permissions.trust import Trust
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_PROFILES = 200
@@ -85,7 +85,7 @@ class ProfileSet(NamedTuple):
     problems: list[str]
 
 
-def config_of(value: Any, where: str) -> Config:
+def to_config(value: Any, where: str) -> Config:
     """Plain data as a configuration. Raises `NoProfile` naming the key that is wrong."""
     try:
         return msgspec.convert(value, Config)
@@ -94,7 +94,7 @@ def config_of(value: Any, where: str) -> Config:
         raise NoProfile(f"{where}: {str(error)[:300]}. It may say: {known}.") from None
 
 
-def decoded(name: str, data: bytes) -> Any:
+def decode_profile(name: str, data: bytes) -> Any:
     """The data of a profile's file. Raises ValueError saying what is wrong with it."""
     if name.endswith(".json"):
         try:
@@ -157,7 +157,7 @@ class ProfileStore:
         data = folder.read(name, MAX_FILE_BYTES)
         if data is None:
             raise ValueError("has gone")
-        config = config_of(decoded(name, data), "it is no profile")
+        config = to_config(decode_profile(name, data), "it is no profile")
         own = config.name or name.rsplit(".", 1)[0]
         msgspec.convert(own, Name)
         left_out: tuple[str, ...] = ()
@@ -199,7 +199,7 @@ class ProfileStore:
         return f"trusted {profile.path} as it is now; any change to it must be trusted again"
 
 
-def order_of(
+def make_order(
     task: str,
     name: str | None,
     background: bool,
@@ -230,8 +230,8 @@ def order_of(
         bounds=AgentBounds(
             deny=[*own.deny, *given.deny],
             read_only=own.read_only or given.read_only,
-            max_turns=least(own.max_turns, given.max_turns),
-            timeout_s=least(own.timeout_s, given.timeout_s),
+            max_turns=minimum_given(own.max_turns, given.max_turns),
+            timeout_s=minimum_given(own.timeout_s, given.timeout_s),
         ),
         choices=tuple(one for one in choices if one != ToolChoice()),
         call_id=call.id,
@@ -239,12 +239,12 @@ def order_of(
     )
 
 
-def least(*numbers: Any) -> Any:
+def minimum_given(*numbers: Any) -> Any:
     """The smallest number that was given; None for none."""
     return min((number for number in numbers if number is not None), default=None)
 
 
-def shown(profile: Profile) -> dict[str, Any]:
+def profile_row(profile: Profile) -> dict[str, Any]:
     """A profile for the model."""
     config = msgspec.to_builtins(profile.config)
     for key in ("instructions", "system_instructions", "system_prompt", "name"):
@@ -257,7 +257,7 @@ def shown(profile: Profile) -> dict[str, Any]:
     return row
 
 
-def parsed(value: Any) -> Any:
+def parse_config(value: Any) -> Any:
     """An inline configuration that came as a JSON text, as some models write it."""
     if not isinstance(value, str):
         return value

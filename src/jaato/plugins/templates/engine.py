@@ -37,14 +37,22 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     try:
         names = sorted(meta.find_undeclared_variables(environment.parse(source)))
         said: dict[str, Any] = {"variables": names[:MAX_VARIABLES]}
-        return said if given is None else {**said, "text": filled(environment.from_string(source), given)}
+        return (
+            said
+            if given is None
+            else {**said, "text": render_bounded(environment.from_string(source), given)}
+        )
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateRefused(f"{name}, line {error.lineno}: {short(error)}. Correct the template.") from None
+        raise TemplateRefused(
+            f"{name}, line {error.lineno}: {error_line(error)}. Correct the template."
+        ) from None
     except jinja2.UndefinedError as error:
         needed = ", ".join(names[:MAX_VARIABLES])
-        raise TemplateRefused(f"{name}: {short(error)}. Its variables are: {needed}.") from None
+        raise TemplateRefused(f"{name}: {error_line(error)}. Its variables are: {needed}.") from None
     except jinja2.exceptions.SecurityError as error:
-        raise TemplateRefused(f"{name}: {short(error)}. A template may only use its variables.") from None
+        raise TemplateRefused(
+            f"{name}: {error_line(error)}. A template may only use its variables."
+        ) from None
     except RecursionError:
         raise  # told apart by whoever called
     except (
@@ -57,10 +65,12 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         SyntaxError,
         RuntimeError,
     ) as error:
-        raise TemplateRefused(f"{name}: {short(error)}. Correct the template or the variables.") from None
+        raise TemplateRefused(
+            f"{name}: {error_line(error)}. Correct the template or the variables."
+        ) from None
 
 
-def filled(template: Any, variables: dict[str, Any]) -> str:
+def render_bounded(template: Any, variables: dict[str, Any]) -> str:
     """The text, as far as it is allowed to grow."""
     pieces: list[str] = []
     size = 0
@@ -72,6 +82,6 @@ def filled(template: Any, variables: dict[str, Any]) -> str:
     return "".join(pieces)
 
 
-def short(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """What an error says, in one line."""
     return " ".join(f"{error}".split())[:300].rstrip(".") or type(error).__name__

@@ -14,14 +14,14 @@ from msgspec import Meta
 from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import InvalidArguments, ToolError
 from jaato.protocol.specs import FileChange
-from jaato.tools.apart import Bounds, work_apart
 from jaato.tools.call import Call, clean
-from jaato.tools.fences import parts_of
-from jaato.tools.file_errors import FileMissing, PathRefused
-from jaato.tools.folder import Folder
-from jaato.tools.reach import roots_of
+from jaato.tools.filesystem.errors import FileMissing, PathRefused
+from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.host_services import roots_of
+from jaato.tools.invisible_text import one_line, spelt_out
+from jaato.tools.markdown import parts_of
+from jaato.tools.processes.sandbox_process import Bounds, work_apart
 from jaato.tools.tool import tool
-from jaato.tools.unseen import one_line, spelt_out
 
 MARKED = re.compile(r"\{\{[^{}\n]{1,500}\}\}|\{%[^{}\n]{1,500}%\}")
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -43,17 +43,17 @@ SUFFIXES = {
 MAX_TEMPLATES = 50
 
 
-def templates_in(document: str, path: str) -> list[tuple[str, str]]:
+def extract_templates(document: str, path: str) -> list[tuple[str, str]]:
     """The templates embedded in a document as (file name, text), named after it and numbered from 1."""
     stem = UNSAFE.sub("-", PurePosixPath(path).stem).strip("-")[:60] or "document"
     marked = [(language, text) for language, text in parts_of(document).blocks if MARKED.search(text)]
     return [
-        (f"{stem}-{number}.{suffix(language)}", text)
+        (f"{stem}-{number}.{file_suffix(language)}", text)
         for number, (language, text) in enumerate(marked[:MAX_TEMPLATES], 1)
     ]
 
 
-def suffix(language: str) -> str:
+def file_suffix(language: str) -> str:
     """The ending of a file in this language."""
     known = SUFFIXES.get(language)
     return known or (language if re.fullmatch(r"[a-z0-9]{1,10}", language) else "txt")
@@ -126,13 +126,15 @@ class TemplateStore:
         rows = {row.name: row for row in self.rows()}
         row = rows.get(name)
         if row is None:
-            stems = [row for row in rows.values() if name in (plain(row.name), row.name.rpartition(".")[0])]
+            stems = [
+                row for row in rows.values() if name in (base_name(row.name), row.name.rpartition(".")[0])
+            ]
             if len(stems) != 1:
-                raise TemplateMissing(missing(name, [row.name for row in stems] or sorted(rows)))
+                raise TemplateMissing(missing_error(name, [row.name for row in stems] or sorted(rows)))
             row = stems[0]
         data = self.folders[row.source].read(row.name.rpartition("/")[2], MAX_TEMPLATE_BYTES)
         if data is None:
-            raise TemplateMissing(missing(name, []))
+            raise TemplateMissing(missing_error(name, []))
         try:
             return Template(row.name, row.source, data.decode())
         except UnicodeDecodeError:
@@ -159,21 +161,21 @@ class TemplateStore:
             if known and not overwrite:
                 raise TemplateTaken(f"The template {name!r} exists. Give overwrite=true or another name.")
             folder.write(file, data)
-        return FileChange(file_of(source, file), "modified" if known else "created")
+        return FileChange(display_path(source, file), "modified" if known else "created")
 
     def remove(self, name: str) -> FileChange:
         """Delete a template of the workspace; what became of its file. Raises `TemplateMissing`, and `TemplateTaken`
         for the user's own."""
         row = next((row for row in self.rows() if row.name == name), None)
         if row is None:
-            raise TemplateMissing(missing(name, [row.name for row in self.rows()]))
+            raise TemplateMissing(missing_error(name, [row.name for row in self.rows()]))
         if row.source == "user":
             raise TemplateTaken(
                 f"The template {name!r} is the user's own, for every workspace; ask them to remove it."
             )
         file = name.rpartition("/")[2]
         self.folders[row.source].remove(file)
-        return FileChange(file_of(row.source, file), "deleted")
+        return FileChange(display_path(row.source, file), "deleted")
 
     def _place(self, name: str) -> tuple[str, Folder, str]:
         """The folder and file a name stands for. Raises `ToolError` for what is no name."""
@@ -185,17 +187,17 @@ class TemplateStore:
         return source, self.folders[source], name.rpartition("/")[2]
 
 
-def file_of(source: str, file: str) -> str:
+def display_path(source: str, file: str) -> str:
     """The name of a template's file, as seen from the workspace."""
     return "/".join((*PLACE, *((EXTRACTED,) if source == EXTRACTED else ()), file))
 
 
-def plain(name: str) -> str:
+def base_name(name: str) -> str:
     """A name without what follows its first dot."""
     return name.partition(".")[0]
 
 
-def missing(name: str, known: list[str]) -> str:
+def missing_error(name: str, known: list[str]) -> str:
     """That there is no such template, and which there are."""
     there = f"There are: {', '.join(known[:20])}." if known else "create_template makes one."
     return f"There is no template {name[:100]!r}. {there}"
@@ -317,7 +319,7 @@ class TemplatesPlugin(Plugin):
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt and where the templates in its code blocks are kept from now on, each under a name of its text."""
         shelf, kept = self.shelf, dict[str, str]()
-        for name, text in templates_in(prompt, "prompt"):
+        for name, text in extract_templates(prompt, "prompt"):
             stem = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
             kept[f"{EXTRACTED}/prompt-{stem}.{name.rpartition('.')[2]}"] = text
         for name, text in kept.items():
@@ -350,7 +352,7 @@ class TemplatesPlugin(Plugin):
             raise ToolError(
                 f"{document!r} has more than {MAX_DOCUMENT_BYTES >> 20} MB. Name a smaller document."
             )
-        found = templates_in(data.decode("utf-8", "replace"), document)
+        found = extract_templates(data.decode("utf-8", "replace"), document)
         if not found:
             raise ToolError(
                 f"{document!r} has no fenced code block with {{{{ variables }}}}. Give name and content."

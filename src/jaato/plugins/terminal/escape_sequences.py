@@ -140,10 +140,10 @@ class EscapeSequences:
             return
         if given.startswith("?"):
             if final in "hl":
-                for mode in numbers(given[1:]):
+                for mode in parse_parameters(given[1:]):
                     self._private_mode(mode, final == "h")
             return
-        given_numbers = numbers(given)
+        given_numbers = parse_parameters(given)
         first = given_numbers[0]
         if not self._move(final, max(first, 1), given_numbers):
             if final in "cn":
@@ -254,7 +254,7 @@ class EscapeSequences:
             self.answers.append(text)
 
 
-def numbers(given: str) -> list[int]:
+def parse_parameters(given: str) -> list[int]:
     """The numbers of a sequence; what is left out is 0, what is absurd is cut."""
     pieces = given.replace(":", ";").split(";", MAX_NUMBERS)[:MAX_NUMBERS]
     return [min(int(piece[:6]), MAX_NUMBER) if piece.isdecimal() else 0 for piece in pieces]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jaato.errors import InvalidArguments, ToolError
-from jaato.tools.touches import MENTION
+from jaato.tools.permissions.context import MENTION
 
 ARROWS = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end": "F"}
 PLAIN = {
@@ -101,7 +101,7 @@ class TypedKeys:
         return (before + self.text).rpartition("\n")[2][-KEPT_CHARS:]
 
 
-def typed(text: str, enter: bool | None, keys: list[str], secret: str | None) -> TypedKeys:
+def parse_input(text: str, enter: bool | None, keys: list[str], secret: str | None) -> TypedKeys:
     """The input of a call; enter follows the text unless keys do. Raises `InvalidArguments`."""
     issues = []
     if len(text) > MAX_TEXT_CHARS:

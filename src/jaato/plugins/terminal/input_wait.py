@@ -41,61 +41,63 @@ class ForegroundState(NamedTuple):
     awake: bool = False
 
 
-def modes_of(fd: int) -> Modes:
+def read_modes(fd: int) -> Modes:
     """The modes of the terminal behind a descriptor; raises `termios.error` when it is gone."""
     flags = termios.tcgetattr(fd)[3]
     return Modes(bool(flags & termios.ECHO), bool(flags & termios.ICANON))
 
 
-def watch(group: int, device: int, leader: int = 0, proc: str = "/proc") -> ForegroundState:
+def check_foreground(group: int, device: int, leader: int = 0, proc: str = "/proc") -> ForegroundState:
     """Look at every thread of a process group; `device` is the terminal's. Never raises.
 
     When all of the group sleeps, those count as well that have left the session of `leader` with a descriptor of the
     terminal, as what `setsid`, `su -c` and tmux start.
     """
     calls = CALLS.get(os.uname().machine, {})
-    rows = processes(proc)
-    found = look(members(group, rows), (device, CONTROLLING), calls, proc)
+    rows = read_processes(proc)
+    found = check_threads(group_members(group, rows), (device, CONTROLLING), calls, proc)
     if found.reads or found.polls or found.awake:
         return found
-    others = look(departed(leader, rows), (device,), calls, proc)
+    others = check_threads(detached_processes(leader, rows), (device,), calls, proc)
     return found._replace(reads=others.reads, polls=others.polls)
 
 
-def look(pids: list[str], devices: tuple[int, ...], calls: dict[int, str], proc: str) -> ForegroundState:
+def check_threads(
+    pids: list[str], devices: tuple[int, ...], calls: dict[int, str], proc: str
+) -> ForegroundState:
     """Look at every thread of some processes."""
     polls = denied = False
     awake = False
     for pid in pids:
-        for thread in threads(pid, proc):
+        for thread in process_threads(pid, proc):
             task = f"{proc}/{pid}/task/{thread}"
-            kind = blocked_in(task, devices, calls)
+            kind = blocking_call(task, devices, calls)
             if kind == "read":
                 return ForegroundState(reads=True)
             polls = polls or kind == "poll"
             denied = denied or kind == "denied"
             awake = awake or kind == "running"
-            if kind == "denied" and state_of(task) != "S":
+            if kind == "denied" and thread_state(task) != "S":
                 awake = True
     return ForegroundState(polls=polls, idle=denied and not awake, awake=awake)
 
 
-def processes(proc: str) -> dict[str, list[str]]:
+def read_processes(proc: str) -> dict[str, list[str]]:
     """The fields of all processes that live, by their ids; a zombie does not."""
     try:
         names = os.listdir(proc)
     except OSError:
         return {}
-    rows = {name: stat_of(f"{proc}/{name}") for name in names if name.isdecimal()}
+    rows = {name: read_stat(f"{proc}/{name}") for name in names if name.isdecimal()}
     return {name: row for name, row in rows.items() if len(row) > 3 and row[0] not in ("Z", "X")}
 
 
-def members(group: int, rows: dict[str, list[str]]) -> list[str]:
+def group_members(group: int, rows: dict[str, list[str]]) -> list[str]:
     """The processes of a group."""
     return [name for name, row in rows.items() if row[2] == str(group)][:MAX_MEMBERS]
 
 
-def departed(leader: int, rows: dict[str, list[str]]) -> list[str]:
+def detached_processes(leader: int, rows: dict[str, list[str]]) -> list[str]:
     """The processes below the one that started `leader` that are in sessions of their own."""
     if str(leader) not in rows:
         return []
@@ -115,7 +117,7 @@ def departed(leader: int, rows: dict[str, list[str]]) -> list[str]:
     return found
 
 
-def name_of(pid: int, proc: str = "/proc") -> str:
+def process_name(pid: int, proc: str = "/proc") -> str:
     """The name of a process; empty where it is not told."""
     try:
         with open(f"{proc}/{pid}/comm", "rb") as file:
@@ -124,7 +126,7 @@ def name_of(pid: int, proc: str = "/proc") -> str:
         return ""
 
 
-def threads(pid: str, proc: str) -> list[str]:
+def process_threads(pid: str, proc: str) -> list[str]:
     """The threads of a process."""
     try:
         return os.listdir(f"{proc}/{pid}/task")[:MAX_THREADS]
@@ -132,7 +134,7 @@ def threads(pid: str, proc: str) -> list[str]:
         return []
 
 
-def stat_of(place: str) -> list[str]:
+def read_stat(place: str) -> list[str]:
     """The fields of a `stat` file after the name: state, parent, group, session, …"""
     try:
         with open(f"{place}/stat", "rb") as file:
@@ -141,12 +143,12 @@ def stat_of(place: str) -> list[str]:
         return []
 
 
-def state_of(place: str) -> str:
+def thread_state(place: str) -> str:
     """`S` for a sleeping thread, `R` for one that runs, and so on."""
-    return (stat_of(place) or ["X"])[0]
+    return (read_stat(place) or ["X"])[0]
 
 
-def blocked_in(task: str, devices: tuple[int, ...], calls: dict[int, str]) -> str:
+def blocking_call(task: str, devices: tuple[int, ...], calls: dict[int, str]) -> str:
     """What a thread waits for: `read` of the terminal, `poll` with it among others, `other`; `running` or `denied`."""
     try:
         with open(f"{task}/syscall", "rb") as file:
@@ -163,7 +165,7 @@ def blocked_in(task: str, devices: tuple[int, ...], calls: dict[int, str]) -> st
     if kind is None:
         return "other"
     given = [int(word, 16) for word in words[1:7]]
-    wanted = descriptors(kind, given, task)
+    wanted = waited_descriptors(kind, given, task)
     if wanted is None:
         return "denied"
     on_terminal = [is_terminal(task, fd, devices) for fd in wanted]
@@ -172,7 +174,7 @@ def blocked_in(task: str, devices: tuple[int, ...], calls: dict[int, str]) -> st
     return "read" if all(on_terminal) else "poll"
 
 
-def descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
+def waited_descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
     """The descriptors a blocked call waits to read from; None where that is not told."""
     try:
         match kind:
@@ -180,7 +182,7 @@ def descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
                 return [given[0]]
             case "poll":
                 count = min(given[1], MAX_DESCRIPTORS)
-                data = memory(task, given[0], count * 8)
+                data = read_memory(task, given[0], count * 8)
                 return [
                     fd for fd, events, _ in struct.iter_unpack("ihh", data) if fd >= 0 and events & POLLIN
                 ]
@@ -188,24 +190,24 @@ def descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
                 count = min(given[0], MAX_DESCRIPTORS)
                 if not given[1]:
                     return []
-                bits = int.from_bytes(memory(task, given[1], (count + 63) // 64 * 8), "little")
+                bits = int.from_bytes(read_memory(task, given[1], (count + 63) // 64 * 8), "little")
                 return [fd for fd in range(count) if bits >> fd & 1]
             case _:
-                return in_epoll(task, given[0])
+                return epoll_descriptors(task, given[0])
     except OSError:
         return None
     except (struct.error, ValueError, OverflowError):
         return []
 
 
-def memory(task: str, address: int, size: int) -> bytes:
+def read_memory(task: str, address: int, size: int) -> bytes:
     """Some of the memory of a process. Raises OSError."""
     with open(f"{task}/mem", "rb", buffering=0) as file:
         file.seek(address)
         return file.read(size)
 
 
-def in_epoll(task: str, fd: int) -> list[int]:
+def epoll_descriptors(task: str, fd: int) -> list[int]:
     """The descriptors an epoll waits for. Raises OSError."""
     with open(f"{task}/fdinfo/{fd}", "rb") as file:
         rows = [line.split() for line in file.read(1 << 16).splitlines() if line.startswith(b"tfd:")]
@@ -224,13 +226,13 @@ TIOCGSID = 0x5429
 """Asks for the leader of a terminal's session, on Linux; the module termios has no name for it. Elsewhere it is refused."""
 
 
-def size_of(fd: int) -> tuple[int, int]:
+def terminal_size(fd: int) -> tuple[int, int]:
     """The rows and columns of a terminal."""
     rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))
     return rows, columns
 
 
-def leader_of(fd: int) -> int:
+def session_leader(fd: int) -> int:
     """The process that leads the session of a terminal, as we see it; 0 while there is none."""
     try:
         return int(struct.unpack("i", fcntl.ioctl(fd, TIOCGSID, bytes(4)))[0])
@@ -238,15 +240,15 @@ def leader_of(fd: int) -> int:
         return 0
 
 
-def unread(fd: int) -> int:
+def unread_bytes(fd: int) -> int:
     """How many typed bytes a program has not read."""
     return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0])
 
 
-def modes_now(fd: int) -> Modes:
+def current_modes(fd: int) -> Modes:
     """How the terminal is set; as at first where it is gone."""
     try:
-        return modes_of(fd)
+        return read_modes(fd)
     except (OSError, ValueError, termios.error):
         return Modes(echoes=True, by_line=True)
 

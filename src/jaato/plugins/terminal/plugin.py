@@ -11,17 +11,17 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, InvalidArguments, ToolError
-from jaato.plugins.terminal.input import typed
-from jaato.plugins.terminal.terminals import MAX_COLUMNS, MAX_ROWS, TerminalConfig, Terminals, bounded
+from jaato.plugins.terminal.input import parse_input
+from jaato.plugins.terminal.terminals import MAX_COLUMNS, MAX_ROWS, TerminalConfig, Terminals, clamp
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.beside import Beside
 from jaato.tools.call import Call
-from jaato.tools.openings import NEED, need_issues
-from jaato.tools.processes.environ import for_commands
-from jaato.tools.processes.launch import Launcher
-from jaato.tools.processes.sandbox.aftercare import reported
+from jaato.tools.host_services import environ_of, keep_secret
+from jaato.tools.permissions.access import NEED, need_issues
+from jaato.tools.processes.environment import for_commands
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.loop_thread import Beside
+from jaato.tools.processes.sandbox.cleanup import reported
 from jaato.tools.processes.sandbox.sandbox import sandbox_of, swept
-from jaato.tools.reach import environ_of, keep_secret
 from jaato.tools.tool import tool
 
 T = TypeVar("T")
@@ -72,11 +72,11 @@ class TerminalPlugin(Plugin):
         """Start an interactive program at a terminal: a REPL, debugger, shell, login prompt or full-screen program.
         Returns session_id, its state (running, awaiting_input, ended) and what the screen shows."""
         check_line(command)
-        size = bounded(rows, 2, MAX_ROWS), bounded(columns, 10, MAX_COLUMNS)
+        size = clamp(rows, 2, MAX_ROWS), clamp(columns, 10, MAX_COLUMNS)
         confinement = await self.sandbox.confine(call.access, call.workspace, call.session_id, self.launcher)
         await self._guard(call)
         return await self._there(
-            self._desk.spawn(command, self._environment(), size, waited(wait_s), call, confinement)
+            self._desk.spawn(command, self._environment(), size, bound_wait(wait_s), call, confinement)
         )
 
     def _issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:
@@ -103,8 +103,8 @@ class TerminalPlugin(Plugin):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Type a line, or press keys, in a program that shell_spawn started. Returns its state and what the screen
         shows anew; awaiting_input means that it wants more, with secret for a password."""
-        given = typed(text, enter, keys or [], self._value(secret_env, text))
-        return await self._there(self._desk.enter(session_id, given, waited(wait_s), call))
+        given = parse_input(text, enter, keys or [], self._value(secret_env, text))
+        return await self._there(self._desk.enter(session_id, given, bound_wait(wait_s), call))
 
     @tool(category="system", access="read")
     async def shell_read(
@@ -117,7 +117,7 @@ class TerminalPlugin(Plugin):
     ) -> dict[str, Any]:
         """See what a program at a terminal has shown since the last look, and whether it runs, waits for input or has
         ended. Use wait_s for one that is still working."""
-        return await self._there(self._desk.read(session_id, waited(wait_s), whole, call))
+        return await self._there(self._desk.read(session_id, bound_wait(wait_s), whole, call))
 
     @tool(category="system", access="execute")
     async def shell_control(
@@ -135,7 +135,7 @@ class TerminalPlugin(Plugin):
         """Signal what runs in the foreground of a terminal, end its input (eof) or change its size. Returns its state
         and what the screen shows anew."""
         return await self._there(
-            self._desk.control(session_id, action, (rows, columns), waited(wait_s), call)
+            self._desk.control(session_id, action, (rows, columns), bound_wait(wait_s), call)
         )
 
     @tool(category="system", access="read")
@@ -209,7 +209,7 @@ class TerminalPlugin(Plugin):
         return {name: value for name, value in found.items() if name not in ASKING or name in more} | kept
 
 
-def waited(wait_s: float) -> float:
+def bound_wait(wait_s: float) -> float:
     """How long a call waits at most; what is no number of seconds is none."""
     return min(wait_s, MAX_WAIT_S) if wait_s > 0 else 0.0
 

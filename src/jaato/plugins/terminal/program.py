@@ -15,13 +15,20 @@ import anyio
 
 from jaato.errors import ToolError
 from jaato.plugins.terminal.escape_sequences import EscapeSequences
-from jaato.plugins.terminal.input_wait import leader_of, modes_now, modes_of, name_of, size_of, unread, watch
+from jaato.plugins.terminal.input_wait import (
+    check_foreground,
+    current_modes,
+    process_name,
+    read_modes,
+    session_leader,
+    terminal_size,
+    unread_bytes,
+)
 from jaato.plugins.terminal.screen import Screen
 from jaato.tools.call import Call
-from jaato.tools.processes.command import Command
-from jaato.tools.processes.ended import Ended
-from jaato.tools.processes.launch import Launcher
-from jaato.tools.processes.streams import Streams, resize
+from jaato.tools.processes.command import Command, Ended
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.output_text import Streams, resize
 
 READ_BYTES = 65_536
 BURST_BYTES = 262_144
@@ -60,7 +67,7 @@ class TerminalProgram:
         self.streams = streams
         self.access = call.access  # what it was started with
         self.begun_at = datetime.now(UTC).isoformat(timespec="seconds")
-        rows, columns = size_of(streams.output_fd)
+        rows, columns = terminal_size(streams.output_fd)
         self.screen = Screen(rows, columns)
         self.ended: Ended | None = None
         self.problem = ""
@@ -179,7 +186,7 @@ class TerminalProgram:
 
     def _leader(self) -> int:
         """The program itself: in the sandbox it leads a session of its own."""
-        return leader_of(self.streams.output_fd) or self.command.pid
+        return session_leader(self.streams.output_fd) or self.command.pid
 
     # --- what it is doing --------------------------------------------------------------------------------------
 
@@ -192,10 +199,10 @@ class TerminalProgram:
         if self._waiting or quiet_s < QUIET_S:
             return State("running")
         try:
-            if now - self._sent < UNREAD_S and unread(self.streams.theirs[0]):
+            if now - self._sent < UNREAD_S and unread_bytes(self.streams.theirs[0]):
                 return State("running")
-            found = watch(os.tcgetpgrp(self.streams.output_fd), self._device, self._leader())
-            modes = modes_of(self.streams.output_fd)
+            found = check_foreground(os.tcgetpgrp(self.streams.output_fd), self._device, self._leader())
+            modes = read_modes(self.streams.output_fd)
         except (OSError, termios.error, IndexError):
             return State("running")
         secret = modes.by_line and not modes.echoes
@@ -229,7 +236,7 @@ class TerminalProgram:
         """
         async with self._sending:
             longest = max(map(len, data.replace(b"\n", b"\r").split(b"\r")))
-            if longest > LONGEST_LINE_BYTES and modes_now(self.streams.input_fd).by_line:
+            if longest > LONGEST_LINE_BYTES and current_modes(self.streams.input_fd).by_line:
                 raise ToolError(
                     f"The program takes lines of at most {LONGEST_LINE_BYTES} bytes; write a file instead."
                 )
@@ -247,7 +254,7 @@ class TerminalProgram:
 
     def echoes(self) -> bool:
         """Whether the terminal shows what is typed, as far as it decides."""
-        modes = modes_now(self.streams.input_fd)
+        modes = current_modes(self.streams.input_fd)
         return modes.echoes or not modes.by_line
 
     def pastes(self) -> bool:
@@ -258,7 +265,7 @@ class TerminalProgram:
         if not self.screen.pastes or self.screen.grid.aside is not None:
             return False
         try:
-            return name_of(os.tcgetpgrp(self.streams.output_fd)) not in SHELLS
+            return process_name(os.tcgetpgrp(self.streams.output_fd)) not in SHELLS
         except OSError:
             return False
 

@@ -13,7 +13,7 @@ MAX_MARKS = 8
 
 
 @functools.lru_cache(maxsize=4096)
-def width(char: str) -> int:
+def character_width(char: str) -> int:
     """How many columns a character takes: 0, 1 or 2."""
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
@@ -230,7 +230,7 @@ class Screen:
             self._advance(len(part))
 
     def _draw_one(self, char: str) -> None:
-        size = width(char)
+        size = character_width(char)
         if size == 0:
             self._mark(char)
             return

@@ -16,11 +16,11 @@ from jaato.plugins.terminal.input_wait import end_of_file
 from jaato.plugins.terminal.program import State, TerminalProgram
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
+from jaato.tools.permissions.access import check_reach, sandbox_fields
 from jaato.tools.processes.command import Command, Limits, shell_of
-from jaato.tools.processes.launch import Launcher
-from jaato.tools.processes.sandbox.access import check_reach, sandbox_fields
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.output_text import terminal
 from jaato.tools.processes.sandbox.sandbox import Confinement
-from jaato.tools.processes.streams import terminal
 
 MAX_LINES = 400
 MAX_CHARS = 16_000
@@ -28,11 +28,11 @@ HIDDEN = "[secret]"
 SHORT = 4
 
 
-def shown(session: TerminalProgram, state: State, *, whole: bool) -> dict[str, Any]:
+def render_state(session: TerminalProgram, state: State, *, whole: bool) -> dict[str, Any]:
     """The state of a program and what its screen shows, anew or whole; every part of it is bounded."""
     lines, missed = session.news(whole)
     if session.secrets:  # before anything is cut, so that no part of one is left
-        lines = masked("\n".join(lines), session.secrets).split("\n") if lines else lines
+        lines = mask_typed("\n".join(lines), session.secrets).split("\n") if lines else lines
     kept = lines[-MAX_LINES:]
     size = 0
     for number in range(len(kept) - 1, -1, -1):
@@ -76,7 +76,7 @@ def ended_fields(session: TerminalProgram) -> dict[str, Any]:
     return value
 
 
-def listed(session: TerminalProgram) -> dict[str, Any]:
+def program_row(session: TerminalProgram) -> dict[str, Any]:
     """A program in a few words."""
     state = session.state()
     value: dict[str, Any] = {
@@ -89,15 +89,15 @@ def listed(session: TerminalProgram) -> dict[str, Any]:
     return value | (ended_fields(session) if session.ended is not None else {})
 
 
-def masked(text: str, secrets: set[str]) -> str:
+def mask_typed(text: str, secrets: set[str]) -> str:
     """The text without what was typed where it is not shown, also where the screen's edge has broken it."""
     for secret in sorted(secrets, key=len, reverse=True):
         wanted = "".join(secret.split())
-        text = hidden(text, wanted) if len(wanted) >= SHORT else text.replace(secret, HIDDEN)
+        text = mask_text(text, wanted) if len(wanted) >= SHORT else text.replace(secret, HIDDEN)
     return text
 
 
-def hidden(text: str, wanted: str) -> str:
+def mask_text(text: str, wanted: str) -> str:
     """The text without this, however many blanks and line ends are between its characters."""
     places = [place for place, char in enumerate(text) if not char.isspace()]
     solid = "".join(text[place] for place in places)
@@ -192,7 +192,7 @@ class Terminals:
             del self._sessions[session.id]
             doing = " ".join(session.ended.stuck) or session.problem
             raise ToolError(f"The program could not be started in {call.workspace}: {doing}.")
-        return shown(session, state, whole=False), {"continuation_id": session.id}
+        return render_state(session, state, whole=False), {"continuation_id": session.id}
 
     def _forget_old(self) -> None:
         """Keep only the last of those that have ended."""
@@ -233,7 +233,7 @@ class Terminals:
             session.secrets.update(line for line in given.text.split("\n") if len(line) >= 4)
         unsent = await session.send(data)
         session.typed = given.left(session.typed)
-        value = shown(session, await session.settle(wait_s), whole=False)
+        value = render_state(session, await session.settle(wait_s), whole=False)
         if unsent:
             value["unsent_bytes"] = unsent
             value["note"] = f"The program does not read: {unsent} bytes could not be typed."
@@ -242,7 +242,7 @@ class Terminals:
     async def read(self, session_id: str, wait_s: float, whole: bool, call: Call) -> dict[str, Any]:
         """Look at a program."""
         session = self._own(session_id, call)
-        return shown(session, await session.settle(wait_s), whole=whole)
+        return render_state(session, await session.settle(wait_s), whole=whole)
 
     async def control(
         self, session_id: str, action: str, size: tuple[int | None, int | None], wait_s: float, call: Call
@@ -253,8 +253,8 @@ class Terminals:
             case "resize":
                 rows, columns = size
                 session.resize(
-                    bounded(rows or session.screen.height, 2, MAX_ROWS),
-                    bounded(columns or session.screen.columns, 10, MAX_COLUMNS),
+                    clamp(rows or session.screen.height, 2, MAX_ROWS),
+                    clamp(columns or session.screen.columns, 10, MAX_COLUMNS),
                 )
             case "eof":
                 await session.send(end_of_file(session.streams.input_fd))
@@ -263,19 +263,19 @@ class Terminals:
                     await session.signal(SIGNALS[action])
                 except OSError as error:
                     raise ToolError(f"It could not be signalled: {error.strerror}.") from None
-        return shown(session, await session.settle(wait_s), whole=False)
+        return render_state(session, await session.settle(wait_s), whole=False)
 
     async def close(self, session_id: str, call: Call) -> dict[str, Any]:
         """End a program with everything it started."""
         session = self._own(session_id, call)
         await session.close()
         self._sessions.pop(session_id, None)
-        return shown(session, session.state(), whole=False)
+        return render_state(session, session.state(), whole=False)
 
     async def listing(self, call: Call) -> dict[str, Any]:
         """The programs of a session."""
         own = [one for one in self._sessions.values() if one.owner == call.session_id]
-        return {"sessions": [listed(one) for one in own], "count": len(own)}
+        return {"sessions": [program_row(one) for one in own], "count": len(own)}
 
     async def end_all(self, owner: str | None) -> None:
         """End the programs of a session, or all."""
@@ -287,6 +287,6 @@ class Terminals:
             self._sessions.pop(session.id, None)
 
 
-def bounded(value: int, least: int, most: int) -> int:
+def clamp(value: int, least: int, most: int) -> int:
     """The number within its bounds."""
     return max(least, min(value, most))

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jaato.errors import ToolError
-from jaato.tools.file_errors import FileMissing
-from jaato.tools.files.backups import MAX_FILE_BYTES
-from jaato.tools.files.changes import Changes
-from jaato.tools.files.records import Record, State, held, state_of
-from jaato.tools.files.sets import Relocation, located
-from jaato.tools.files.undo import digest_of, is_moved
+from jaato.tools.filesystem.edits.backup_directory import Record, State, held, state_of
+from jaato.tools.filesystem.edits.backups import MAX_FILE_BYTES
+from jaato.tools.filesystem.edits.changes import Changes
+from jaato.tools.filesystem.edits.transactions import Relocation, located
+from jaato.tools.filesystem.edits.undo import digest_of, is_moved
+from jaato.tools.filesystem.errors import FileMissing
 
 EDITED = "somebody else has changed it since"
 AMID = "somebody else has changed it between two changes of this session"
@@ -53,19 +53,19 @@ class PathContent:
 ABSENT = PathContent()
 
 
-def looker(changes: Changes) -> Callable[[str], PathContent]:
+def cached_reader(changes: Changes) -> Callable[[str], PathContent]:
     """A function that tells what is on the disk under a true name, each looked at once."""
     seen: dict[str, PathContent] = {}
 
     def look(path: str) -> PathContent:
         if path not in seen:
-            seen[path] = on_disk(changes, path)
+            seen[path] = read_path(changes, path)
         return seen[path]
 
     return look
 
 
-def on_disk(changes: Changes, path: str) -> PathContent:
+def read_path(changes: Changes, path: str) -> PathContent:
     """What is at a path now. What cannot be read, or is neither file, link nor directory, is unknown."""
     try:
         with located(changes, path) as target:
@@ -118,9 +118,9 @@ class PastState:
     def now_at(self, path: str) -> str | None:
         """The name on the disk of what has this name before the directories moved; None for nothing."""
         for one in reversed(self.moved):
-            if path_below(path, one.destination):
+            if is_below(path, one.destination):
                 path = one.source + path[len(one.destination) :]
-            elif path_below(path, one.source):
+            elif is_below(path, one.source):
                 return None
         return path
 
@@ -133,7 +133,7 @@ class PastState:
 
     def go_back(self, records: Sequence[Record]) -> None:
         """Take records back, which are given oldest first."""
-        partners = {arriving.id: leaving for leaving, arriving in moves_of(records)}
+        partners = {arriving.id: leaving for leaving, arriving in pair_moves(records)}
         for record in reversed(records):
             if record.other is None:
                 self._edit(record)
@@ -188,7 +188,7 @@ class PastState:
     ) -> None:
         """Take back the move of a directory: what is known below its name gets the old one."""
         source, destination = leaving.path, leaving.other or ""
-        inside = [path for path in {*self.contents, *self.groups} if path_below(path, source)]
+        inside = [path for path in {*self.contents, *self.groups} if is_below(path, source)]
         below = any(self.at(path).state != "absent" for path in inside if path != source)
         place = self.now_at(source)
         if before.state == "directory" and place is not None and self.look(place).held == "absent":
@@ -211,7 +211,7 @@ class PastState:
             self.born.discard(path)
 
         def old(path: str) -> str:
-            return source + path[len(destination) :] if path_below(path, destination) else path
+            return source + path[len(destination) :] if is_below(path, destination) else path
 
         self.contents = {old(path): one for path, one in self.contents.items()}
         self.groups = {old(path): one for path, one in self.groups.items()}
@@ -240,7 +240,7 @@ class PastState:
         """Note which of these paths are below a directory that cannot be moved back."""
         for source, destination, reason in self.stuck:
             for path in paths:
-                if path_below(path, source) or path_below(path, destination):
+                if is_below(path, source) or is_below(path, destination):
                     self._blame(path, reason)
 
     def _blame(self, path: str, reason: str) -> None:
@@ -255,7 +255,7 @@ class PastState:
         return sorted(
             path
             for path in self.made
-            if not any(path_below(path, other) or path_below(other, path) for other in moving)
+            if not any(is_below(path, other) or is_below(other, path) for other in moving)
         )
 
     def problem(self, path: str) -> str:
@@ -263,7 +263,7 @@ class PastState:
         return self.trouble.get(self.groups.get(path, 0), "")
 
 
-def moves_of(records: Iterable[Record]) -> Iterator[tuple[Record, Record]]:
+def pair_moves(records: Iterable[Record]) -> Iterator[tuple[Record, Record]]:
     """Both records of each move: what left and what arrived."""
     waiting: dict[tuple[str, str], Record] = {}
     for record in records:
@@ -273,6 +273,6 @@ def moves_of(records: Iterable[Record]) -> Iterator[tuple[Record, Record]]:
             yield waiting.pop((record.other, record.path)), record
 
 
-def path_below(path: str, directory: str) -> bool:
+def is_below(path: str, directory: str) -> bool:
     """Whether a path is a directory or in it."""
     return path == directory or path.startswith(f"{directory}/")

@@ -17,15 +17,15 @@ from jaato.plugins.waypoint.restore import (
     RestoreResult,
     WaypointRefused,
     WaypointRestorer,
-    paths_of,
+    planned_changes,
 )
 from jaato.protocol.specs import Waypoint
 from jaato.tools.call import CURRENT, Call, Output
-from jaato.tools.files.backups import Backups
-from jaato.tools.files.changes import Changes
-from jaato.tools.files.recovery import recover
-from jaato.tools.files.shelf import PLACE
-from jaato.tools.reach import roots_of
+from jaato.tools.filesystem.edits.backup_directory import PLACE
+from jaato.tools.filesystem.edits.backups import Backups
+from jaato.tools.filesystem.edits.changes import Changes
+from jaato.tools.filesystem.edits.transactions import recover
+from jaato.tools.host_services import roots_of
 from jaato.tools.tool import tool
 from jaato.tools.waypoints import START, Book, Tree
 
@@ -75,7 +75,7 @@ class WaypointPlugin(Plugin):
         """Save a checkpoint before a risky or large change, so that restore_waypoint can go back to it. Costs nothing.
         Returns its id."""
         made = await self._course(call).create(description, "model")
-        return entry(made, self._book(call).tree)
+        return waypoint_row(made, self._book(call).tree)
 
     @tool(category=COORDINATION, access="write")
     async def restore_waypoint(
@@ -89,8 +89,8 @@ class WaypointPlugin(Plugin):
         edited is kept and reported; the state before becomes a waypoint, too."""
         course = self._course(call)
         if dry_run:
-            return result(await course.look(waypoint_id, "model"), dry_run=True)
-        return result(await course.restore(waypoint_id, "model", call), dry_run=False)
+            return restore_result(await course.look(waypoint_id, "model"), dry_run=True)
+        return restore_result(await course.restore(waypoint_id, "model", call), dry_run=False)
 
     @tool(category=COORDINATION, access="read")
     async def delete_waypoint(self, waypoint_id: WaypointId, *, call: Call) -> dict[str, Any]:
@@ -102,8 +102,8 @@ class WaypointPlugin(Plugin):
     async def list_waypoints(self, *, call: Call) -> Output:
         """List the waypoints (checkpoints) of this session as a tree: whose each is, and where the session stands."""
         tree = self._book(call).tree
-        entries = [entry(one, tree) for one in tree.waypoints.values()]
-        return Output(drawn(tree), {"current": tree.current, "saved": tree.saved, "waypoints": entries})
+        entries = [waypoint_row(one, tree) for one in tree.waypoints.values()]
+        return Output(render_tree(tree), {"current": tree.current, "saved": tree.saved, "waypoints": entries})
 
     @tool(category=COORDINATION, access="read")
     async def waypoint_info(self, waypoint_id: WaypointId, *, call: Call) -> dict[str, Any]:
@@ -114,9 +114,9 @@ class WaypointPlugin(Plugin):
         course, tree = self._course(call), self._book(call).tree
         found = course.find(waypoint_id)
         try:
-            return details(found, tree, await course.look(waypoint_id, "user"))
+            return waypoint_details(found, tree, await course.look(waypoint_id, "user"))
         except WaypointRefused as error:
-            return details(found, tree, None) | {"note": str(error)}
+            return waypoint_details(found, tree, None) | {"note": str(error)}
 
     # --- the user ----------------------------------------------------------------------------------------------
 
@@ -134,12 +134,12 @@ class WaypointPlugin(Plugin):
         try:
             match verb:
                 case "" | "list" if not words:
-                    return drawn(self._book(call).tree)
+                    return render_tree(self._book(call).tree)
                 case "create" if rest.strip():
                     made = await self._course(call).create(rest, "user")
                     return f"{made.id} is made."
                 case "info" if len(names) == 1 and not flags:
-                    return lines_of(await self._info(names[0], call))
+                    return render_info(await self._info(names[0], call))
                 case "delete" if len(names) == 1 and not flags:
                     gone = await self._course(call).delete(names[0], "user")
                     return f"{gone.id} is deleted; the files are as they were."
@@ -153,18 +153,18 @@ class WaypointPlugin(Plugin):
         """Take the files back for the user, and tell the model."""
         course, force = self._course(call), "--force" in flags
         if "--dry-run" in flags:
-            return told(await course.look(waypoint_id, "user", force=force), dry_run=True)
+            return render_restore(await course.look(waypoint_id, "user", force=force), dry_run=True)
         session = call.services.get("session") if call is not None else None
         if session is not None and session.is_busy:
             raise WaypointRefused("The agent is at work; stop it, or wait until its turn is over.")
         done = await course.restore(waypoint_id, "user", call or Call("", "waypoint", {}), force=force)
-        said = told(done, dry_run=False)
+        said = render_restore(done, dry_run=False)
         if session is not None and done.plan:
             session.notify(f"The user took the files back to waypoint {said}")
         return said
 
 
-def lines_of(found: dict[str, Any]) -> str:
+def render_info(found: dict[str, Any]) -> str:
     """What is known of a waypoint, for the terminal."""
     effects = found.get("restoring_would", {"changed": []})
     parts = [
@@ -193,7 +193,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def drawn(tree: Tree) -> str:
+def render_tree(tree: Tree) -> str:
     """The tree in lines, the waypoint the session stands at marked."""
     lines = [headline(tree.waypoints[START], tree)]
     waiting = [(one, "") for one in reversed(tree.children(START))]
@@ -216,7 +216,7 @@ def headline(waypoint: Waypoint, tree: Tree) -> str:
     return " ".join(words)
 
 
-def entry(waypoint: Waypoint, tree: Tree) -> dict[str, Any]:
+def waypoint_row(waypoint: Waypoint, tree: Tree) -> dict[str, Any]:
     """A waypoint as data."""
     said: dict[str, Any] = {
         "waypoint_id": waypoint.id,
@@ -229,20 +229,20 @@ def entry(waypoint: Waypoint, tree: Tree) -> dict[str, Any]:
     return said | {name: True for name, value in flags.items() if value}
 
 
-def details(waypoint: Waypoint, tree: Tree, since: RestoreResult | None) -> dict[str, Any]:
+def waypoint_details(waypoint: Waypoint, tree: Tree, since: RestoreResult | None) -> dict[str, Any]:
     """Everything about a waypoint: the conversation then, and what going back would do where that is possible."""
-    said = entry(waypoint, tree) | {
+    said = waypoint_row(waypoint, tree) | {
         "message_count": waypoint.message_count,
         "turn_index": waypoint.turn_index,
         "preview": waypoint.preview,
         "children": [one.id for one in tree.children(waypoint.id)],
     }
-    return said if since is None else said | {"restoring_would": effects(since)}
+    return said if since is None else said | {"restoring_would": restore_effects(since)}
 
 
-def effects(done: RestoreResult) -> dict[str, Any]:
+def restore_effects(done: RestoreResult) -> dict[str, Any]:
     """What going back changes, and what it leaves alone."""
-    changes = paths_of(done.plan)
+    changes = planned_changes(done.plan)
     kept = done.plan.kept
     said: dict[str, Any] = {
         "changed": [{"path": path, "change": change} for path, change in changes[:MAX_SHOWN]]
@@ -253,9 +253,9 @@ def effects(done: RestoreResult) -> dict[str, Any]:
     return said | {name: number for name, number in totals.items() if number > MAX_SHOWN}
 
 
-def result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
+def restore_result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
     """What the model is told of going back."""
-    said: dict[str, Any] = {"waypoint_id": done.waypoint.id} | effects(done)
+    said: dict[str, Any] = {"waypoint_id": done.waypoint.id} | restore_effects(done)
     if dry_run:
         said |= {"dry_run": True, "makes_ceiling": done.unsaved}
     elif done.ceiling is not None:
@@ -270,9 +270,9 @@ def result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
     return said
 
 
-def told(done: RestoreResult, *, dry_run: bool) -> str:
+def render_restore(done: RestoreResult, *, dry_run: bool) -> str:
     """What the user is told of going back."""
-    changes, kept = paths_of(done.plan), done.plan.kept
+    changes, kept = planned_changes(done.plan), done.plan.kept
     lines = [f"  {printable(path)}: {change}" for path, change in changes[:MAX_SHOWN]]
     if len(changes) > MAX_SHOWN:
         lines.append(f"  and {len(changes) - MAX_SHOWN} more")

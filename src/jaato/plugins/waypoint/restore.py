@@ -16,18 +16,17 @@ from jaato.plugins.waypoint.past_state import (
     PROTECTED,
     PastState,
     PathContent,
-    looker,
+    cached_reader,
 )
 from jaato.protocol import events
 from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.call import Call, clean
-from jaato.tools.files.backups import Backups
-from jaato.tools.files.changes import Changes
-from jaato.tools.files.records import IDS, first_id
-from jaato.tools.files.recovery import recover
-from jaato.tools.files.replace import FileChanged
-from jaato.tools.files.sets import Relocation, Step, carry_out, remove_empty
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.edits.atomic_replace import FileChanged
+from jaato.tools.filesystem.edits.backup_directory import IDS, first_id
+from jaato.tools.filesystem.edits.backups import Backups
+from jaato.tools.filesystem.edits.changes import Changes
+from jaato.tools.filesystem.edits.transactions import Relocation, Step, carry_out, recover, remove_empty
 from jaato.tools.waypoints import RESTORING, START, Action, Book, Tree, waypoint_key
 
 DIRECTORY = "a directory is in its place"
@@ -59,12 +58,12 @@ class RestoreOptions:
     protected: Callable[[str], bool] = lambda _path: False
 
 
-def plan_back(changes: Changes, session_id: str, mark: str, rules: RestoreOptions) -> RestorePlan:
+def plan_restore(changes: Changes, session_id: str, mark: str, rules: RestoreOptions) -> RestorePlan:
     """The way from the files as they are to what this session's changes since a mark had found."""
     records = changes.backups.since(mark)
     own = [record for record in records if record.session_id == session_id]
     foreign = frozenset(record.path for record in records if record.session_id != session_id)
-    world = PastState(looker(changes), foreign, rules.protected)
+    world = PastState(cached_reader(changes), foreign, rules.protected)
     world.go_back(own)
     return Planner(changes, world, rules).plan()
 
@@ -161,7 +160,7 @@ class Planner:
         )
 
 
-def paths_of(plan: RestorePlan) -> Sequence[tuple[str, str]]:
+def planned_changes(plan: RestorePlan) -> Sequence[tuple[str, str]]:
     """Every change of a plan, as the path and what happens to it."""
     said = [(one.destination, f"moved back from {one.source}") for one in plan.relocations]
     for step in plan.steps:
@@ -314,11 +313,11 @@ class WaypointRestorer:
             )
         protected = (lambda _path: False) if by == "user" else self._changes.roots.is_control
         rules = RestoreOptions(force, protected)
-        plan = plan_back(self._changes, self._session_id, waypoint.mark, rules)
+        plan = plan_restore(self._changes, self._session_id, waypoint.mark, rules)
         unsaved = bool(plan) and (
             plan.forced
             or not tree.saved
-            or bool(plan_back(self._changes, self._session_id, tree.mark, RestoreOptions(True)))
+            or bool(plan_restore(self._changes, self._session_id, tree.mark, RestoreOptions(True)))
         )
         return RestoreResult(waypoint, plan, None, unsaved)
 
@@ -359,7 +358,7 @@ class WaypointManager:
         self._session_id = session_id
         self._book = InMemoryWaypoints()
         self._changes = Changes(Roots(Path(workspace)), Backups(Path(workspace), max_count=0))
-        self._course = WaypointRestorer(self._changes, self._book, session_id, at_once)
+        self._course = WaypointRestorer(self._changes, self._book, session_id, run_now)
 
     @property
     def tree(self) -> Tree:
@@ -368,28 +367,28 @@ class WaypointManager:
 
     def create(self, description: str, owner: Owner = "user") -> Waypoint:
         """Make a waypoint of the files as they are."""
-        return stepped(self._course.create(description, owner))
+        return run_to_end(self._course.create(description, owner))
 
     def preview(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:
         """What going back would change."""
-        return stepped(self._course.look(waypoint_id, by, force=force))
+        return run_to_end(self._course.look(waypoint_id, by, force=force))
 
     def restore(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:
         """Take the files back to a waypoint."""
         call = Call("", "restore_waypoint", {}, session_id=self._session_id)
-        return stepped(self._course.restore(waypoint_id, by, call, force=force))
+        return run_to_end(self._course.restore(waypoint_id, by, call, force=force))
 
     def delete(self, waypoint_id: str, by: Owner = "user") -> Waypoint:
         """Forget a waypoint."""
-        return stepped(self._course.delete(waypoint_id, by))
+        return run_to_end(self._course.delete(waypoint_id, by))
 
 
-async def at_once(work: Callable[[], T], /) -> T:
+async def run_now(work: Callable[[], T], /) -> T:
     """Do it here and now."""
     return work()
 
 
-def stepped(work: Coroutine[Any, Any, T]) -> T:
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that never waits."""
     try:
         work.send(None)

@@ -12,8 +12,15 @@ import anyio
 import anyio.to_thread
 
 from jaato.errors import ToolError, ToolTimeout
-from jaato.tools.address import Allowed, Url, parse_url
-from jaato.tools.dial import CONNECT_WITHIN_S, Dialer, Resolve, open_pool, request_to, system_resolve
+from jaato.tools.network.addresses import Allowed, Url, parse_url
+from jaato.tools.network.pinned_connect import (
+    CONNECT_WITHIN_S,
+    Dialer,
+    Resolve,
+    open_pool,
+    request_to,
+    system_resolve,
+)
 
 if TYPE_CHECKING:
     import httpcore2
@@ -30,7 +37,7 @@ class PackedWrong(ToolError):
     code = "web_failed"
 
 
-def decoded(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
+def decode_body(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
     """The body without its content codings, each of which may unfold to `most_bytes` and no further; whether there
     was more. Raises `PackedWrong`."""
     codings = [
@@ -44,12 +51,12 @@ def decoded(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
             raise PackedWrong(
                 f"The body is coded as {one[:40]!r}, which was not asked for. Use run with curl --compressed."
             )
-        raw, more = unpacked(raw, one, most_bytes)
+        raw, more = decompress(raw, one, most_bytes)
         cut = cut or more
     return raw, cut
 
 
-def unpacked(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
+def decompress(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
     """One coding undone, up to a bound; of a stream that was cut or breaks off, what there is."""
     found = bytearray()
     view = memoryview(raw)
@@ -108,7 +115,7 @@ class WebFailed(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request; headers are checked by `headers_of`."""
+    """A request; headers are checked by `check_headers`."""
 
     url: Url
     method: str = "GET"
@@ -132,7 +139,7 @@ class HttpResponse:
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
-def headers_of(given: Mapping[str, str]) -> Headers:
+def check_headers(given: Mapping[str, str]) -> Headers:
     """A caller's headers; raises `ToolError` for one that could change what the request is."""
     if len(given) > MAX_HEADERS:
         raise ToolError(f"{len(given)} headers are too many; at most {MAX_HEADERS} are sent.")
@@ -174,8 +181,8 @@ class Client:
             if reply.status not in REDIRECTS or not place or not follow:
                 reply.notes = notes
                 return reply
-            url = place_of(place, ask.url)
-            following = redirected(ask, reply.status, url)
+            url = redirect_target(place, ask.url)
+            following = follow_redirect(ask, reply.status, url)
             if following is None:
                 reply.notes = [*notes, f"It redirects to {url}, another host; the body was not sent there."]
                 return reply
@@ -195,27 +202,27 @@ class Client:
                 notes.append(note)
         try:
             async with pool:
-                response = await pool.handle_async_request(request_of(ask))
+                response = await pool.handle_async_request(make_request(ask))
                 try:
-                    raw, cut = await bounded(response, most_bytes)
+                    raw, cut = await read_bounded(response, most_bytes)
                 finally:
                     await response.aclose()
         except httpcore2.ConnectTimeout:
             raise WebFailed(f"{ask.url.authority} did not answer within {CONNECT_WITHIN_S:g} s.") from None
         except (httpcore2.NetworkError, httpcore2.ProxyError) as error:
-            raise WebFailed(unreachable(ask.url, error)) from None
+            raise WebFailed(unreachable_error(ask.url, error)) from None
         except (httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
             raise WebFailed(f"{ask.url.authority} did not keep to HTTP: {str(error)[:200]}") from None
         headers = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in response.headers)
         reply = HttpResponse(ask.url, response.status, headers, raw, cut)
         if ask.method != "HEAD":
             coding = ",".join(value for name, value in headers if name.lower() == "content-encoding")
-            reply.body, more = await anyio.to_thread.run_sync(decoded, raw, coding, most_bytes)
+            reply.body, more = await anyio.to_thread.run_sync(decode_body, raw, coding, most_bytes)
             reply.cut = cut or more
         return reply
 
 
-def request_of(ask: Request) -> httpcore2.Request:
+def make_request(ask: Request) -> httpcore2.Request:
     """The request as it goes out."""
     names = {name.lower() for name, _ in ask.headers}
     headers = [*ask.headers, ("Accept-Encoding", "gzip, deflate")]
@@ -228,7 +235,7 @@ def request_of(ask: Request) -> httpcore2.Request:
     return request_to(ask.url, ask.method, headers, ask.body)
 
 
-def place_of(place: str, base: Url) -> Url:
+def redirect_target(place: str, base: Url) -> Url:
     """Where a Location header leads. Raises `AddressRefused`."""
     try:
         text = place.encode("latin-1").decode("utf-8")
@@ -237,7 +244,7 @@ def place_of(place: str, base: Url) -> Url:
     return parse_url(text.strip().replace(" ", "%20"), base)
 
 
-def redirected(ask: Request, status: int, url: Url) -> Request | None:
+def follow_redirect(ask: Request, status: int, url: Url) -> Request | None:
     """The request a redirect asks for: credentials stay with their origin, a body too; None where it would not."""
     method, body, headers = ask.method, ask.body, ask.headers
     if status == 303 or (status in (301, 302) and method == "POST"):
@@ -251,7 +258,7 @@ def redirected(ask: Request, status: int, url: Url) -> Request | None:
     return replace(ask, url=url, method=method, headers=headers, body=body)
 
 
-async def bounded(response: httpcore2.Response, most_bytes: int) -> tuple[bytes, bool]:
+async def read_bounded(response: httpcore2.Response, most_bytes: int) -> tuple[bytes, bool]:
     """The raw body up to a bound, and whether there was more."""
     data = bytearray()
     async for chunk in response.aiter_stream():
@@ -261,7 +268,7 @@ async def bounded(response: httpcore2.Response, most_bytes: int) -> tuple[bytes,
     return bytes(data), False
 
 
-def unreachable(url: Url, error: Exception) -> str:
+def unreachable_error(url: Url, error: Exception) -> str:
     """Why a host could not be reached, in words."""
     import ssl
 

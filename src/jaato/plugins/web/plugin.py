@@ -14,12 +14,12 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, ToolError
-from jaato.plugins.web.client import OURS, TOKEN, VALUE, Client, Request, headers_of
-from jaato.plugins.web.page import WARNING, Form, shown
+from jaato.plugins.web.client import OURS, TOKEN, VALUE, Client, Request, check_headers
+from jaato.plugins.web.page import WARNING, Form, render_response
 from jaato.plugins.web.web_search import Period, search_provider
-from jaato.tools.address import Allowed, Url, parse_url
 from jaato.tools.call import Call, Output, clean
-from jaato.tools.reach import environ_of
+from jaato.tools.host_services import environ_of
+from jaato.tools.network.addresses import Allowed, Url, parse_url
 from jaato.tools.tool import tool
 
 MAX_BYTES = 20_000_000
@@ -33,7 +33,7 @@ Selector = Annotated[str, msgspec.Meta(max_length=1000)]
 Offset = Annotated[int, msgspec.Meta(ge=0)]
 
 
-def chosen(host: Host, name: str, default: Any) -> Any:
+def choose_setting(host: Host, name: str, default: Any) -> Any:
     """A setting: from the plugin's own configuration, else from the settings."""
     if name in host.config:
         return host.config[name]
@@ -43,9 +43,9 @@ def chosen(host: Host, name: str, default: Any) -> Any:
         return default
 
 
-def client_for(host: Host) -> Client:
+def make_client(host: Host) -> Client:
     """A client within what the user allows; the host's service `resolve` looks names up, where there is one."""
-    allowed = Allowed.of(chosen(host, "allow_hosts", ()))
+    allowed = Allowed.of(choose_setting(host, "allow_hosts", ()))
     try:
         return Client(environ_of(host), allowed, host.service("resolve"))
     except KeyError:
@@ -75,9 +75,9 @@ class WebPlugin(Plugin):
     ) -> Output:
         """Read a web page, PDF, text, JSON or image. HTML comes as Markdown without navigation; long content pages by
         offset. Private addresses are refused."""
-        ask = Request(parse_url(url), headers=headers_of(headers or {}))
-        reply = await client_for(self.host).send(ask, most_bytes=max_bytes, within_s=timeout_s)
-        return await shown(reply, output, selector, offset, max_chars, call)
+        ask = Request(parse_url(url), headers=check_headers(headers or {}))
+        reply = await make_client(self.host).send(ask, most_bytes=max_bytes, within_s=timeout_s)
+        return await render_response(reply, output, selector, offset, max_chars, call)
 
     @tool(category="web", access="network")
     async def fetch_url_post(
@@ -94,9 +94,9 @@ class WebPlugin(Plugin):
         call: Call,
     ) -> Output:
         """Send a form, JSON or text by POST and read the answer like fetch_url. For other methods use http_request."""
-        ask = asked("POST", url, headers, form, json, body)
-        reply = await client_for(self.host).send(ask, most_bytes=5_000_000, within_s=timeout_s)
-        return await shown(reply, output, None, 0, max_chars, call)
+        ask = make_request("POST", url, headers, form, json, body)
+        reply = await make_client(self.host).send(ask, most_bytes=5_000_000, within_s=timeout_s)
+        return await render_response(reply, output, None, 0, max_chars, call)
 
     @tool(category="web", access="network")
     async def http_request(
@@ -116,12 +116,12 @@ class WebPlugin(Plugin):
     ) -> Output:
         """One HTTP request of any method: returns status, headers and the body as it is. Use it to call or test an
         API; fetch_url reads pages."""
-        ask = asked(method, url, headers, None, json, body)
+        ask = make_request(method, url, headers, None, json, body)
         if auth is not None:
-            ask = with_key(ask, auth_as, granted_key(self.host, auth, ask.url))
-        client = client_for(self.host)
+            ask = add_key(ask, auth_as, granted_key(self.host, auth, ask.url))
+        client = make_client(self.host)
         reply = await client.send(ask, most_bytes=5_000_000, within_s=timeout_s, follow=follow_redirects)
-        return await plainly(reply, max_chars)
+        return await response_fields(reply, max_chars)
 
     @tool(category="search", access="network")
     async def web_search(
@@ -135,7 +135,7 @@ class WebPlugin(Plugin):
         you do not know or that change."""
         if not query.strip():
             raise ToolError("The query is empty; say what to search for.")
-        provider = search_provider(chosen(self.host, "search_engine", "ddgs"), environ_of(self.host))
+        provider = search_provider(choose_setting(self.host, "search_engine", "ddgs"), environ_of(self.host))
         rows = await provider.search(query, limit, page, period)
         lines = [
             f"{at}. {one['title']}\n   {one['url']}\n   {one['snippet']}" for at, one in enumerate(rows, 1)
@@ -144,7 +144,7 @@ class WebPlugin(Plugin):
         return Output(clean("\n\n".join([head, *lines])), {"results": rows})
 
 
-def asked(
+def make_request(
     method: str,
     url: str,
     headers: Mapping[str, str] | None,
@@ -169,14 +169,14 @@ def asked(
         raise ToolError(f"The body has {len(data)} bytes; at most {MAX_BODY_BYTES} are sent.")
     if kind and not any(name.lower() == "content-type" for name in fields):
         fields["Content-Type"] = kind
-    return Request(parse_url(url), method, headers_of(fields), data)
+    return Request(parse_url(url), method, check_headers(fields), data)
 
 
 def granted_key(host: Host, variable: str, url: Url) -> str:
     """The value of a variable that the user granted to the host of a URL. Raises `ToolError`, and `ConfigError`."""
     places = (url.host, f"{url.host}:{url.port}")
     granted = set()
-    for entry in chosen(host, "service_keys", ()):
+    for entry in choose_setting(host, "service_keys", ()):
         name, mark, place = (part.strip() for part in entry.partition("="))
         if not (mark and name and place):
             raise ConfigError(f"service_keys: {entry!r} is no grant; write VARIABLE=host.")
@@ -197,7 +197,7 @@ def granted_key(host: Host, variable: str, url: Url) -> str:
     return value
 
 
-def with_key(ask: Request, auth_as: str, key: str) -> Request:
+def add_key(ask: Request, auth_as: str, key: str) -> Request:
     """The request with a key, in place of what the caller put there. Raises `ToolError`."""
     match auth_as.lower():
         case "bearer":
@@ -212,11 +212,11 @@ def with_key(ask: Request, auth_as: str, key: str) -> Request:
     return replace(ask, headers=(*kept, (name, value)))
 
 
-async def plainly(reply: Any, max_chars: int) -> Output:
+async def response_fields(reply: Any, max_chars: int) -> Output:
     """Status, headers and body of an answer, JSON as data for programs."""
-    from jaato.plugins.web.page import TEXTUAL, kind_of, text_of
+    from jaato.plugins.web.page import TEXTUAL, decode_response, media_type
 
-    kind = kind_of(reply)
+    kind = media_type(reply)
     headers: dict[str, str] = {}
     for name, value in reply.headers[:60]:
         before = f"{headers[name.lower()]}, " if name.lower() in headers else ""
@@ -228,7 +228,7 @@ async def plainly(reply: Any, max_chars: int) -> Output:
         "size_bytes": len(reply.body),
     }
     content = (
-        await text_of(reply)
+        await decode_response(reply)
         if TEXTUAL.match(kind)
         else f"[{len(reply.body)} bytes of {kind}]" * bool(reply.body)
     )

@@ -36,10 +36,10 @@ def read_html(options: dict[str, Any], data: bytes) -> dict[str, Any]:
     base = options["base"]
     declared = tree.css_first("base[href]")
     if declared is not None:
-        base = whole_link(base, declared.attributes.get("href") or "") or base
+        base = absolute_link(base, declared.attributes.get("href") or "") or base
     for attribute in ("href", "src"):
         for node in tree.css(f"[{attribute}]")[:MAX_LINKS]:
-            settle(node, attribute, base)
+            absolutize_link(node, attribute, base)
     selector = options.get("selector")
     if selector:
         try:
@@ -52,21 +52,21 @@ def read_html(options: dict[str, Any], data: bytes) -> dict[str, Any]:
         for node in tree.css(AROUND):
             node.decompose()
         parts, found = [tree.html or ""], {"title": title}
-    read = words if options.get("plain") else markdown
+    read = plain_text if options.get("plain") else to_markdown
     texts = [read(part) for part in parts]
     return {**found, "text": "\n\n".join(texts)[: options["most_chars"] + 1]}
 
 
-def settle(node: Any, attribute: str, base: str) -> None:
+def absolutize_link(node: Any, attribute: str, base: str) -> None:
     """Make one link whole; those that are no link of the web lose it."""
-    whole = whole_link(base, (node.attributes.get(attribute) or "").strip())
+    whole = absolute_link(base, (node.attributes.get(attribute) or "").strip())
     if whole.lower().startswith(("http://", "https://", "mailto:")):
         node.attrs[attribute] = whole
     else:
         del node.attrs[attribute]
 
 
-def whole_link(base: str, place: str) -> str:
+def absolute_link(base: str, place: str) -> str:
     """A link from where it stands, or nothing for one that cannot be read."""
     try:
         return urljoin(base, place)
@@ -74,14 +74,14 @@ def whole_link(base: str, place: str) -> str:
         return ""
 
 
-def words(html: str) -> str:
+def plain_text(html: str) -> str:
     """HTML as its text alone."""
     from selectolax.lexbor import LexborHTMLParser
 
     return LexborHTMLParser(html).text(separator="\n", strip=True)
 
 
-def markdown(html: str) -> str:
+def to_markdown(html: str) -> str:
     """HTML as Markdown, or as its text where no word would be left."""
     from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
 
@@ -95,7 +95,7 @@ def markdown(html: str) -> str:
     )
     found = (convert(html, options).content or "").strip()
     # of what is nested too deep only the frame is left
-    return found if any(map(str.isalnum, found)) else words(html) or found
+    return found if any(map(str.isalnum, found)) else plain_text(html) or found
 
 
 def read_pdf(options: dict[str, Any], data: bytes) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import anyio.to_thread
 
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.client import Client, Request, WebFailed
-from jaato.tools.address import Allowed, parse_url
 from jaato.tools.call import clean
-from jaato.tools.route import proxy_for
+from jaato.tools.network.addresses import Allowed, parse_url
+from jaato.tools.network.proxy_settings import proxy_for
 
 Period = Literal["day", "week", "month", "year"]
 MAX_ANSWER_BYTES = 4_000_000
@@ -69,7 +69,9 @@ class Ddgs:
             raise WebFailed(
                 f"The search did not end within {WITHIN_S:g} s; is this machine offline?"
             ) from None
-        return usable([row(one.get("title"), one.get("href"), one.get("body")) for one in found])[:limit]
+        return usable_rows([result_row(one.get("title"), one.get("href"), one.get("body")) for one in found])[
+            :limit
+        ]
 
 
 class Searxng:
@@ -101,21 +103,21 @@ class Searxng:
             raise WebFailed(f"{url.authority} answered {reply.status} to the search. Try again later.")
         try:
             found = json.loads(reply.body)["results"]
-            rows = [row(one.get("title"), one.get("url"), one.get("content")) for one in found[:100]]
-            return usable(rows)[:limit]
+            rows = [result_row(one.get("title"), one.get("url"), one.get("content")) for one in found[:100]]
+            return usable_rows(rows)[:limit]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise WebFailed(
                 f"{url.authority} does not answer as SearXNG does; check the setting search_engine."
             ) from None
 
 
-def row(title: object, url: object, snippet: object) -> dict[str, str]:
+def result_row(title: object, url: object, snippet: object) -> dict[str, str]:
     """One result, its texts bounded and on one line."""
     texts = [" ".join(clean(str(one or "")).split()) for one in (title, url, snippet)]
     return {"title": texts[0][:300], "url": texts[1][:2000], "snippet": texts[2][:SNIPPET_CHARS]}
 
 
-def usable(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+def usable_rows(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """The rows that lead to a page of the web; an engine may be talked into others."""
     return [one for one in rows if one["url"].lower().startswith(("http://", "https://"))]
 

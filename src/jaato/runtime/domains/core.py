@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from jaato.plugins.calculation.arithmetic import MAX_CHARS, digits, evaluate
-from jaato.plugins.clock import converted
+from jaato.plugins.clock import convert_zone
 from jaato.tools.tool import Tool, tool, tool_from
 
 LARGEST = 2**53 - 1
@@ -67,7 +67,7 @@ async def time_now(
     ] = "UTC",
 ) -> dict[str, str]:
     """Tell the current time in a time zone. Returns the zone and the time in ISO 8601 with its offset."""
-    moment = converted(datetime.now(UTC), tz)
+    moment = convert_zone(datetime.now(UTC), tz)
     return {"tz": tz, "iso": moment.isoformat(timespec="milliseconds")}
 
 
