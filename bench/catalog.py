@@ -19,9 +19,9 @@ from bench.search import QUERIES, tools
 
 from jaato.protocol.specs import ToolSpec
 from jaato.settings import environment
-from jaato.tools.search import Index
-from jaato.tools.semantic import Meaning, View, mixed
-from jaato.tools.semantic_model import installed
+from jaato.tools.search.bm25 import Index
+from jaato.tools.search.embeddings import Meaning, View, mixed
+from jaato.tools.search.sentence_model import installed
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "examples/many-tools/jaato/plugins/many_tools.py"

@@ -22,8 +22,8 @@ from bench.row import Row
 
 from jaato.protocol.specs import ToolSpec
 from jaato.settings import environment, user_dir
-from jaato.tools.search import Index, best
-from jaato.tools.semantic import Meaning, View, mixed
+from jaato.tools.search.bm25 import Index, best
+from jaato.tools.search.embeddings import Meaning, View, mixed
 
 DATA = Path(__file__).parent / "data" / "discovery"
 CUTS = (1, 3, 5, 10)

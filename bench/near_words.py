@@ -1,4 +1,4 @@
-"""Make `src/jaato/tools/near_words.txt`: for each English word stem those that mean nearly the same.
+"""Make `src/jaato/tools/search/near_words.txt`: for each English word stem those that mean nearly the same.
 
 Run as `python -m bench.near_words`; the same model gives the same file. Words are the
 vocabulary of the model of `jaato[semantic]`, the most frequent first, and it says what is near.
@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jaato.tools.near
-from jaato.tools.semantic_model import TOKENIZER, Model, package_file
-from jaato.tools.words import STOP, stem
+import jaato.tools.search.tokenizer
+from jaato.tools.search.sentence_model import TOKENIZER, Model, package_file
+from jaato.tools.search.tokenizer import STOP, stem
 
 WORDS = 12_000
 NEAREST = 8
@@ -254,7 +254,7 @@ def lines() -> list[str]:
 
 def main() -> None:
     """Write the file."""
-    Path(jaato.tools.near.FILE).write_text("\n" + "\n".join(lines()) + "\n", "ascii")
+    Path(jaato.tools.search.tokenizer.FILE).write_text("\n" + "\n".join(lines()) + "\n", "ascii")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from bench.row import Row
 
 from jaato.protocol.specs import Access, ToolSpec
 from jaato.tools.call import Call
-from jaato.tools.permissions import Gate, Policy
-from jaato.tools.shell_parse import analyse
+from jaato.tools.permissions.gate import Gate, Policy
+from jaato.tools.shell.parser import analyse
 from jaato.tools.tool import Tool
 
 

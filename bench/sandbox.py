@@ -13,7 +13,7 @@ from bench.shell import spent_s
 
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.launcher import Launcher
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox
 
 ROOTS_OWN = ("/proc/", "/etc/")

@@ -10,7 +10,7 @@ from bench.row import Row
 
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.cancel import CancelToken
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 from jaato.tools.processes.ripgrep import Pattern, Ripgrep, SearchLimits, Selection
 
 WORDS = """

@@ -12,7 +12,7 @@ import anyio
 from bench.row import Row
 
 from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.launcher import Launcher
 
 RUNS = 100
 ROUNDS = 3

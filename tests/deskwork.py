@@ -18,7 +18,7 @@ from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call, no_output
 from jaato.tools.cancel import CancelToken
 from jaato.tools.catalog import Catalog
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.tool import tools_of
 

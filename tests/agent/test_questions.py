@@ -19,7 +19,7 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.specs import Grant
 from jaato.tools.call import Call
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 from jaato.tools.tool import tool
 
 ASK = Policy.of({"defaultPolicy": "ask"})

@@ -27,7 +27,7 @@ from jaato.protocol.events import (
 )
 from jaato.storage.sqlite import LOOKS_EVERY_S, SqliteStore
 from jaato.tools.call import Call
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 from jaato.tools.tool import tool
 
 ASK = Policy.of({"defaultPolicy": "ask"})

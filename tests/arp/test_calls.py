@@ -17,7 +17,7 @@ from jaato.errors import InvalidArguments, JaatoError
 from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.ids import span_id, trace_id
 from jaato.tools.call import Call
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 
 TAKES_BOTH = {
     **TEXT,

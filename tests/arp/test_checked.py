@@ -20,7 +20,7 @@ from jaato.plugins.arp.kept import (
 )
 from jaato.plugins.arp.source import path_of
 from jaato.protocol.arp import ToolDefinition, ToolView
-from jaato.tools.unseen import hidden
+from jaato.tools.invisible_text import hidden
 
 
 @given(st.lists(st.builds(ToolView, st.text(max_size=30), st.text(max_size=30)), max_size=20))

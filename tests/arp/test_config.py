@@ -15,7 +15,7 @@ from tests.kit import call, recorded, say
 from jaato.errors import JaatoError
 from jaato.plugins.arp.config import expand_variables
 from jaato.plugins.arp.directory import allowed_for
-from jaato.tools.address import AddressRefused, check
+from jaato.tools.network.addresses import AddressRefused, check
 
 URL = "https://tools.example.com"
 WRONG: dict[str, tuple[Any, str]] = {

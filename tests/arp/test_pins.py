@@ -18,8 +18,8 @@ from jaato.abc.asker import Answer, Asker, Question
 from jaato.errors import JaatoError
 from jaato.plugins.arp.tools import MAX_JUDGED
 from jaato.tools.call import Call
-from jaato.tools.found import access_by
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
+from jaato.tools.search.results import access_by
 
 BOTH = {**TEXT, "properties": {**TEXT["properties"], "home": {"type": "string"}}}
 RULES = {"whitelist": {"tools": ["list_tools", "get_tool_schemas", "echo"]}}

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 from tests.control.conftest import Ground
 
-from jaato.tools.git import git_program
-from jaato.tools.programs import find_program
+from jaato.tools.processes.environment import find_program
+from jaato.tools.processes.git import git_program
 
 pytestmark = pytest.mark.spec("C4", "Permissions")
 CANARY = "#!/bin/sh\\ntouch canary\\n"

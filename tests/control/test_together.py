@@ -16,10 +16,9 @@ from jaato.abc.background import TaskStatus
 from jaato.plugins.background import BackgroundPlugin
 from jaato.tools.background import Task, Tasks
 from jaato.tools.call import Call
-from jaato.tools.files.backups import Backups
-from jaato.tools.files.changes import Changes
-from jaato.tools.files.targets import Change
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.edits.backups import Backups
+from jaato.tools.filesystem.edits.changes import Change, Changes
 
 pytestmark = pytest.mark.spec("C4", "Permissions")
 
@@ -155,6 +154,6 @@ def test_more_hard_links_than_can_be_searched_stop_the_command(
 ) -> None:
     """Where the other names of a control file cannot be found, no command starts that could write to them."""
     os.link(player.workspace / ".git/config", player.workspace / "other")
-    monkeypatch.setattr("jaato.tools.processes.sandbox.protected.MAX_ENTRIES", 3)
+    monkeypatch.setattr("jaato.tools.processes.sandbox.protected_paths.MAX_ENTRIES", 3)
     with pytest.raises(Exception, match="several hard links"):
         anyio.run(player.play, "echo evil >>other")

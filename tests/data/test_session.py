@@ -9,7 +9,7 @@ import anyio
 from tests.kit import call, calls, results, say, session
 
 from jaato.protocol.messages import Text
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 
 def test_a_model_finds_and_uses_them(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ OTHERS = (
     "jaato.plugins.introspection",
     "jaato.plugins.shell",
     "jaato.server.registry.listen",
-    "jaato.tools.network.proxy",
+    "jaato.tools.network.proxy.server",
     "jaato.plugins.mcp.transports.stdio",
     "jaato.plugins.mcp.client",
     "jaato.plugins.mcp.transports.http",

@@ -12,9 +12,9 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.tools import beneath
-from jaato.tools.file_errors import FileMissing, PathRefused
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem import safe_open
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.errors import FileMissing, PathRefused
 
 
 @pytest.fixture
@@ -32,9 +32,9 @@ def yard(tmp_path: Path) -> Path:
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Once as the kernel resolves, once as the walk does where there is no openat2."""
     if request.param == "walk":
-        monkeypatch.setattr(beneath, "kernel_open", lambda: None)
+        monkeypatch.setattr(safe_open, "kernel_open", lambda: None)
     else:
-        assert beneath.kernel_open() is not None
+        assert safe_open.kernel_open() is not None
     return str(request.param)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 
 
 @pytest.mark.spec("C4", "Permissions")

@@ -10,7 +10,7 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.tools.names import shown_name
+from jaato.tools.filesystem.containment import shown_name
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jaato.errors import ToolError
-from jaato.tools import beneath
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem import safe_open
+from jaato.tools.filesystem.containment import Roots
 
 NAMES = ["a", "b", "c"]
 STEPS = [*NAMES, "..", "."]
@@ -32,7 +32,7 @@ def test_the_resolution_agrees_with_the_real_path(
     """Among random links, what opens is what realpath says, and inside; what realpath puts inside opens."""
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         if walk:
-            patch.setattr(beneath, "kernel_open", lambda: None)
+            patch.setattr(safe_open, "kernel_open", lambda: None)
         base = Path(os.path.realpath(name))
         w = base / "w"
         for directory in (w / "a" / "b", w / "b" / "c", base / "a" / "b", base / "b"):

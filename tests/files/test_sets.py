@@ -12,13 +12,13 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.tools.call import Call
-from jaato.tools.files.records import held
-from jaato.tools.files.targets import Change
+from jaato.tools.filesystem.edits.backup_directory import held
+from jaato.tools.filesystem.edits.changes import Change
 
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from jaato.tools.files.replace import Draft
+from jaato.tools.filesystem.edits.atomic_replace import Draft
 from tests.files.desk import Desk
 desk = Desk(Path(sys.argv[1]))
 left = int(sys.argv[2])

@@ -16,7 +16,7 @@ from jaato.protocol.messages import Problem
 from jaato.runtime.flow.flow import Flow
 from jaato.runtime.flow.records import Described, Ended
 from jaato.runtime.flow.trace import Recorder
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 OTHER = "pump-88aa77bb-handle"
 SECRET = "hunter2-and-more-of-it"

@@ -20,7 +20,7 @@ from jaato.runtime.flow.records import Begun, Ended, StepBegun
 from jaato.runtime.flow.replay import ReplayMismatch, replay
 from jaato.runtime.flow.result import fold
 from jaato.runtime.flow.trace import MAX_RECORDS, MAX_TRACE_BYTES, Recorder, read_trace
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 Line = dict[str, Any]
 

@@ -12,7 +12,7 @@ import anyio
 
 from jaato.plugins.git.plugin import GitPlugin
 from jaato.tools.call import Call
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 from jaato.tools.processes.sandbox.backends import BackendChoice
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.tool import Tool, tools_of

@@ -10,7 +10,7 @@ import pytest
 from tests.git.desk import Desk, started
 from tests.hostile import ALL, Lair
 
-from jaato.tools.git import git_environment, git_program, run_git
+from jaato.tools.processes.git import git_environment, git_program, run_git
 from jaato.tools.processes.sandbox.sandbox import Reader, Sandbox
 
 ASKED = [

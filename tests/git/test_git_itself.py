@@ -11,7 +11,7 @@ from tests.git.desk import started
 from tests.git.traps import CALLS, trapped
 
 from jaato.errors import ToolError, ToolTimeout
-from jaato.tools.git import git_environment, git_program, run_git
+from jaato.tools.processes.git import git_environment, git_program, run_git
 from jaato.tools.processes.sandbox.sandbox import Reader
 
 

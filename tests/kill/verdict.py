@@ -22,7 +22,7 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.state import State
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 EFFECTS = {made.__name__ for made in TOOLS}
 

@@ -198,7 +198,7 @@ def test_search_finds_tools_of_servers_that_do_not_run(tmp_path: Path) -> None:
 
 def test_a_denied_tool_stays_denied_by_any_name(tmp_path: Path) -> None:
     """A rule for a server's tool holds for call_mcp_tool too."""
-    from jaato.tools.permissions import Policy
+    from jaato.tools.permissions.gate import Policy
 
     configure(tmp_path, {"raw": raw()})
     policy = Policy.of({"defaultPolicy": "allow", "blacklist": {"tools": ["mcp__raw__echo"]}})

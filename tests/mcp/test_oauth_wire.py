@@ -12,7 +12,7 @@ from tests.providers import test_route
 
 from jaato.plugins.mcp.oauth.options import OAuthFault, Unreachable
 from jaato.plugins.mcp.oauth.requests import Wire, secure_url
-from jaato.tools.address import Allowed
+from jaato.tools.network.addresses import Allowed
 
 authority = test_route.authority
 NAMES = {

@@ -15,13 +15,13 @@ from tests.datadesk import Desk
 from jaato.errors import ToolError
 from jaato.plugins import memory as notes
 from jaato.plugins.memory import MemoryPlugin
-from jaato.tools import folder
+from jaato.tools.filesystem import private_directory
 
 WRITER = """
 import sys
 from pathlib import Path
 from jaato.plugins.memory import Notes
-from jaato.tools.folder import Folder
+from jaato.tools.filesystem.private_directory import Folder
 kept = Notes(Folder(Path(sys.argv[1]), ".jaato", "memory"))
 for number in range(int(sys.argv[3])):
     kept.add(f"fact {number} of writer {sys.argv[2]}", ["w" + sys.argv[2]], None, "")
@@ -150,7 +150,7 @@ def test_a_process_that_keeps_the_lock_is_not_waited_for_in_vain(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody who stopped while writing makes a call fail in the end, with what to do; reading goes on."""
-    monkeypatch.setattr(folder, "LOCK_WITHIN_S", 0.05)
+    monkeypatch.setattr(private_directory, "LOCK_WITHIN_S", 0.05)
     desk.call("store_memory", content="one")
     with (file_of(desk).parent / ".lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.address import Allowed
-from jaato.tools.dial import Dialer
-from jaato.tools.network.grants import NetworkGrant
-from jaato.tools.network.proxy import Proxy
+from jaato.tools.network.addresses import Allowed
+from jaato.tools.network.pinned_connect import Dialer
+from jaato.tools.network.proxy.allowlist import NetworkGrant
+from jaato.tools.network.proxy.server import Proxy
 from jaato.tools.processes.command import Command, Limits, shell_of
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.launcher import Launcher
 from jaato.tools.processes.sandbox.sandbox import Confinement, Sandbox
 
 WRITE = SandboxAccess("workspace-write")

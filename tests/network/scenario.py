@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.network.running import OUTSIDE, Session, granted, web
 
-from jaato.tools.openings import READ_ONLY
+from jaato.tools.permissions.access import READ_ONLY
 
 SERVER = 'python3 -u -c \'import http.server as h; s = h.HTTPServer(("127.0.0.1", 8123), h.SimpleHTTPRequestHandler); '
 SERVER += 'print("ready"); s.serve_forever()\''

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jaato.tools.address import AddressRefused
-from jaato.tools.network.domains import DomainRefused, Domains, parse_authority
+from jaato.tools.network.addresses import AddressRefused
+from jaato.tools.network.proxy.allowlist import DomainRefused, Domains, parse_authority
 
 
 @pytest.mark.parametrize(

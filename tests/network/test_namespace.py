@@ -17,9 +17,9 @@ from tests.network.running import OUTSIDE, WRITE, Session, granted, web
 from tests.processes import children
 
 from jaato.errors import ToolError
-from jaato.tools.openings import READ_ONLY
+from jaato.tools.permissions.access import READ_ONLY
 from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.launcher import Launcher
 
 SERVER = 'python3 -u -c \'import http.server as h; s = h.HTTPServer(("127.0.0.1", 8123), h.SimpleHTTPRequestHandler); '
 SERVER += 'print("ready"); s.serve_forever()\''

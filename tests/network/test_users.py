@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jaato.tools.processes.sandbox.bubblewrap import find_bubblewrap
+from jaato.tools.processes.sandbox.backends import find_bubblewrap
 
 ROOT = Path(__file__).parents[2]
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--")

@@ -10,7 +10,7 @@ from tests.hostile import ALL, Lair
 
 from jaato.plugins.notebook.plugin import NotebookPlugin
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.processes.sandbox.access import ReachesFurther
+from jaato.tools.permissions.access import ReachesFurther
 
 READ_ONLY = SandboxAccess("read-only")
 WORKSPACE = SandboxAccess("workspace-write")

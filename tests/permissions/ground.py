@@ -13,7 +13,7 @@ import pytest
 from jaato.abc.asker import Answer, Question
 from jaato.protocol.specs import Access, SandboxProfile, ToolSpec
 from jaato.tools.call import Call
-from jaato.tools.permissions import Decision, Gate, Policy, Verdict
+from jaato.tools.permissions.gate import Decision, Gate, Policy, Verdict
 from jaato.tools.tool import Tool
 
 C4 = pytest.mark.spec("C4", "Permissions")

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.permissions.ground import FREE, NOOP, call, step
 
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 
 LOOSE = {
     "version": 1,

@@ -16,7 +16,7 @@ from tests.shell.running import OneHost
 
 from jaato.plugins.shell import ShellPlugin
 from jaato.tools.call import Call
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.tool import tool_from
 
 FORBIDDING = {"defaultPolicy": "allow", "blacklist": {"patterns": ["run(rm *)"]}}

@@ -20,7 +20,7 @@ from tests.shell.running import OneHost
 from jaato.plugins.shell import ShellPlugin
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.tool import Tool, tool_from
 
 SECRET = "the-secret-key"

@@ -13,7 +13,7 @@ import pytest
 from tests.permissions.ground import C4, FETCH, FREE, NOOP, READ, WRITE, Script, call, step, tool
 
 from jaato.protocol.specs import Grant
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 
 
 @C4
@@ -139,7 +139,7 @@ def test_patterns_over_arguments_are_read_argument_by_argument(tmp_path: Path) -
 
 def test_the_gate_needs_no_loop_and_no_threads() -> None:
     """Importing the gate loads neither an event loop nor threads."""
-    code = "import sys, jaato.tools.permissions as p; print(sorted({'asyncio','anyio','threading','concurrent'} & set(sys.modules)))"
+    code = "import sys, jaato.tools.permissions.gate as p; print(sorted({'asyncio','anyio','threading','concurrent'} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-S", "-c", "import sys; sys.path[:] = " + repr(sys.path) + "; " + code],
         capture_output=True,

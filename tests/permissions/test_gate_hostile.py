@@ -16,7 +16,7 @@ from jaato.abc.asker import Answer, Question
 from jaato.plugins.permission import PermissionPlugin
 from jaato.plugins.permission.channels import Pending
 from jaato.protocol.specs import Grant
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 
 C4 = pytest.mark.spec("C4", "Permissions")
 PAST, FUTURE = "2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
@@ -83,7 +83,7 @@ def test_a_rule_of_another_process_holds_within_a_turn(
     gate = Gate(load(tmp_path), asker=Script("t"), workspace=tmp_path)
     assert step(gate, call(NOOP, tmp_path), NOOP).allowed
     forbid(tmp_path, "noop")()
-    monkeypatch.setattr("jaato.tools.policy.FRESH_S", -1.0)
+    monkeypatch.setattr("jaato.tools.permissions.policy.FRESH_S", -1.0)
     assert step(gate, call(NOOP, tmp_path), NOOP).permission.method == "blacklist"
 
 

@@ -23,7 +23,7 @@ from tests.permissions.ground import (
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant
-from jaato.tools.permissions import Gate, Policy, digest_of
+from jaato.tools.permissions.gate import Gate, Policy, digest_of
 
 
 @S4

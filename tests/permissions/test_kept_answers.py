@@ -13,7 +13,7 @@ from tests.permissions.ground import C4, FREE, NOOP, Script, call, step
 from tests.permissions.policies import LOOSE, allowed, file_of, load
 
 from jaato.protocol.specs import Grant
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 
 
 @C4
@@ -94,7 +94,7 @@ import os, sys
 from pathlib import Path
 from tests.permissions.ground import FREE, Script, call, step
 from tests.permissions.policies import load
-from jaato.tools.permissions import Gate
+from jaato.tools.permissions.gate import Gate
 root = Path(sys.argv[1])
 def keep(name):
     gate = Gate(load(root), asker=Script(*["a"] * 10), workspace=root)

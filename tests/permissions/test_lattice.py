@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.permissions.ground import FETCH, NOOP, READ, RUN, WRITE, call, enforced
 
 from jaato.protocol.specs import Grant
-from jaato.tools.openings import READ_ONLY
-from jaato.tools.permissions import Gate, Policy, Verdict
+from jaato.tools.permissions.access import READ_ONLY
+from jaato.tools.permissions.gate import Gate, Policy, Verdict
 
 C4 = pytest.mark.spec("C4", "Permissions")
 ORDER = {"deny": 0, "ask": 1, "allow": 3}

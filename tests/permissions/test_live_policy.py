@@ -15,10 +15,10 @@ from tests.permissions.policies import LOOSE, allowed, file_of, load
 from tests.permissions.test_lattice import DOCUMENTS, ORDER, examples
 
 from jaato.protocol.specs import Grant
-from jaato.tools.permissions import Gate, Policy
-from jaato.tools.policy_document import Rules
-from jaato.tools.policy_rules import ToolRules
-from jaato.tools.trust import Trust
+from jaato.tools.permissions.gate import Gate, Policy
+from jaato.tools.permissions.policy_document import Rules
+from jaato.tools.permissions.rules import ToolRules
+from jaato.tools.permissions.trust import Trust
 
 PROBES: tuple[tuple[Any, dict[str, str]], ...] = (
     *(

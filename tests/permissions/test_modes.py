@@ -22,9 +22,9 @@ from tests.permissions.ground import (
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.circumstances import none_enforced
-from jaato.tools.openings import READ_ONLY, WORKSPACE_WRITE
-from jaato.tools.permissions import Decision, Gate, Policy
+from jaato.tools.permissions.access import READ_ONLY, WORKSPACE_WRITE
+from jaato.tools.permissions.context import none_enforced
+from jaato.tools.permissions.gate import Decision, Gate, Policy
 
 EDIT = tool("updateFile", "write", ["path"], category="filesystem")
 SPAWN = tool("shell_spawn", "execute", ["command"], confines=True)

@@ -18,7 +18,7 @@ from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
 from jaato.plugins.permission import PermissionPlugin, QueueChannel
 from jaato.plugins.permission.channels import question_text
-from jaato.tools.unseen import visible
+from jaato.tools.invisible_text import visible
 
 S1 = pytest.mark.spec("S1", "Permission Integration")
 C4 = pytest.mark.spec("C4", "Permissions")

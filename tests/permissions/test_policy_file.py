@@ -17,8 +17,8 @@ from tests.permissions.ground import C4, FREE, NOOP, READ, Script, call, step
 from tests.permissions.policies import LOOSE, allowed, file_of, load
 
 from jaato.errors import ConfigError
-from jaato.tools.permissions import Gate, Policy
-from jaato.tools.trust import Trust
+from jaato.tools.permissions.gate import Gate, Policy
+from jaato.tools.permissions.trust import Trust
 
 
 @C4
@@ -119,7 +119,7 @@ def test_what_is_no_readable_file_is_an_error(tmp_path: Path, kind: str) -> None
             path.write_text("{}")
             path.chmod(0)
             tmp_path.chmod(0o755)
-            code = f"from pathlib import Path; from jaato.tools.permissions import Policy; Policy.load(Path({str(path)!r}))"
+            code = f"from pathlib import Path; from jaato.tools.permissions.gate import Policy; Policy.load(Path({str(path)!r}))"
             drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", code]
             for parent in tmp_path.parents[:3]:
                 assert parent.exists()

@@ -9,8 +9,8 @@ import pytest
 from tests.permissions.ground import enforced
 
 from jaato.tools.call import Call
-from jaato.tools.openings import READ_ONLY
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.access import READ_ONLY
+from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.tool import Tool, tool, tool_from
 
 

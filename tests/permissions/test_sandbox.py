@@ -24,8 +24,8 @@ from tests.permissions.ground import (
 from jaato.abc.asker import Answer
 from jaato.agent.subagents.gate import SubagentGate
 from jaato.protocol.specs import AgentBounds, Grant, SandboxAccess
-from jaato.tools.openings import FULL, READ_ONLY, WORKSPACE_WRITE
-from jaato.tools.permissions import Decision, Gate, Policy
+from jaato.tools.permissions.access import FULL, READ_ONLY, WORKSPACE_WRITE
+from jaato.tools.permissions.gate import Decision, Gate, Policy
 
 EDIT = tool("updateFile", "write", ["path"], category="filesystem")
 SPAWN = tool("shell_spawn", "execute", ["command"], confines=True)

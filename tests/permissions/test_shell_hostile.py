@@ -10,7 +10,7 @@ import pytest
 from tests.permissions.ground import RUN, call, enforced, explain, make_workspace, reach
 
 from jaato.protocol.specs import Grant
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 
 C4 = pytest.mark.spec("C4", "Permissions")
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.permissions.ground import explain, reach
 
-from jaato.tools.shell_parse import analyse
+from jaato.tools.shell.parser import analyse
 
 PROGRAMS = ("git", "ls", "cat", "rm", "sh", "tool")
 STUB = '#!/bin/dash\nname=${0##*/}\nIFS=$(printf "\\037")\nprintf "%s\\036" "$name$IFS$*" >>"$RECORD"\n'

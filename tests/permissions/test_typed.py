@@ -10,8 +10,8 @@ import pytest
 from tests.permissions.ground import C4, Script, call, step, tool
 
 from jaato.protocol.specs import Grant, SandboxAccess
-from jaato.tools.openings import READ_ONLY
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.access import READ_ONLY
+from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.tool import Tool
 
 SPAWN = tool("shell_spawn", "execute", ["command"])

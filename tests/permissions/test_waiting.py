@@ -11,7 +11,7 @@ import pytest
 from tests.permissions.ground import C4, NOOP, RUN, S4, call, enforced, gate_of, step
 
 from jaato.abc.asker import Answer, Question
-from jaato.tools.permissions import Decision, Gate, Policy
+from jaato.tools.permissions.gate import Decision, Gate, Policy
 
 NEEDS = {
     "cp": ["control"],

@@ -19,7 +19,7 @@ from jaato.abc.provider import ModelRequest, Reply, ThinkingDelta
 from jaato.errors import ConfigError, ConnectionFault
 from jaato.protocol.messages import Message, Text
 from jaato.providers.profiles import make
-from jaato.tools.route import certificates, proxy_for, shown, split_url
+from jaato.tools.network.proxy_settings import certificates, proxy_for, shown, split_url
 
 HELLO = stream(*events({"choices": [{"delta": {"content": "Hello"}, "finish_reason": "stop"}]}, "[DONE]"))
 PROXY = "http://proxy.test:3128"

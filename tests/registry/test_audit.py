@@ -28,7 +28,7 @@ from jaato.server.registry.opening import open_registry
 from jaato.server.secret import OneToken
 from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served, fails
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 from jaato.tools.tool import tool
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

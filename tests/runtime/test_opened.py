@@ -14,7 +14,7 @@ from jaato.protocol.specs import SandboxAccess
 from jaato.providers.scripted import ScriptedProvider
 from jaato.runtime.policy_setup import host_of, policy_for
 from jaato.runtime.session_options import Blueprint, settings_for
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 OWN = "jaato's own state"
 

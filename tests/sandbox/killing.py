@@ -22,7 +22,7 @@ if __name__ == "__main__":
 
 from tests.sandbox.attacking import Victim, processes_with, script
 
-from jaato.tools.processes.warden.tree import children
+from jaato.tools.processes.warden.process_tree import children
 
 SESSION = "killed-session"  # the name of its process, which the kernel cuts at 15 bytes
 PR_SET_NAME = 15

@@ -26,7 +26,7 @@ from tests.sandbox.world import Outside, outside  # noqa: E402
 
 from jaato.protocol.specs import SandboxAccess, SandboxProfile  # noqa: E402
 from jaato.tools.processes.command import Command, Limits  # noqa: E402
-from jaato.tools.processes.launch import Launcher  # noqa: E402
+from jaato.tools.processes.launcher import Launcher  # noqa: E402
 from jaato.tools.processes.sandbox.backends import BackendChoice  # noqa: E402
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox  # noqa: E402
 

@@ -11,9 +11,8 @@ from typing import cast
 import anyio
 
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.ended import Ended
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.command import Command, Ended, Limits
+from jaato.tools.processes.launcher import Launcher
 from jaato.tools.processes.sandbox.backends import NAMES, BackendChoice, probe
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox
 

@@ -16,8 +16,7 @@ from tests.sandbox.running import ENVIRON, WORKING, runner
 from tests.sandbox.users import paths
 
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.processes.sandbox.backends import choose, probe, why_none
-from jaato.tools.processes.sandbox.bubblewrap import Bubblewrap
+from jaato.tools.processes.sandbox.backends import Bubblewrap, choose, probe, why_none
 from jaato.tools.processes.sandbox.sandbox import Sandbox, SandboxUnavailable
 
 PROBES = """
@@ -28,8 +27,8 @@ print(json.dumps({one.name: "" if one.backend else one.why for one in found}))
 """
 IN_LANDLOCK = """
 import os, sys
-from jaato.tools.processes.warden import landlock
-landlock.restrict(["/tmp", "/dev", "/proc"])
+from jaato.tools.processes.warden import namespaces
+namespaces.restrict_paths(["/tmp", "/dev", "/proc"])
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 needs_both = pytest.mark.skipif(len(WORKING) < 2, reason="both back ends have to work on this machine")

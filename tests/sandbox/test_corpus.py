@@ -14,8 +14,8 @@ import pytest
 from tests.permissions.ground import RUN, Script, call, enforced, step
 
 from jaato.protocol.specs import Mode
-from jaato.tools.openings import READ_ONLY
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.access import READ_ONLY
+from jaato.tools.permissions.gate import Gate, Policy
 
 CORPUS = Path(__file__).with_name("corpus.tsv")
 MODES: dict[str, Mode] = {"ask": "ask", "accept-edits": "accept-edits", "auto": "auto"}

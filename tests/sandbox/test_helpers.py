@@ -15,8 +15,8 @@ from tests.sandbox.running import WORKING
 from jaato import Agent
 from jaato.providers.scripted import ScriptedProvider
 from jaato.settings import environment
-from jaato.tools.processes.sandbox.alone import alone
 from jaato.tools.processes.sandbox.sandbox import Sandbox
+from jaato.tools.processes.sandbox.worker_sandbox import alone
 from jaato.tools.tool import tool
 
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in WORKING, reason="bubblewrap does not work here")

@@ -14,9 +14,8 @@ import pytest
 
 from jaato.protocol.specs import SandboxAccess
 from jaato.settings import environment
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.ended import Ended
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.command import Command, Ended, Limits
+from jaato.tools.processes.launcher import Launcher
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 WORKSPACE_WRITE = SandboxAccess("workspace-write")

@@ -15,10 +15,10 @@ from tests.sandbox.running import WORKING
 from jaato.protocol.specs import SandboxAccess
 from jaato.settings import environment
 from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.output_text import Streams, pipes, terminal
 from jaato.tools.processes.sandbox.backends import BackendChoice
 from jaato.tools.processes.sandbox.sandbox import Sandbox
-from jaato.tools.processes.streams import Streams, pipes, terminal
 
 pytestmark = pytest.mark.skipif(not WORKING, reason="no sandbox works on this machine")
 LINE = "test ! -e $HOME/.aws/key && echo started; exec 1>&-; exec 2>&-; sleep 3"

@@ -14,7 +14,7 @@ from jaato.errors import InvalidArguments, ToolError
 from jaato.plugins.search.plugin import SearchPlugin
 from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 from jaato.tools.processes import ripgrep
 from jaato.tools.processes.ripgrep import Pattern, Ripgrep, SearchFailed, SearchLimits
 

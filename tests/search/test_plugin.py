@@ -203,7 +203,7 @@ def test_unreadable_directories_are_named(tree: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; sys.path[:0] = eval(sys.argv[2]);"
         "from jaato.plugins.search.plugin import SearchPlugin; from jaato.tools.call import Call;"
-        "from jaato.tools.paths import Roots; from types import SimpleNamespace as Host;"
+        "from jaato.tools.filesystem.containment import Roots; from types import SimpleNamespace as Host;"
         "p = SearchPlugin(Host(service=lambda name: Roots(Path(sys.argv[1]))));"
         "print(p.grep_content('needle', call=Call('c', 'g', {})).text)"
     )

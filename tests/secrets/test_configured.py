@@ -19,8 +19,8 @@ from tests.server.serving import opened, served, turn_of
 
 from jaato.protocol.codec import encode
 from jaato.providers.scripted import ScriptedProvider
-from jaato.tools.secret_words import configured_secrets, is_evident
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.patterns import configured_secrets, is_evident
+from jaato.tools.redaction.redactor import Secrets
 
 MARK = "Zq7" + "canary"
 

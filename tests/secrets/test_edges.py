@@ -14,7 +14,7 @@ from jaato.agent.masking import STRUCTURAL, free_fields, masked_file
 from jaato.log import MASKED, logger
 from jaato.protocol.events import Event
 from jaato.protocol.messages import Opaque, Text, Thinking
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 
 def test_files_keep_their_bytes(tmp_path: Path) -> None:

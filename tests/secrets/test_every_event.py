@@ -13,7 +13,7 @@ import pytest
 from jaato.agent.masking import masked_event, masked_struct
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event
-from jaato.tools.secrets import PLACEHOLDER, Secrets
+from jaato.tools.redaction.redactor import PLACEHOLDER, Secrets
 
 VALUE = "S3cret-value/42\n"
 TEXTS = (VALUE, f"x {VALUE} y", "sk-" + "Ab1" * 12, "ordinary words of middling length", "", "1", "w" * 250)

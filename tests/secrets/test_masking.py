@@ -18,8 +18,8 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import AgentOutput, ClarificationQuestion, Event, SessionUpdated, ToolOutput
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Call
-from jaato.tools.permissions import Policy
-from jaato.tools.secrets import Secrets
+from jaato.tools.permissions.gate import Policy
+from jaato.tools.redaction.redactor import Secrets
 from jaato.tools.tool import tool
 
 KEY = SHAPES["key"]

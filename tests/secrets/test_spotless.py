@@ -12,7 +12,7 @@ from jaato.agent.masking import masked_event, masked_struct
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, MessageModel, Permission, SharedUpdated, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Message, Opaque, Part, Problem, Text, Thinking, ToolCall, ToolResult
-from jaato.tools.secrets import PLACEHOLDER, Secrets
+from jaato.tools.redaction.redactor import PLACEHOLDER, Secrets
 
 VALUE, LATER = "S3cret-value/42\n", 'another \\ "one" 7'
 TEXTS = st.one_of(

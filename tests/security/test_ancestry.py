@@ -14,9 +14,9 @@ from tests.server.serving import served
 
 from jaato.errors import NotAllowed
 from jaato.protocol.specs import Grant
-from jaato.tools.permissions import Policy
-from jaato.tools.processes.ancestry import call_above, own_call
-from jaato.tools.trust import Trust
+from jaato.tools.permissions.gate import Policy
+from jaato.tools.permissions.trust import Trust
+from jaato.tools.processes.call_processes import call_above, own_call
 
 SLEEP = [sys.executable, "-c", "import sys, time; print('up', flush=True); sys.stdin.read()"]
 

@@ -14,7 +14,7 @@ from tests.server.test_resting import begun, until
 from jaato.protocol.events import PermissionRequested, PermissionResolved, TurnCompleted
 from jaato.protocol.frames import Settled
 from jaato.providers.scripted import Step
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 
 def test_a_question_has_a_deadline_that_clients_see(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from jaato.protocol.frames import Opened
 from jaato.protocol.specs import FileChange
 from jaato.server.folding import Folding
 from jaato.server.hub import Hub
-from jaato.tools.files.told import MAX_TOLD, counted, summed
-from jaato.tools.secrets import Secrets
+from jaato.tools.filesystem.edits.changes import MAX_TOLD, counted, summed
+from jaato.tools.redaction.redactor import Secrets
 
 C8 = pytest.mark.spec("C8", "Server and events")
 FILE_SCRIPT = [

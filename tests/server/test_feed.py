@@ -22,7 +22,7 @@ from jaato.server.folding import Folding
 from jaato.server.ring import Ring
 from jaato.server.room import Room
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 
 class Client:

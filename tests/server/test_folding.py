@@ -22,7 +22,7 @@ from jaato.protocol.messages import Message, Text
 from jaato.runtime.session_store import storing
 from jaato.server import folding as module
 from jaato.server.folding import KEPT, Folding
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 
 @pytest.fixture(params=range(3))

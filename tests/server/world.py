@@ -37,7 +37,7 @@ from jaato.server.carry import Carrier
 from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.upkeep import maintained
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 PLUGINS = ("introspection", "subagent", "file_edit", "clarification")
 ROUNDS, SPUN = 5_000, 100

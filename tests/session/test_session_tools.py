@@ -14,7 +14,7 @@ from jaato.errors import ToolError
 from jaato.plugins.session import SessionToolsPlugin
 from jaato.protocol.events import SessionUpdated
 from jaato.providers.scripted import Step
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 PLUGINS = ("introspection", "session", "cli", "file_edit")
 POLICY = {

@@ -7,7 +7,7 @@ from tests.deskwork import python
 TIGHT = """
 import asyncio, os, resource
 from jaato.errors import ToolError
-from jaato.tools.beside import Beside
+from jaato.tools.processes.loop_thread import Beside
 
 async def work():
     return 42

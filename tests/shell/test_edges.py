@@ -14,7 +14,7 @@ from tests.shell.running import Shell
 from jaato import settings
 from jaato.errors import CancelledException, ConfigError, InvalidArguments, ToolError
 from jaato.tools.processes import command as shell_command
-from jaato.tools.processes import launch
+from jaato.tools.processes import launcher
 
 DAY_S = 24 * 3600
 LINUX_ONLY = """
@@ -28,13 +28,13 @@ sys.platform = "darwin"
 """
 NO_PROC = """
 sys.path.append(sys.argv[1])
-from jaato.tools.processes.warden import tree
+from jaato.tools.processes.warden import process_tree
 tree.PROC, tree.LISTED, tree.CHILD_LISTS = "/nowhere", False, False
 """
 NO_CHILD_LISTS = """
 import sys
 sys.path.append(sys.argv[1])
-from jaato.tools.processes.warden import tree
+from jaato.tools.processes.warden import process_tree
 tree.CHILD_LISTS = False
 """
 
@@ -61,7 +61,7 @@ def test_a_system_with_less_runs_commands_too(
         "/proc": f"import sys{NO_PROC}",
         "what Linux alone has": f"{LINUX_ONLY}{NO_PROC}",
     }[without]
-    monkeypatch.setattr(launch, "START", lacks + launch.START)
+    monkeypatch.setattr(launcher, "START", lacks + launcher.START)
     shell = Shell(tmp_path)
     mark = f"3600.{os.getpid()}{time.monotonic_ns() % 10**8:08d}"
     try:

@@ -16,10 +16,9 @@ from tests.shell.running import SOURCES
 from tests.shell.test_edges import carrying
 
 from jaato import settings
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.ended import Ended
-from jaato.tools.processes.launch import Launcher
-from jaato.tools.processes.streams import Streams, pipes, resize, terminal
+from jaato.tools.processes.command import Command, Ended, Limits
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.output_text import Streams, pipes, resize, terminal
 
 ENVIRONMENT = {"PATH": settings.environment()["PATH"]}
 
@@ -192,8 +191,8 @@ import sys
 from pathlib import Path
 import anyio
 from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launch import Launcher
-from jaato.tools.processes.streams import terminal, pipes
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.output_text import terminal, pipes
 
 async def main():
     streams = terminal(24, 80) if sys.argv[1] == "terminal" else pipes()

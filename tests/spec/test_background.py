@@ -196,7 +196,7 @@ def test_a_task_ends_with_its_session(tmp_path: Path) -> None:
 
 def test_a_background_call_is_bound_by_activation_and_permission(tmp_path: Path) -> None:
     """What the model may not call it may not start in the background either."""
-    from jaato.tools.permissions import Policy
+    from jaato.tools.permissions.gate import Policy
 
     ran: list[int] = []
 

@@ -14,7 +14,7 @@ from tests.kit import call, calls, provider_of, recorded, reopened, results, say
 from jaato.abc.asker import Answer
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, PermissionRequested, PermissionResolved, ToolCallEnd, ToolCallStart
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 from jaato.tools.tool import tool
 
 ASKING = Policy.of({"defaultPolicy": "ask"})

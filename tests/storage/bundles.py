@@ -11,7 +11,7 @@ from jaato.protocol.events import PermissionGranted
 from jaato.protocol.specs import Grant
 from jaato.storage.export import write_bundle
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 SECRET = "wonderland-7461-rabbit"
 

@@ -22,7 +22,7 @@ from jaato.protocol.events import PermissionRevoked, SessionCreated, SessionUpda
 from jaato.storage.bundle import is_bundle
 from jaato.storage.export import write_bundle
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 
 def test_a_session_goes_from_one_store_to_another(

@@ -13,7 +13,7 @@ from tests.subagent.cast import stage
 
 from jaato.abc.provider import ModelRequest
 from jaato.providers.scripted import Step
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from jaato.errors import ToolError
 from jaato.plugins.files.plugin import FilesPlugin
 from jaato.plugins.templates import plugin as module
 from jaato.plugins.templates.plugin import TemplatesPlugin
-from jaato.tools.apart import Bounds
 from jaato.tools.catalog import Catalog
+from jaato.tools.processes.sandbox_process import Bounds
 from jaato.tools.tool import tools_of
 
 LIST = "# {{ title }}\n{% for item in items %}- {{ item | upper }}\n{% endfor %}"

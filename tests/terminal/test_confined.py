@@ -9,7 +9,7 @@ from tests.hostile import ALL, Lair
 from tests.terminal.desk import Desk, at_desk
 
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.processes.sandbox.access import ReachesFurther
+from jaato.tools.permissions.access import ReachesFurther
 
 READ_ONLY = SandboxAccess("read-only")
 WORKSPACE = SandboxAccess("workspace-write")

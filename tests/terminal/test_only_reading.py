@@ -10,7 +10,7 @@ from tests.terminal.desk import Desk
 
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.tool import tool_from
 
 C4 = pytest.mark.spec("C4", "Permissions")

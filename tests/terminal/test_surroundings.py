@@ -19,7 +19,7 @@ from tests.terminal.desk import PATHS, Desk, at_desk
 
 from jaato.plugins.terminal.program import MOST_WAITING_BYTES
 from jaato.protocol.messages import ToolResult
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 TESTS = str(Path(__file__).parents[2])
 

@@ -12,9 +12,9 @@ import pytest
 from tests.processes import children
 
 from jaato.errors import CancelledException, ToolError
-from jaato.tools.apart import NOWHERE, Bounds, Places, WorkFailed, wait_apart, work_apart
 from jaato.tools.call import problem_of
 from jaato.tools.cancel import CancelToken
+from jaato.tools.processes.sandbox_process import NOWHERE, Bounds, Places, WorkFailed, wait_apart, work_apart
 
 HERE = "tests.tools.test_apart"
 ROOM = Bounds(20.0, 1 << 30, 1 << 20, "Ask for less.")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.tools.asked import MAX_CLAUSES, MAX_QUERY, asked_in, clauses, steps_of
+from jaato.tools.search.tokenizer import MAX_CLAUSES, MAX_QUERY, asked_in, clauses, steps_of
 
 
 def test_steps() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jaato.tools.fences import Block, parts_of
-from jaato.tools.mentions import mentions
-from jaato.tools.unseen import one_line, quoted, spelt_out
+from jaato.tools.invisible_text import one_line, quoted, spelt_out
+from jaato.tools.markdown import Block, mentions, parts_of
 
 
 @pytest.mark.parametrize(

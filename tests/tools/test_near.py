@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.tools.near import line_of, near, table
-from jaato.tools.words import stem
+from jaato.tools.search.tokenizer import line_of, near, stem, table
 
 
 @given(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.tools.schema import Validator
-from jaato.tools.schema_cost import SchemaCost
+from jaato.tools.schema_complexity import SchemaCost
 
 
 def doubling(levels: int) -> dict[str, Any]:

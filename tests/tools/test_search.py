@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search import Index
-from jaato.tools.words import stem, terms
+from jaato.tools.search.bm25 import Index
+from jaato.tools.search.tokenizer import stem, terms
 
 
 def spec(name: str, description: str = "", category: str = "uncategorized", **parameters: str) -> ToolSpec:

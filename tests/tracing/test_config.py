@@ -10,7 +10,7 @@ from jaato.errors import ConfigError
 from jaato.runtime.tracing.config import TracingConfig, read_config
 from jaato.runtime.tracing.tracer import tracer_for
 from jaato.settings import load
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 WORK = Path("/somewhere")
 

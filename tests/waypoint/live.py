@@ -11,7 +11,7 @@ from tests.kit import call, results
 from jaato.abc.asker import Answer, Question
 from jaato.agent.session import Session
 from jaato.protocol.messages import Text, ToolResult
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 S4 = pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")
 C7 = pytest.mark.spec("C7", "Context, sessions, enrichment")

@@ -14,7 +14,9 @@ KILLER = """
 import os, shutil, signal, sys
 from pathlib import Path
 from jaato.plugins.waypoint.restore import WaypointManager
-from jaato.tools.files import disk, moves, replace
+from jaato.tools.filesystem.edits import renames
+from jaato.tools.filesystem.edits import moves
+from jaato.tools.filesystem.edits import atomic_replace
 left = -1
 def step(event, arguments):
     global left

@@ -13,7 +13,7 @@ from tests.waypoint.live import ACTIVATE, C7, FILES, PLUGINS, S4, User, asking, 
 
 from jaato.protocol.messages import Text
 from jaato.providers.scripted import Answer as Reply
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 
 @S4

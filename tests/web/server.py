@@ -14,7 +14,7 @@ import anyio
 
 from jaato.abc.plugin import Plugin
 from jaato.tools.call import Call, Output
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 from jaato.tools.tool import tools_of
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.errors import ConfigError
-from jaato.tools.address import (
+from jaato.tools.network.addresses import (
     AddressRefused,
     Allowed,
     canonical_host,

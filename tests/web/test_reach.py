@@ -12,7 +12,7 @@ from tests.web.fetching import PAGE, local, to, web
 from tests.web.server import ask, serving, text
 
 from jaato.errors import ToolError
-from jaato.tools.address import AddressRefused
+from jaato.tools.network.addresses import AddressRefused
 
 
 def test_a_private_address_is_refused_before_anything_is_sent(tmp_path: Path) -> None:

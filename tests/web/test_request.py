@@ -10,7 +10,7 @@ from tests.web.fetching import PAGE, local, plain, to, web
 from tests.web.server import ask, serving, text
 
 from jaato.errors import ConfigError, ToolError
-from jaato.tools.address import AddressRefused
+from jaato.tools.network.addresses import AddressRefused
 from jaato.tools.tool import tools_of
 
 

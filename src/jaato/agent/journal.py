@@ -14,7 +14,7 @@ from jaato.agent.state import Family, State
 from jaato.errors import JaatoError
 from jaato.log import logger
 from jaato.protocol.events import Event
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 LOG = logger("journal")
 AT_ONCE = 64

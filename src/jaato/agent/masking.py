@@ -16,7 +16,7 @@ import msgspec
 from jaato.abc.store import Damaged
 from jaato.protocol.events import Event
 from jaato.protocol.messages import Thinking, ToolCall, ToolResult
-from jaato.tools.secrets import Secrets, Stream
+from jaato.tools.redaction.redactor import Secrets, Stream
 
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 CHUNK_BYTES = 1 << 20

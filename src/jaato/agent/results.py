@@ -20,11 +20,11 @@ from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Outcome, Output, clean, result_of
 from jaato.tools.pipeline import failed
-from jaato.tools.processes.text import NOT_SHOWN
-from jaato.tools.secrets import Stream
+from jaato.tools.processes.output_text import NOT_SHOWN
+from jaato.tools.redaction.redactor import Stream
 
 if TYPE_CHECKING:
-    from jaato.tools.files.records import Record
+    from jaato.tools.filesystem.edits.backup_directory import Record
 
 KEPT_CHARS = 64_000
 """Characters shown of what piles up while the loop is busy; the tool's result is not affected."""
@@ -114,7 +114,7 @@ def files_changed(journal: Journal, call: Call) -> list[WorkspaceFilesChanged]:
     taken = call.changed[:]
     if not taken:
         return []
-    from jaato.tools.files.told import summed
+    from jaato.tools.filesystem.edits.changes import summed
 
     del call.changed[: len(taken)]  # a worker may add more meanwhile
     files, more = summed(taken)
@@ -129,9 +129,9 @@ def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
     `StoreError`."""
     if not begun:
         return
-    from jaato.tools.files.backups import Backups
-    from jaato.tools.files.records import first_id
-    from jaato.tools.files.told import summed
+    from jaato.tools.filesystem.edits.backup_directory import first_id
+    from jaato.tools.filesystem.edits.backups import Backups
+    from jaato.tools.filesystem.edits.changes import summed
 
     backups = Backups(Path(journal.state.workspace), max_count=0)
     try:
@@ -148,7 +148,7 @@ def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
 
 def noted(record: Record) -> FileChange:
     """A change as its record has it: it may be that it was about to happen and did not."""
-    from jaato.tools.files.undo import is_moved
+    from jaato.tools.filesystem.edits.undo import is_moved
 
     folder = record.before == "directory"
     if is_moved(record) or record.after == "absent" or (folder and record.other is None):

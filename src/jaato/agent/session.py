@@ -35,7 +35,7 @@ from jaato.tools.background import Tasks
 from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
-from jaato.tools.permissions import Gate
+from jaato.tools.permissions.gate import Gate
 
 CLOSING_S = 10.0
 """How long a closing session waits for tools that do not heed their cancellation."""

@@ -32,7 +32,7 @@ from jaato.protocol.messages import ToolCall
 from jaato.tools.background import Tasks
 from jaato.tools.call import CURRENT, Call, Door, Outcome
 from jaato.tools.catalog import Catalog, Found
-from jaato.tools.permissions import Decision, Gate, digest_of
+from jaato.tools.permissions.gate import Decision, Gate, digest_of
 from jaato.tools.pipeline import run
 from jaato.tools.tool import Tool
 

@@ -41,7 +41,7 @@ from jaato.protocol.messages import (
     Usage,
 )
 from jaato.tools.call import clean, problem_of
-from jaato.tools.permissions import Gate
+from jaato.tools.permissions.gate import Gate
 
 Ending = Literal["stop", "cancelled", "limit", "length", "refusal", "error", "interrupted"]
 ENDINGS: dict[FinishReason, Ending] = {"length": "length", "refusal": "refusal"}

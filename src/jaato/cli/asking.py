@@ -19,7 +19,7 @@ from jaato.protocol.events import (
     PermissionRequested,
     PermissionResolved,
 )
-from jaato.tools.access import access_lines
+from jaato.tools.permissions.access import access_lines
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session

@@ -8,7 +8,7 @@ from typing import Any
 from jaato.cli.screen import one_line, visible
 from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.messages import Text, ToolResult
-from jaato.tools.access import access_text
+from jaato.tools.permissions.access import access_text
 
 SHOWN_LINES = 8
 MAX_ARGUMENT_LINES = 30

@@ -69,7 +69,7 @@ def present(path: Path) -> str:
 
 def trust(settings: Settings, path: Path) -> None:
     """Let the workspace's file decide, as it is now. Raises `ConfigError`."""
-    from jaato.tools.trust import Trust
+    from jaato.tools.permissions.trust import Trust
 
     loaded = read_toml(path)
     if loaded is None:

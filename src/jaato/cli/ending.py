@@ -70,7 +70,7 @@ def guarded(args: Namespace) -> int:
     """The exit code of the command, with what it raised said on stderr."""
     try:
         if loosens(args):
-            from jaato.tools.processes.ancestry import refuse_below_call
+            from jaato.tools.processes.call_processes import refuse_below_call
 
             refuse_below_call()
         code: int = importlib.import_module(args.module).main(args)

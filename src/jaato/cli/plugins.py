@@ -15,7 +15,7 @@ from jaato.errors import ConfigError
 from jaato.runtime.plugins.workspace import Brought, brought_by
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.settings import Settings
-from jaato.tools.trust import Trust
+from jaato.tools.permissions.trust import Trust
 
 SHOWN_FILES = 40
 

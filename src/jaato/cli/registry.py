@@ -26,9 +26,9 @@ from jaato.plugins.arp.faults import RegistryUnusable
 from jaato.plugins.arp.pins import diff
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
-from jaato.tools.names import shown_name
+from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.redaction.redactor import Secrets
 from jaato.tools.remote.directory import SourceContext
-from jaato.tools.secrets import Secrets
 
 
 class RegistryCommands(SourceCommands[RegistryConfig]):

@@ -22,7 +22,7 @@ from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.http import Answer, Ask
 from jaato.plugins.arp.source import path_of
 from jaato.protocol.arp import decode_definition, decode_error
-from jaato.tools.unseen import one_line, visible
+from jaato.tools.invisible_text import one_line, visible
 
 MAX_BYTES = 4_000_000
 CODES = {400: USAGE, 401: DENIED, 403: DENIED, 409: USAGE}

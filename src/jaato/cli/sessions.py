@@ -29,7 +29,7 @@ from jaato.runtime.secrets import secrets_of
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.runtime.session_store import namesakes, open_store, stored
 from jaato.settings import Settings
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 LOOKED_AT = 8
 """Events among which the first message is."""

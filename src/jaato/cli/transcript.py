@@ -22,7 +22,7 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 from jaato.protocol.messages import Media, Refusal, Text, Thinking, ToolResult
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 RESULT_CHARS = 400
 

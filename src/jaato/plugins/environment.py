@@ -16,9 +16,9 @@ import anyio.to_thread
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolTimeout
 from jaato.tools.call import Call
-from jaato.tools.git import GitFailed, git_program, guarded, run_git
+from jaato.tools.host_services import environ_of
+from jaato.tools.processes.git import GitFailed, git_program, guarded, run_git
 from jaato.tools.processes.sandbox.sandbox import Sandbox, sandbox_of
-from jaato.tools.reach import environ_of
 from jaato.tools.tool import tool
 
 Aspect = Literal["os", "shell", "python", "git", "workspace", "tools", "all"]

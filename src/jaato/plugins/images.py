@@ -9,11 +9,11 @@ from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
-from jaato.tools.mentions import mentions
-from jaato.tools.picture import ImageRefused, look
-from jaato.tools.reach import roots_of
+from jaato.tools.host_services import roots_of
+from jaato.tools.images import ImageRefused, look
+from jaato.tools.invisible_text import quoted
+from jaato.tools.markdown import mentions
 from jaato.tools.tool import tool
-from jaato.tools.unseen import quoted
 
 HANDLE = "result:"
 MAX_IMAGE_BYTES = 5 << 20

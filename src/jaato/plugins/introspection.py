@@ -11,8 +11,8 @@ from jaato.errors import InvalidArguments
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.catalog import CATEGORY_TEXTS, Catalog
-from jaato.tools.found import Access, access_by, ranked, row_of, searched
-from jaato.tools.others import completed, renewed
+from jaato.tools.remote.refresh import completed, renewed
+from jaato.tools.search.results import Access, access_by, ranked, row_of, searched
 from jaato.tools.tool import Tool, tool
 
 PAGE = 20

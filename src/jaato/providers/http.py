@@ -25,7 +25,7 @@ from jaato.providers import errors as faults
 from jaato.providers.dialect import Decoder, Dialect
 from jaato.providers.errors import transport_errors
 from jaato.providers.sse import MAX_EVENT_BYTES, SseParser, is_event_stream
-from jaato.tools.route import checked, login_of, open_transport, proxy_for, shown, split_url
+from jaato.tools.network.proxy_settings import checked, login_of, open_transport, proxy_for, shown, split_url
 
 if TYPE_CHECKING:
     import httpx2

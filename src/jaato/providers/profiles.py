@@ -13,7 +13,7 @@ from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.dialect import Dialect
 from jaato.providers.http import TIMEOUTS, HttpProvider, ModelListing, Timeouts
-from jaato.tools.route import is_loopback
+from jaato.tools.network.proxy_settings import is_loopback
 
 Interface = Literal["auto", "chat", "responses"]
 OLLAMA_PORT = 11434

@@ -11,8 +11,8 @@ from jaato.errors import ConfigError
 from jaato.protocol.specs import Mode, SandboxAccess
 from jaato.runtime.session_options import Blueprint
 from jaato.settings import Settings, home_of
-from jaato.tools.openings import closed_place
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.access import closed_place
+from jaato.tools.permissions.gate import Policy
 
 POLICY_FILE = Path(".jaato") / "permissions.json"
 LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"

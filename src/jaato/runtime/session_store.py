@@ -11,7 +11,7 @@ from jaato.agent.state import State
 from jaato.errors import ConfigError, SessionNotFound, StoreError
 from jaato.runtime.session_options import Blueprint
 from jaato.settings import Settings
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 
 def open_store(settings: Settings, state_dir: Path | None = None) -> Store:

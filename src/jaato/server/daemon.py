@@ -21,7 +21,7 @@ from jaato.server.lock_file import LAST, Record, lock_path, locked, note
 from jaato.server.run import Doors, Running, opened
 from jaato.server.sockets import passed_listeners, tell_supervisor, unix_listener
 from jaato.settings import environment, user_dir
-from jaato.tools.atomic import write_private
+from jaato.tools.filesystem.atomic import write_private
 from jaato.version import __version__
 
 LOG = logger("server")

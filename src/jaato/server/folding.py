@@ -26,7 +26,7 @@ from jaato.protocol.events import Event
 from jaato.protocol.events import state as shape
 from jaato.protocol.events.state import State
 from jaato.server.recall import Recall
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 from jaato.version import __version__
 
 LOG = logger("server")

@@ -14,7 +14,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.settings import environment, user_dir
-from jaato.tools.atomic import read_small
+from jaato.tools.filesystem.atomic import read_small
 
 LAST = "last-server"
 STOPS_WITHIN_S = 30.0

@@ -9,7 +9,7 @@ import anyio
 from jaato.protocol.messages import Problem
 from jaato.tools.call import problem_of
 from jaato.tools.catalog import Catalog
-from jaato.tools.others import THROUGH, completed, marks_in, met, renewed, via_of
+from jaato.tools.remote.refresh import THROUGH, completed, marks_in, met, renewed, via_of
 from jaato.tools.tool import Tool
 
 

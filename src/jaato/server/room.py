@@ -26,7 +26,7 @@ from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire, kind_of
 from jaato.server.recall import Recall
 from jaato.server.ring import Ring, framed
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 TELL_S = 0.1
 """How often it is said at most who is there: to say it to all costs as much as there are clients and tools."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jaato.errors import ConfigError
 from jaato.server.admission import Pass
-from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import locked, read_small, write_private
 
 NAME = "mcp-token"
 MAX_BYTES = 1_000

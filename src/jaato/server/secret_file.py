@@ -16,7 +16,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.server.secret import fresh
-from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import locked, read_small, write_private
 
 LOG = logger("server")
 MAX_BYTES = 1_000_000

@@ -21,7 +21,7 @@ from jaato.server.listen import config_of, listening
 from jaato.server.lock_file import private_directory
 from jaato.server.tls import Certificate
 from jaato.server.wire import FramedSocket
-from jaato.tools.processes.ancestry import REMEDY, call_above
+from jaato.tools.processes.call_processes import REMEDY, call_above
 
 BACKLOG = 1_024
 STRANGERS_BACKLOG = 256

@@ -14,8 +14,8 @@ import msgspec
 
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search import Index, best
-from jaato.tools.semantic import Meaning, View, mixed
+from jaato.tools.search.bm25 import Index, best
+from jaato.tools.search.embeddings import Meaning, View, mixed
 from jaato.tools.tool import WIRE_NAME, Rename, Tool
 
 CATEGORY_TEXTS = {

@@ -16,9 +16,9 @@ from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Permission
 from jaato.tools.call import Call, Outcome, problem_of
 from jaato.tools.catalog import Found
-from jaato.tools.permissions import Decision
+from jaato.tools.permissions.gate import Decision
+from jaato.tools.redaction.redactor import placeholder_in
 from jaato.tools.schema import complain
-from jaato.tools.secrets import placeholder_in
 from jaato.tools.tool import Tool
 
 MAX_EDITS = 5

@@ -1,4 +1,4 @@
-"""JSON Schema: from a signature, and against arguments."""
+"""JSON Schema of tools: made from signatures, validated, and bounded where a stranger wrote it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from jaato.errors import InvalidArguments, PluginError
 from jaato.protocol.codec import escape, json_problems
 from jaato.tools.call import Call
-from jaato.tools.schema_cost import SchemaCost
+from jaato.tools.schema_complexity import SchemaCost
 
 MAX_ISSUE_CHARS = 300
 
@@ -186,3 +186,31 @@ def complain(name: str, issues: list[tuple[str, str]]) -> InvalidArguments:
     return InvalidArguments(
         f"Invalid arguments for {name}: {shown}{more}. Correct them and call again.", issues
     )
+
+
+MAX_SCHEMA_BYTES = 256_000
+MAX_SCHEMA_DEPTH = 32
+
+
+def validator_of(schema: dict[str, Any], what: str = "its parameters") -> Validator:
+    """A validator for a stranger's schema. Raises `PluginError`."""
+    if json_problems(schema) or not depth_within(schema, MAX_SCHEMA_DEPTH):
+        raise PluginError(f"{what} are nested too deeply, or hold what is no JSON")
+    if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
+        raise PluginError(f"{what} have more than {MAX_SCHEMA_BYTES:,} bytes")
+    return Validator(schema)
+
+
+def depth_within(value: Any, most: int) -> bool:
+    """Whether a JSON value is nested no deeper than so many levels."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            member
+            for one in level
+            if isinstance(one, dict | list)
+            for member in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return True
+    return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 
 from jaato.protocol.specs import Owner, Waypoint
-from jaato.tools.verdict import Verdict
+from jaato.tools.permissions.decision import Verdict
 
 if TYPE_CHECKING:
     from jaato.tools.call import Call

@@ -8,10 +8,10 @@ from msgspec import structs
 
 from jaato.protocol.specs import AgentBounds, Grant, SandboxAccess
 from jaato.tools.call import Call
-from jaato.tools.openings import FULL, READ_ONLY
-from jaato.tools.permissions import Decision, Gate, Policy, Verdict
+from jaato.tools.permissions.access import FULL, READ_ONLY
+from jaato.tools.permissions.decision import settled
+from jaato.tools.permissions.gate import Decision, Gate, Policy, Verdict
 from jaato.tools.tool import Tool
-from jaato.tools.verdict import settled
 
 
 class SubagentGate(Gate):

@@ -28,11 +28,11 @@ from jaato.runtime.session_options import Blueprint
 from jaato.settings import Settings
 from jaato.tools.call import Call, Outcome, Output, no_output
 from jaato.tools.catalog import Found
-from jaato.tools.control_names import control_names
-from jaato.tools.permissions import Decision, Gate
+from jaato.tools.filesystem.control_names import control_names
+from jaato.tools.permissions.gate import Decision, Gate
 from jaato.tools.pipeline import run
+from jaato.tools.redaction.redactor import Secrets, Stream
 from jaato.tools.remote.config_file import C
-from jaato.tools.secrets import Secrets, Stream
 from jaato.tools.tool import Tool
 
 MAX_STDIN_BYTES = 4_000_000

@@ -15,9 +15,9 @@ from jaato.cli.signals import interruptible
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError
 from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.tools.redaction.redactor import Secrets
 from jaato.tools.remote.config_file import C
 from jaato.tools.remote.directory import SourceContext, SourceDirectory, source_context
-from jaato.tools.secrets import Secrets
 
 CHECKS_AT_ONCE = 8
 TEXTS = ("server", "registry", "tool", "arguments", "url", "token", "prefix")

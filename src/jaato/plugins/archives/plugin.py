@@ -10,11 +10,11 @@ from msgspec import Meta
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.protocol.specs import FileChange
-from jaato.tools.apart import NOWHERE, Bounds, Places, WorkFailed, work_apart
 from jaato.tools.call import Call
-from jaato.tools.file_errors import FileMissing, explained
-from jaato.tools.files.told import told_name
-from jaato.tools.reach import roots_of
+from jaato.tools.filesystem.edits.changes import told_name
+from jaato.tools.filesystem.errors import FileMissing, explained
+from jaato.tools.host_services import roots_of
+from jaato.tools.processes.sandbox_process import NOWHERE, Bounds, Places, WorkFailed, work_apart
 from jaato.tools.tool import tool
 
 FILES = "filesystem"
@@ -108,7 +108,7 @@ class ArchivesPlugin(Plugin):
         """Zip, pack or compress files and folders (directories) into an archive (zip, tarball, tar.gz, …). Links are packed
         as links. Returns how much it holds."""
         from jaato.plugins.archives.create import format_for
-        from jaato.tools.files.replace import Seen, open_draft
+        from jaato.tools.filesystem.edits.atomic_replace import Seen, open_draft
 
         kind = format_for(path)
         with self.roots.locate(path, follow=False) as place:

@@ -13,10 +13,9 @@ from jaato.plugins.arp.faults import RegistryFault
 from jaato.protocol.arp import INVOKE, SPOKEN, ToolDefinition, ToolView
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import Access
-from jaato.tools.names import shown_name
-from jaato.tools.schema import Validator
-from jaato.tools.schema_bounds import MAX_SCHEMA_DEPTH, depth_within, validator_of
-from jaato.tools.unseen import hidden, spelt_out, strings_in
+from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.invisible_text import hidden, spelt_out, strings_in
+from jaato.tools.schema import MAX_SCHEMA_DEPTH, Validator, depth_within, validator_of
 
 MAX_TOOLS = 10_000
 MAX_NAME_CHARS = 200

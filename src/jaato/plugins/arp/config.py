@@ -11,7 +11,9 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from jaato.errors import ConfigError, ToolError
-from jaato.tools.address import Url, parse_url
+from jaato.tools.invisible_text import strings_in, visible
+from jaato.tools.network.addresses import Url, parse_url
+from jaato.tools.redaction.patterns import configured_secrets
 from jaato.tools.remote.fields import (
     VARIABLE,
     JsonObject,
@@ -27,8 +29,6 @@ from jaato.tools.remote.fields import (
     digest_of,
 )
 from jaato.tools.remote.trust import SourceTrust
-from jaato.tools.secret_words import configured_secrets
-from jaato.tools.unseen import strings_in, visible
 
 FILE = "registries.json"
 WORKSPACE_FILE = f".jaato/{FILE}"

@@ -18,7 +18,7 @@ from jaato.plugins.arp.faults import RegistryFault, RegistryRefusal
 from jaato.plugins.arp.kept import KeptDefinition, KeptDefinitions, load_definitions
 from jaato.plugins.arp.source import Source
 from jaato.protocol.arp import ToolDefinition, decode_batch, decode_definition
-from jaato.tools.names import shown_name
+from jaato.tools.filesystem.containment import shown_name
 from jaato.tools.schema import Validator
 
 FRESH_S = 60.0

@@ -18,7 +18,7 @@ from jaato.plugins.arp.faults import RegistryUnusable
 from jaato.plugins.arp.http import Way
 from jaato.plugins.arp.pins import Pins
 from jaato.plugins.arp.source import Source
-from jaato.tools.address import Allowed, Url
+from jaato.tools.network.addresses import Allowed, Url
 from jaato.tools.remote.directory import SourceContext, SourceDirectory
 
 

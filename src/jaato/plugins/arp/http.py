@@ -13,10 +13,10 @@ from jaato.plugins.arp.config import Filled
 from jaato.plugins.arp.connections import IDLE_S, MAX_KEPT, MAX_OPEN, Connections
 from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryUnusable
 from jaato.plugins.arp.stream import ACCEPTED, Hear, Reader, reader_for
-from jaato.tools.address import PORTS, AddressRefused, Allowed, Url
-from jaato.tools.dial import Dialer, open_pool
-from jaato.tools.route import proxy_for
-from jaato.tools.unseen import one_line
+from jaato.tools.invisible_text import one_line
+from jaato.tools.network.addresses import PORTS, AddressRefused, Allowed, Url
+from jaato.tools.network.pinned_connect import Dialer, open_pool
+from jaato.tools.network.proxy_settings import proxy_for
 
 if TYPE_CHECKING:
     import httpcore2

@@ -9,7 +9,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.protocol.arp import ToolDefinition, ToolView
-from jaato.tools.atomic import read_small, write_private
+from jaato.tools.filesystem.atomic import read_small, write_private
 
 FORM = 1
 MAX_BYTES = 16_000_000

@@ -6,8 +6,8 @@ import re
 
 from jaato.plugins.arp.faults import RegistryFault
 from jaato.protocol.arp import LIST_PATH
-from jaato.tools.address import AddressRefused, Url, parse_url
-from jaato.tools.unseen import one_line
+from jaato.tools.invisible_text import one_line
+from jaato.tools.network.addresses import AddressRefused, Url, parse_url
 
 MAX_PAGES = 200
 MAX_LINK_CHARS = 8_000

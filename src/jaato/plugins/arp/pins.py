@@ -11,8 +11,8 @@ from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.protocol.arp import ToolDefinition
-from jaato.tools.atomic import locked, write_private
-from jaato.tools.names import shown_name
+from jaato.tools.filesystem.atomic import locked, write_private
+from jaato.tools.filesystem.containment import shown_name
 from jaato.tools.remote.fields import digest_of
 from jaato.tools.remote.pins import read_pins, render_diff
 

@@ -18,7 +18,7 @@ from jaato.plugins.arp.directory import Directory, Shelf
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.tools.catalog import wire_name
-from jaato.tools.reach import trust_of
+from jaato.tools.host_services import trust_of
 from jaato.tools.remote.directory import host_context, service_of
 from jaato.tools.tool import Tool, tool
 

@@ -15,8 +15,8 @@ from jaato.protocol.arp import ToolDefinition, ToolError, ToolResult, decode_err
 from jaato.protocol.codec import json_problems
 from jaato.protocol.messages import Problem
 from jaato.tools.call import Output
-from jaato.tools.schema_bounds import validator_of
-from jaato.tools.unseen import one_line, spelt_out
+from jaato.tools.invisible_text import one_line, spelt_out
+from jaato.tools.schema import validator_of
 
 CODE = re.compile(r"(?=.{1,100}\Z)[a-z][a-z0-9_:-]*(\.[a-z0-9_:-]+)+")
 """A code as the contract has them: those of ours have no dot, and what they say of a call is not a stranger's to say."""

@@ -13,7 +13,7 @@ from jaato.plugins.arp.http import Headers
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation
 from jaato.protocol.ids import span_id, trace_id
 from jaato.tools.call import Call
-from jaato.tools.others import INVOCATION
+from jaato.tools.remote.refresh import INVOCATION
 
 MAX_ARGUMENT_BYTES = 4_000_000
 TRACE = "trace"

@@ -27,9 +27,9 @@ from jaato.plugins.arp.standing import Standing
 from jaato.plugins.arp.stream import Hear
 from jaato.protocol.arp import BATCH_GET, INVOKE, LIST_PATH, ToolView, decode_views
 from jaato.protocol.messages import Problem
-from jaato.tools.names import shown_name
-from jaato.tools.others import THROUGH, marks_in, via_of
-from jaato.tools.unseen import one_line
+from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.invisible_text import one_line
+from jaato.tools.remote.refresh import THROUGH, marks_in, via_of
 
 MAX_LIST_BYTES = 8_000_000
 MAX_DEFINITION_BYTES = 1_000_000

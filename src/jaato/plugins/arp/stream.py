@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from jaato.tools.unseen import spelt_out
+from jaato.tools.invisible_text import spelt_out
 
 ACCEPTED = "application/x-ndjson, text/event-stream;q=0.9, application/json;q=0.8"
 MAX_SHOWN_CHARS = 1_000_000

@@ -25,9 +25,9 @@ from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call, Output, no_output
 from jaato.tools.catalog import wire_name
+from jaato.tools.invisible_text import one_line
 from jaato.tools.schema import complain
 from jaato.tools.tool import FIRST, Tool
-from jaato.tools.unseen import one_line
 
 CATEGORY = "registry"
 BACKGROUND_AFTER_S = 10.0

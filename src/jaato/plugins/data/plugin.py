@@ -13,10 +13,10 @@ from msgspec import Meta
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import InvalidArguments
 from jaato.protocol.specs import FileChange
-from jaato.tools.apart import NOWHERE, Bounds, Places, WorkFailed, work_apart
 from jaato.tools.call import Call
-from jaato.tools.files.told import told_name
-from jaato.tools.reach import roots_of
+from jaato.tools.filesystem.edits.changes import told_name
+from jaato.tools.host_services import roots_of
+from jaato.tools.processes.sandbox_process import NOWHERE, Bounds, Places, WorkFailed, work_apart
 from jaato.tools.tool import tool
 
 DATA = "data"

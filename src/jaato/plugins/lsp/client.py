@@ -13,10 +13,10 @@ from typing import Any
 
 from jaato.errors import ToolError, ToolTimeout
 from jaato.tools.processes.command import Limits
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.framed_process import Talk, TalkEnded
+from jaato.tools.processes.launcher import Launcher
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
 from jaato.tools.processes.sandbox.temporary import PrivateDirectory
-from jaato.tools.processes.talk import Talk, TalkEnded
 
 SYMBOL_KINDS = (
     "file module namespace package class method property field constructor enum interface function variable "

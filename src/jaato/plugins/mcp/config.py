@@ -14,7 +14,9 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
-from jaato.tools.openings import FULL, WORKSPACE_WRITE
+from jaato.tools.invisible_text import visible
+from jaato.tools.permissions.access import FULL, WORKSPACE_WRITE
+from jaato.tools.redaction.patterns import configured_secrets, like_secret
 from jaato.tools.remote.fields import (
     JsonObject,
     Malformed,
@@ -28,8 +30,6 @@ from jaato.tools.remote.fields import (
     convert_entry,
     digest_of,
 )
-from jaato.tools.secret_words import configured_secrets, like_secret
-from jaato.tools.unseen import visible
 
 FILE = ".mcp.json"
 MAX_NAME_CHARS = 100

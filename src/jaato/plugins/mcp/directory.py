@@ -93,7 +93,7 @@ class Directory(SourceDirectory[ServerConfig]):
         if setting is None:
             from jaato.plugins.mcp.server import Setting
             from jaato.plugins.mcp.ways import way_to
-            from jaato.tools.secrets import Secrets
+            from jaato.tools.redaction.redactor import Secrets
 
             try:
                 filled = expand_variables(config, self.context.environ)

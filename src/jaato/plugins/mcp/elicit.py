@@ -11,11 +11,11 @@ from typing import Any
 
 from jaato.abc.asker import Clarification
 from jaato.protocol.ids import new_id
-from jaato.tools.address import METADATA, AddressRefused, Url, parse_url
 from jaato.tools.call import Call
-from jaato.tools.route import is_loopback
-from jaato.tools.schema_bounds import depth_within
-from jaato.tools.unseen import visible
+from jaato.tools.invisible_text import visible
+from jaato.tools.network.addresses import METADATA, AddressRefused, Url, parse_url
+from jaato.tools.network.proxy_settings import is_loopback
+from jaato.tools.schema import depth_within
 
 Clarify = Callable[[Clarification], Awaitable[list[str | None] | None]]
 MAX_FIELDS = 20

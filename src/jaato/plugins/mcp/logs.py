@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.tools.atomic import read_small, write_private
+from jaato.tools.filesystem.atomic import read_small, write_private
 
 MAX_BYTES = 262_144
 KEPT_BYTES = 131_072

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.tools.atomic import read_small, write_private
-from jaato.tools.schema_bounds import depth_within
+from jaato.tools.filesystem.atomic import read_small, write_private
+from jaato.tools.schema import depth_within
 
 VERSION = 1
 MAX_FILE_BYTES = 16_777_216

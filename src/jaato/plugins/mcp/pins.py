@@ -14,11 +14,11 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ToolEntry, bounded
-from jaato.tools.atomic import locked, write_private
+from jaato.tools.filesystem.atomic import locked, write_private
+from jaato.tools.invisible_text import hidden, strings_in, visible
+from jaato.tools.permissions.trust import content_hash
 from jaato.tools.remote.fields import digest_of
 from jaato.tools.remote.pins import read_pins, render_diff
-from jaato.tools.trust import content_hash
-from jaato.tools.unseen import hidden, strings_in, visible
 
 VERSION = 1
 MAX_PINS = 5_000
@@ -62,7 +62,7 @@ class Judgement:
 
     def missing(self, server: str, name: str) -> str:
         """Why there is no such tool to call, with those there are."""
-        from jaato.tools.names import alike, shown_name
+        from jaato.tools.filesystem.containment import alike, shown_name
 
         if name in self.disabled:
             return self.disabled[name].why(server)

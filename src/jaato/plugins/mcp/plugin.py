@@ -18,8 +18,8 @@ from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, not_taken, tools_from
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
+from jaato.tools.host_services import trust_of
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
-from jaato.tools.reach import trust_of
 from jaato.tools.remote.directory import host_context
 from jaato.tools.tool import Tool, tool
 

@@ -17,7 +17,7 @@ from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.plugins.mcp.manifest import Manifest
 from jaato.plugins.mcp.server import Key, Server, Setting
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.launcher import Launcher
 
 LOG = logger("mcp")
 CLOSE_WITHIN_S = 20.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaato.plugins.mcp.faults import ServerRefusal
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
-from jaato.tools.picture import ImageRefused, look
+from jaato.tools.images import ImageRefused, look
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -20,7 +20,7 @@ from jaato.plugins.mcp.manifest import Manifest
 if TYPE_CHECKING:
     from jaato.plugins.mcp.client import McpClient, Transport
     from jaato.plugins.mcp.oauth.callback import Ask
-    from jaato.tools.processes.launch import Launcher
+    from jaato.tools.processes.launcher import Launcher
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 Key = tuple[str, str, str]

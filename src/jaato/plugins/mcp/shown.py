@@ -10,7 +10,7 @@ from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.tools import full_name
 from jaato.tools.catalog import wire_name
-from jaato.tools.unseen import visible
+from jaato.tools.invisible_text import visible
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.host import Host

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 from jaato.plugins.mcp.config import ServerConfig, describe_sandbox
-from jaato.tools.atomic import read_small
+from jaato.tools.filesystem.atomic import read_small
+from jaato.tools.invisible_text import visible
+from jaato.tools.permissions.trust import content_hash
 from jaato.tools.remote.config_file import resolved
 from jaato.tools.remote.trust import SourceTrust, odd_letters
-from jaato.tools.trust import content_hash
-from jaato.tools.unseen import visible
 
 PROGRAMS = frozenset(
     ".bash .bat .cjs .cmd .exe .fish .jar .js .jsx .lua .mjs .mts .php .pl .ps1 .py .pyz .rb .sh .ts .tsx .wasm .zsh".split()

@@ -9,7 +9,7 @@ from jaato.plugins.mcp.config import access_of, warn_unconfined
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.server import Setting
 from jaato.settings import home_of
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.launcher import Launcher
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.client import Transport

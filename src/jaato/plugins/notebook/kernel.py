@@ -12,9 +12,9 @@ from jaato.errors import ToolError
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Limits
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.framed_process import Talk, TalkEnded
+from jaato.tools.processes.launcher import Launcher
 from jaato.tools.processes.sandbox.sandbox import Sandbox
-from jaato.tools.processes.talk import Talk, TalkEnded
 
 BRIDGE = Path(__file__).with_name("bridge.py")
 ANSWER_BYTES = 96 << 20

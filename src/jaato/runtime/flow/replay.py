@@ -25,9 +25,9 @@ from jaato.runtime.flow.records import (
 )
 from jaato.runtime.flow.result import FlowRun, fold
 from jaato.runtime.flow.trace import Trace
-from jaato.tools.schema_bounds import validator_of
-from jaato.tools.secrets import placeholder_in
-from jaato.tools.unseen import one_line
+from jaato.tools.invisible_text import one_line
+from jaato.tools.redaction.redactor import placeholder_in
+from jaato.tools.schema import validator_of
 from jaato.version import __version__
 
 MAX_SHOWN_CHARS = 300

@@ -14,8 +14,8 @@ from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.flow.prompts import MAX_INSTRUCTION_CHARS, MOST_ROOM_CHARS, MOST_STEPS
 from jaato.runtime.flow.records import FORMAT, Answering, AnyRecord, Begun, Ended, StepBegun
-from jaato.tools.atomic import read_small
-from jaato.tools.secrets import Secrets
+from jaato.tools.filesystem.atomic import read_small
+from jaato.tools.redaction.redactor import Secrets
 
 MAX_TRACE_BYTES = 64_000_000
 MAX_RECORDS = 10_000

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from jaato.errors import ConfigError
 from jaato.settings import Settings, home_of
-from jaato.tools.route import checked, login_of, proxy_for, split_url
+from jaato.tools.network.proxy_settings import checked, login_of, proxy_for, split_url
 from jaato.version import __version__
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from jaato.log import logger
 from jaato.runtime.tracing.config import Endpoint, SpanCounters
-from jaato.tools.route import shown
+from jaato.tools.network.proxy_settings import shown
 
 LOG = logger("tracing")
 logging.getLogger("opentelemetry").addHandler(logging.NullHandler())  # no lines on stderr of its own

@@ -17,7 +17,7 @@ from jaato.log import logger
 from jaato.protocol.events import Event, SystemMessage
 from jaato.runtime.tracing.config import SpanCounters, TracingConfig, is_configured, read_config
 from jaato.settings import Settings
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 if TYPE_CHECKING:
     from jaato.runtime.tracing.export import SpanSink

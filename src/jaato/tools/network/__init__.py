@@ -1,1 +1,1 @@
-"""The proxy through which confined processes reach the hosts that were granted to them."""
+"""Connections to the network: addresses checked, pinned and made; proxies; signed webhooks."""

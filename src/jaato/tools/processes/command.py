@@ -1,4 +1,4 @@
-"""One command from jaato's side: hand it over, show its output, stop it, and hear how it ended."""
+"""Run one command: hand it to the warden, show its output, stop it, and report how it ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,46 @@ import anyio
 import anyio.to_thread
 
 from jaato.errors import ToolError
-from jaato.tools.processes.ended import Ended, interrupted
-from jaato.tools.processes.launch import Launcher, spool_directory
+from jaato.tools.processes.launcher import Launcher, spool_directory
+from jaato.tools.processes.leftovers import MARK, sweep
+from jaato.tools.processes.output_text import Shown
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
-from jaato.tools.processes.sweep import MARK, sweep
-from jaato.tools.processes.text import Shown
-from jaato.tools.processes.warden import wire
+from jaato.tools.processes.warden import pipe_frames
+from jaato.tools.processes.warden.child_supervisor import KILL_WITHIN_S
+from jaato.tools.processes.warden.kill_tree import MOST_TIMES
 from jaato.tools.processes.warden.output import SPOOL_PREFIX
-from jaato.tools.processes.warden.roundup import MOST_TIMES
-from jaato.tools.processes.warden.supervise import KILL_WITHIN_S
+
+
+@dataclass(slots=True)
+class Ended:
+    """How a command ended. `spool` has all of its output if that was over the bound; its taker removes it."""
+
+    code: int | None = None
+    reason: str = ""
+    head: bytes = b""
+    tail: bytes = b""
+    total: int = 0
+    spool: Path | None = None
+    spool_error: str = ""
+    duration_s: float = 0.0
+    left: list[str] = field(default_factory=list)
+    left_count: int = 0
+    stuck: list[str] = field(default_factory=list)
+
+
+def interrupted(reason: str, spool: Path, forwarded: bytes, bound_bytes: int) -> Ended:
+    """The end of a command whose supervisor said none: its spool file, else what was forwarded, is all of it."""
+    half = bound_bytes // 2
+    try:
+        with spool.open("rb") as written:
+            total = written.seek(0, os.SEEK_END)
+            written.seek(0)
+            head = written.read(half)
+            written.seek(max(total - half, len(head)))
+            return Ended(reason=reason, head=head, tail=written.read(half), total=total, spool=spool)
+    except OSError:
+        return Ended(reason=reason, head=forwarded, total=len(forwarded))
+
 
 ANSWER_WITHIN_S = 20.0
 NUDGE_EVERY_S = 2.0
@@ -160,7 +191,7 @@ class Command:
             self.asking = not self._stopping
             if not self.asking:
                 return Ended(reason="stopped")
-            await self._send(wire.value_frame(wire.REQUEST, self.request))
+            await self._send(pipe_frames.value_frame(pipe_frames.REQUEST, self.request))
             self._asked = True
             if self._stopping:
                 self.stop()
@@ -181,7 +212,7 @@ class Command:
         self._stopping = True
         if self._asked and self._socket is not None:
             try:
-                self._socket.send(wire.frame(wire.STOP))
+                self._socket.send(pipe_frames.frame(pipe_frames.STOP))
             except OSError:
                 pass  # it has ended already
 
@@ -194,7 +225,7 @@ class Command:
                     self._socket = launcher.supervisor(self._kept or self.streams, joins)
             except OSError as error:
                 raise ToolError(f"Commands cannot be run here: {error}") from None
-            self._frames = wire.Frames()
+            self._frames = pipe_frames.Frames()
             pid = launcher.warden_pid
             ready = False
             try:
@@ -272,23 +303,23 @@ class Command:
 
     def _take(self, kind: bytes, payload: bytes) -> None:
         match kind:
-            case wire.OUTPUT:
+            case pipe_frames.OUTPUT:
                 self._streamed = (self._streamed + payload)[-self.limits.bound_bytes :]
                 self._shown.take(payload)
-            case wire.SKIPPED:
+            case pipe_frames.SKIPPED:
                 self._shown.skip(int(payload))
-            case wire.READY:
+            case pipe_frames.READY:
                 self.group = payload.decode()
-            case wire.STARTED:
-                self.pid = wire.value_of(payload)["pid"]
-            case wire.HEAD:
+            case pipe_frames.STARTED:
+                self.pid = pipe_frames.value_of(payload)["pid"]
+            case pipe_frames.HEAD:
                 self._head = payload
-            case wire.TAIL:
+            case pipe_frames.TAIL:
                 self._tail = payload
-            case wire.ENDED:
-                self._ended = self._understood(wire.value_of(payload))
+            case pipe_frames.ENDED:
+                self._ended = self._understood(pipe_frames.value_of(payload))
                 self._shown.end()
-            case wire.LOST:
+            case pipe_frames.LOST:
                 self._ended = interrupted("lost", self.spool, bytes(self._streamed), self.limits.bound_bytes)
 
     def _understood(self, ended: dict[str, Any]) -> Ended:

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jaato.errors import CancelledException, InvalidArguments, ToolError
-from jaato.tools.beneath import Place
 from jaato.tools.cancel import CancelToken
-from jaato.tools.paths import Roots
-from jaato.tools.processes.sandbox.alone import alone, code_of
-from jaato.tools.programs import find_program
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.safe_open import Place
+from jaato.tools.processes.environment import find_program
+from jaato.tools.processes.sandbox.worker_sandbox import alone, code_of
 
 ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 """All that ripgrep is told: no configuration file, no preprocessor, no path to look for one on."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from jaato.errors import ConfigError
-from jaato.tools.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import locked, read_small, write_private
 from jaato.tools.remote.fields import JsonObject, Malformed, Scope, SourceConfig, check_shape
 
 MAX_FILE_BYTES = 1_000_000
@@ -174,7 +174,7 @@ def find_source(config: type[C], sources: Mapping[str, C], name: str) -> C:
     """The source of this name. Raises `ConfigError`, with the names there are."""
     found = sources.get(name)
     if found is None:
-        from jaato.tools.names import alike
+        from jaato.tools.filesystem.containment import alike
 
         if near := alike(name, sources):
             hint = f"is it {' or '.join(map(repr, near))}?"
@@ -193,7 +193,7 @@ def find_source(config: type[C], sources: Mapping[str, C], name: str) -> C:
 
 def shown(name: str) -> str:
     """A name as a message has it."""
-    from jaato.tools.unseen import visible
+    from jaato.tools.invisible_text import visible
 
     return visible(name if len(name) <= 80 else f"{name[:80]}…")
 

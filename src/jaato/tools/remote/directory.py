@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from jaato import settings
 from jaato.errors import ConfigError, PermissionDenied
-from jaato.tools.reach import environ_of
+from jaato.tools.host_services import environ_of
+from jaato.tools.permissions.trust import Trust
 from jaato.tools.remote.config_file import C, ConfigProblem, find_source, load_sources
 from jaato.tools.remote.fields import Scope
 from jaato.tools.remote.trust import SourceTrust, untrusted
-from jaato.tools.trust import Trust
 
 if TYPE_CHECKING:
     from jaato.abc.plugin import Host
-    from jaato.tools.secrets import Secrets
+    from jaato.tools.redaction.redactor import Secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.protocol.codec import is_unicode
-from jaato.tools.unseen import hidden, strings_in
+from jaato.tools.invisible_text import hidden, strings_in
 
 MAX_DEPTH = 32
 VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")

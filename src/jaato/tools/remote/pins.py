@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.tools.atomic import read_small
-from jaato.tools.schema_bounds import depth_within
-from jaato.tools.unseen import visible
+from jaato.tools.filesystem.atomic import read_small
+from jaato.tools.invisible_text import visible
+from jaato.tools.schema import depth_within
 
 MAX_FILE_BYTES = 33_554_432
 MAX_DIFF_LINES = 400

@@ -7,11 +7,11 @@ from typing import Generic
 from urllib.parse import quote, urlsplit
 
 from jaato.errors import ConfigError
+from jaato.tools.invisible_text import visible
+from jaato.tools.network.proxy_settings import is_loopback
+from jaato.tools.permissions.trust import Trust
 from jaato.tools.remote.config_file import C
 from jaato.tools.remote.fields import SourceConfig
-from jaato.tools.route import is_loopback
-from jaato.tools.trust import Trust
-from jaato.tools.unseen import visible
 
 PLAIN_HTTP = "plain http: everybody on the way can read and change what is sent"
 

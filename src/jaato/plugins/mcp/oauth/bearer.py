@@ -16,7 +16,7 @@ from jaato.plugins.mcp.oauth.credentials import Challenge, Login
 from jaato.plugins.mcp.oauth.options import OAuthFault, Tokens, plain, scopes_of
 from jaato.plugins.mcp.oauth.provider import obtain
 from jaato.plugins.mcp.oauth.requests import is_loopback, secure
-from jaato.tools.address import AddressRefused, parse_url
+from jaato.tools.network.addresses import AddressRefused, parse_url
 
 MAX_ROUNDS = 6
 MAX_WIDENED = 2

@@ -19,8 +19,8 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from jaato.plugins.mcp.oauth.options import OAuthFault, plain
 from jaato.plugins.mcp.oauth.requests import secure_url
-from jaato.tools.address import AddressRefused, parse_url
-from jaato.tools.programs import directories_of, find_program, is_inside
+from jaato.tools.network.addresses import AddressRefused, parse_url
+from jaato.tools.processes.environment import directories_of, find_program, is_inside
 
 SAFE = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+/[A-Za-z0-9._~%/:@+,=&?!*;-]*")
 MAX_URL_CHARS = 8_192

@@ -27,7 +27,7 @@ from jaato.plugins.mcp.oauth.options import (
 from jaato.plugins.mcp.oauth.requests import Wire
 from jaato.plugins.mcp.oauth.token_store import TokenStore, name_of
 from jaato.plugins.mcp.oauth.tokens import token
-from jaato.tools.address import Url
+from jaato.tools.network.addresses import Url
 
 log = logger("mcp.oauth")
 LOCK_WITHIN_S = 60.0

@@ -15,7 +15,7 @@ from jaato.plugins.mcp.oauth.provider import obtain
 from jaato.plugins.mcp.oauth.requests import Wire, secure
 from jaato.plugins.mcp.oauth.token_store import TokenStore
 from jaato.plugins.mcp.oauth.tokens import revoke
-from jaato.tools.address import AddressRefused, Allowed, parse_url
+from jaato.tools.network.addresses import AddressRefused, Allowed, parse_url
 
 WITHIN_S = 300.0
 PROBE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}

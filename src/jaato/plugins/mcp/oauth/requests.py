@@ -12,8 +12,8 @@ import anyio
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.oauth.options import OAuthFault, Unreachable, plain
-from jaato.tools.address import AddressRefused, Allowed, Url, parse_url
-from jaato.tools.dial import Dialer, Resolve, open_pool, request_to, system_resolve
+from jaato.tools.network.addresses import AddressRefused, Allowed, Url, parse_url
+from jaato.tools.network.pinned_connect import Dialer, Resolve, open_pool, request_to, system_resolve
 
 MAX_BYTES = 262_144
 WITHIN_S = 20.0

@@ -17,8 +17,8 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.oauth.options import OAuthFault, Options, Record, options_of
-from jaato.tools.address import AddressRefused, Url, parse_url
-from jaato.tools.atomic import read_small, reason, write_private
+from jaato.tools.filesystem.atomic import read_small, reason, write_private
+from jaato.tools.network.addresses import AddressRefused, Url, parse_url
 
 SERVICE = "jaato-mcp"
 MAX_BYTES = 1_048_576

@@ -21,9 +21,9 @@ from jaato.plugins.mcp.faults import SessionForgotten
 from jaato.plugins.mcp.oauth.options import plain
 from jaato.plugins.mcp.server import Setting
 from jaato.plugins.mcp.transports.pace import Pace
-from jaato.tools.address import METADATA, Address, Allowed, Url, parse_url
-from jaato.tools.dial import Dialer, open_pool
-from jaato.tools.route import is_loopback, open_transport, proxy_for
+from jaato.tools.network.addresses import METADATA, Address, Allowed, Url, parse_url
+from jaato.tools.network.pinned_connect import Dialer, open_pool
+from jaato.tools.network.proxy_settings import is_loopback, open_transport, proxy_for
 
 CONNECT_S = 30.0
 WRITE_S = 60.0

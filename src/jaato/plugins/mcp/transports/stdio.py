@@ -23,11 +23,10 @@ from jaato.errors import ToolError
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.transports.pace import Pace
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.ended import Ended
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.processes.command import Command, Ended, Limits
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.output_text import Streams, pipes
 from jaato.tools.processes.sandbox.sandbox import Sandbox
-from jaato.tools.processes.streams import Streams, pipes
 
 MAX_MESSAGE_BYTES = 32 << 20
 READ_BYTES = 1 << 18

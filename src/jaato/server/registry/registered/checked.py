@@ -13,9 +13,9 @@ from jaato.errors import PluginError
 from jaato.protocol.arp import SCHEMA_VERSION, SPOKEN
 from jaato.protocol.codec import json_problems
 from jaato.server.registry.registered.types import Described, Invalid
-from jaato.tools.schema_bounds import depth_within, validator_of
+from jaato.tools.invisible_text import hidden
+from jaato.tools.schema import depth_within, validator_of
 from jaato.tools.tool import WIRE_NAME
-from jaato.tools.unseen import hidden
 
 MAX_DESCRIPTION_CHARS = 4_000
 MAX_TAGS = 50

@@ -14,7 +14,7 @@ import msgspec
 
 from jaato.errors import JaatoError
 from jaato.server.registry.registered.types import FORMAT, Entry, decode_entry
-from jaato.tools.atomic import read_small, write_private
+from jaato.tools.filesystem.atomic import read_small, write_private
 
 FOLDER = "registered-tools"
 LOCK = ".lock"

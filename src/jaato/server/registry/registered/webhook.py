@@ -20,15 +20,15 @@ from jaato.protocol.ids import span_id, trace_id
 from jaato.protocol.messages import Problem
 from jaato.server.registry.registered.types import Forbidden, Invalid, Lost, Unreachable, Webhook
 from jaato.server.registry.values import MAX_RESULT_BYTES
-from jaato.tools.address import AddressRefused, Allowed, Url, parse_url
 from jaato.tools.call import Call
-from jaato.tools.dial import Dialer, open_pool, request_to
-from jaato.tools.others import INVOCATION
+from jaato.tools.invisible_text import one_line, spelt_out
+from jaato.tools.network.addresses import AddressRefused, Allowed, Url, parse_url
+from jaato.tools.network.pinned_connect import Dialer, open_pool, request_to
+from jaato.tools.network.proxy_settings import is_loopback
+from jaato.tools.network.webhooks import SIGNATURE, signature
+from jaato.tools.redaction.patterns import configured_secrets, like_secret
 from jaato.tools.remote.fields import Malformed, check_header
-from jaato.tools.route import is_loopback
-from jaato.tools.secret_words import configured_secrets, like_secret
-from jaato.tools.signed import SIGNATURE, signature
-from jaato.tools.unseen import one_line, spelt_out
+from jaato.tools.remote.refresh import INVOCATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

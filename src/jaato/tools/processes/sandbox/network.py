@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from jaato.tools.beside import Beside
-from jaato.tools.processes.launch import Launcher
-from jaato.tools.processes.warden.netns import NetworkRefused
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.loop_thread import Beside
+from jaato.tools.processes.warden.network_namespace import NetworkRefused
 
 if TYPE_CHECKING:
-    from jaato.tools.dial import Dialer
-    from jaato.tools.network.grants import NetworkGrant
-    from jaato.tools.network.proxy import Proxy
+    from jaato.tools.network.pinned_connect import Dialer
+    from jaato.tools.network.proxy.allowlist import NetworkGrant
+    from jaato.tools.network.proxy.server import Proxy
 
 CLOSE_WITHIN_S = 10.0
 
@@ -60,7 +60,7 @@ class SessionNetwork:
     """The descriptors of a session's namespaces, and its proxy. Safe from any thread; `close` lets go of all of it."""
 
     def __init__(self, descriptors: Sequence[int], dialer: Dialer, environ: Mapping[str, str]) -> None:
-        from jaato.tools.network.proxy import Proxy
+        from jaato.tools.network.proxy.server import Proxy
 
         *namespaces, listener = descriptors
         self.owner = os.getpid()
@@ -163,8 +163,8 @@ class Networks:
         return network if network is not None and network.owner == os.getpid() else None
 
     def _make(self, session_id: str, launcher: Launcher | None) -> SessionNetwork | None:
-        from jaato.tools.address import Allowed
-        from jaato.tools.dial import Dialer
+        from jaato.tools.network.addresses import Allowed
+        from jaato.tools.network.pinned_connect import Dialer
 
         with self._lock:
             known = self._known(session_id)

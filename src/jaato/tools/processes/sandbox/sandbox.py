@@ -18,27 +18,33 @@ from jaato.abc.plugin import Host
 from jaato.errors import ToolError
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.settings import home_of
-from jaato.tools.atomic import is_below
-from jaato.tools.control_names import STANDARD, ControlNames
-from jaato.tools.openings import FULL, READ_ONLY
-from jaato.tools.processes.launch import Launcher
-from jaato.tools.processes.sandbox.aftercare import Aftercare, Removed, Watch
-from jaato.tools.processes.sandbox.alone import filtered
-from jaato.tools.processes.sandbox.backends import Backend, BackendChoice, choose, chosen, why_none
-from jaato.tools.processes.sandbox.bubblewrap import Bubblewrap
-from jaato.tools.processes.sandbox.network import Networks, SessionNetwork
-from jaato.tools.processes.sandbox.plan import (
+from jaato.tools.filesystem.atomic import is_below
+from jaato.tools.filesystem.control_names import STANDARD, ControlNames
+from jaato.tools.permissions.access import FULL, READ_ONLY
+from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.sandbox.backends import (
+    Backend,
+    BackendChoice,
+    Bubblewrap,
+    choose,
+    chosen,
+    why_none,
+)
+from jaato.tools.processes.sandbox.cleanup import Aftercare, Removed, Watch
+from jaato.tools.processes.sandbox.mount_plan import (
     REMOVED_VARIABLES,
     MountPlan,
     confined_environment,
     mount_plan,
     writable_roots,
 )
-from jaato.tools.processes.sandbox.protected import ProtectedPaths
+from jaato.tools.processes.sandbox.network import Networks, SessionNetwork
+from jaato.tools.processes.sandbox.protected_paths import ProtectedPaths
 from jaato.tools.processes.sandbox.temporary import PrivateDirectory
+from jaato.tools.processes.sandbox.worker_sandbox import filtered
 
 if TYPE_CHECKING:
-    from jaato.tools.network.grants import NetworkGrant
+    from jaato.tools.network.proxy.allowlist import NetworkGrant
 
 
 class SandboxUnavailable(ToolError):
@@ -364,7 +370,7 @@ def swept(host: Host) -> list[Removed]:
 
 def sandbox_of(host: Host) -> Sandbox:
     """The host's service `sandbox`; without one, a sandbox for its workspace."""
-    from jaato.tools.reach import environ_of
+    from jaato.tools.host_services import environ_of
 
     try:
         found: Sandbox = host.service("sandbox")

@@ -10,11 +10,11 @@ import socket
 import sys
 import time
 
-from jaato.tools.processes.warden import cgroup, netns, tree, wire
+from jaato.tools.processes.warden import cgroup, network_namespace, pipe_frames, process_tree
+from jaato.tools.processes.warden.child_supervisor import Supervisor
+from jaato.tools.processes.warden.kill_tree import Roundup
 from jaato.tools.processes.warden.output import clear_stale
-from jaato.tools.processes.warden.roundup import Roundup
 from jaato.tools.processes.warden.start import IGNORED, MOST_STREAMS, NAMESPACES, close_all_but
-from jaato.tools.processes.warden.supervise import Supervisor
 
 CONTROL_FD = 0
 CLOSING_S = 10.0
@@ -55,7 +55,7 @@ class Warden:
                     self._end_all()
             self._look_after()
             if self.closing_at is not None and time.monotonic() > self.closing_at + CLOSING_S:
-                tree.send(self.sockets, signal.SIGKILL)
+                process_tree.send(self.sockets, signal.SIGKILL)
         Roundup(self._strays, self._reaped).to_end(CLEAN_WITHIN_S)
 
     def _wait_ms(self) -> int | None:
@@ -86,10 +86,10 @@ class Warden:
         if not fds:
             return True
         wire_end = socket.socket(fileno=fds[0])
-        if data == wire.NETWORK:
+        if data == pipe_frames.NETWORK:
             self._fork_network(wire_end)
             return True
-        joins = fds[-len(NAMESPACES) :] if data == wire.JOINED_COMMAND else []
+        joins = fds[-len(NAMESPACES) :] if data == pipe_frames.JOINED_COMMAND else []
         self._fork(wire_end, fds[1 : len(fds) - len(joins)], joins)
         return True
 
@@ -103,7 +103,7 @@ class Warden:
         if pid == 0:
             try:
                 self._close_sockets()
-                netns.hand_out(reply)
+                network_namespace.hand_out(reply)
             finally:
                 os._exit(0)
         reply.close()
@@ -115,7 +115,7 @@ class Warden:
             pid = os.fork()
         except OSError as error:
             failure = {"doing": "fork for", "error": os.strerror(error.errno or 0)}
-            wire_end.send(wire.value_frame(wire.ENDED, {"failure": failure}))
+            wire_end.send(pipe_frames.value_frame(pipe_frames.ENDED, {"failure": failure}))
             wire_end.close()
             pid = -1
         if pid == 0:
@@ -190,14 +190,14 @@ class Warden:
             cgroup.end(f"{self.groups}{pid}", time.monotonic() + 1)
         try:
             wire_end.setblocking(False)
-            wire_end.send(wire.frame(wire.LOST))
+            wire_end.send(pipe_frames.frame(pipe_frames.LOST))
         except OSError:
             pass
         wire_end.close()
 
     def _strays(self) -> set[int]:
         """What killed supervisors left behind: it is ours now, and no supervisor of ours."""
-        return set(tree.children(os.getpid())).difference(self.sockets)
+        return set(process_tree.children(os.getpid())).difference(self.sockets)
 
 
 def wakeup() -> int:
@@ -224,7 +224,7 @@ def main() -> None:
     os.chdir("/")
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    tree.become_subreaper()
+    process_tree.become_subreaper()
     control = socket.socket(fileno=os.dup(CONTROL_FD))
     os.dup2(os.open(os.devnull, os.O_RDWR), CONTROL_FD)
     close_all_but(control.fileno())

@@ -11,7 +11,7 @@ import signal
 import sys
 import termios
 
-from jaato.tools.processes.warden import cgroup, namespaces, netns, seccomp
+from jaato.tools.processes.warden import cgroup, namespaces, network_namespace, seccomp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def become_command(
         os.chdir(request["cwd"])
         if confinement and confinement["joined"]:
             doing = "connect the network of"
-            netns.enter(joins)
+            network_namespace.enter(joins)
         doing = "run"
         for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)

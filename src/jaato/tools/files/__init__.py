@@ -1,1 +1,0 @@
-"""Changing files so that nothing is lost: backups, whole changes, sets of them, undo."""

@@ -1,0 +1,1 @@
+"""Reach files of the workspace and nothing else: containment, safe opening, control files, edits."""

@@ -1,0 +1,222 @@
+"""Control paths: files that decide what runs or what is allowed, so no wide grant covers writing them."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import functools
+import itertools
+import os
+import pwd
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from jaato.tools.filesystem.atomic import resolved
+from jaato.tools.filesystem.control_names import STANDARD, WILD, ControlNames, Tier, folded
+
+ControlChange = Callable[[str], contextlib.AbstractContextManager[None]]
+"""What a permitted change of a control file is made in, given its absolute path."""
+
+ORDERS = frozenset({"config", "config.worktree", "hooks"})
+"""What git obeys in a repository's own directory."""
+
+SYSTEM = re.compile(r"etc/(?:profile|bash\.bashrc|bashrc|zsh|gitconfig|environment|ld\.so\.preload|cron)")
+NAMES = (*sorted(STANDARD.first.plain), ".config")
+MAX_ENTRIES = 20_000
+MAX_PATH_CHARS = 4_096
+
+
+def unwatched(_path: str) -> contextlib.AbstractContextManager[None]:
+    """Change it; nothing watches for control files here."""
+    return contextlib.nullcontext()
+
+
+def names_control(parts: Sequence[str], names: ControlNames = STANDARD, tiers: Tier = 2) -> bool:
+    """Whether this path, by its names alone, is a control path of the first tier, or of the first two."""
+    written = [folded(part) for part in parts]
+    if not written:
+        return False
+    if parts[-1] == "HEAD" or written[-1] == ".config":
+        return True  # a HEAD makes a directory a bare git repository, with a config and hooks of its own
+    if names.first.match(written) or (tiers == 2 and names.second.match(written)):
+        return True
+    return in_bare_repository_names(written)
+
+
+def in_bare_repository_names(names: Sequence[str]) -> bool:
+    """Whether the path lies in a directory called like a bare repository, `x.git`, where git reads orders."""
+    return any(name.endswith(".git") and below in ORDERS for name, below in itertools.pairwise(names))
+
+
+def in_bare_repository(root: Path, parts: Sequence[str]) -> bool:
+    """Whether the resolved path is the config or a hook of a directory that git takes for a repository."""
+    return any(
+        folded(part) in ORDERS and (root.joinpath(*parts[:index]) / "HEAD").exists()
+        for index, part in enumerate(parts)
+    )
+
+
+def in_virtual_environment(root: Path, parts: Sequence[str]) -> bool:
+    """Whether the resolved path lies among the programs of a Python environment, whatever its name."""
+    return any(
+        folded(part) in ("bin", "scripts") and (root.joinpath(*parts[:index]) / "pyvenv.cfg").exists()
+        for index, part in enumerate(parts)
+    )
+
+
+def in_control_directory(root: Path, parts: Sequence[str]) -> bool:
+    """Whether the resolved path is control by what lies beside it."""
+    return in_bare_repository(root, parts) or in_virtual_environment(root, parts)
+
+
+def is_linked_control(info: os.stat_result, roots: Sequence[Path], names: ControlNames = STANDARD) -> bool:
+    """Whether a file with several links is a control file; also when there is too much to search."""
+    if not stat.S_ISREG(info.st_mode) or info.st_nlink < 2:
+        return False
+    wanted = (info.st_dev, info.st_ino)
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    for path in (home / name for name in names.first.plain):
+        try:
+            found = os.lstat(path)
+        except OSError:
+            continue
+        if (found.st_dev, found.st_ino) == wanted:
+            return True
+    left = MAX_ENTRIES
+    for root in roots:
+        for path, inode in entries(root):
+            left -= 1
+            if left < 0:
+                return True
+            if inode == info.st_ino and names_control(path.relative_to(root).parts, names):
+                return True
+    return False
+
+
+def entries(root: Path) -> Iterator[tuple[Path, int]]:
+    """Everything below a directory with its inode number, links not followed."""
+    waiting = [root]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with os.scandir(directory) as listing:
+                for entry in listing:
+                    yield directory / entry.name, entry.inode()
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(directory / entry.name)
+        except OSError:
+            continue
+
+
+def named(path: str, names: ControlNames = STANDARD, tiers: Tier = 1) -> bool:
+    """Whether the path as written goes through a control name."""
+    parts = [part for part in path.replace("\\", "/").split("/") if part]
+    return names_control(parts, names, tiers) or ("etc" in parts and SYSTEM.search(path) is not None)
+
+
+def control_path(
+    path: str,
+    place: str,
+    protected: Iterable[Path] = (),
+    root: str | None = None,
+    *,
+    hidden: bool = True,
+    names: ControlNames = STANDARD,
+    tiers: Tier = 1,
+) -> str | None:
+    """Which control path a path means: as written, normalised, through links, by identity; None when it
+    means none.
+
+    `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are
+    directories whose whole content counts as control. A pattern means what it may match, `hidden` says whether
+    that includes names with a leading dot. `tiers` says whether the second tier counts too.
+    """
+    if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
+        return None
+    if may_match_control(path, hidden):
+        return path
+    written = os.path.join(place, os.path.expanduser(path) if path.startswith("~") else path)
+    root = root or place
+    inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
+    if named(inside, names, tiers) or named(os.path.normpath(inside), names, tiers):
+        return path
+    real = resolved(written)
+    below = os.path.relpath(real, resolved(root))
+    if named(below, names, tiers):
+        return below
+    if tiers == 2 and in_virtual_environment(Path(resolved(root)), Path(below).parts):
+        return below
+    for directory in protected:
+        if real == str(directory) or real.startswith(f"{directory}/"):
+            return path
+    return same_thing(real, resolved(root))
+
+
+def may_match_control(path: str, hidden: bool) -> bool:
+    """Whether a pattern of file names may match a control path; `hidden` when `*` also matches a leading dot."""
+    return any(
+        WILD.search(part) is not None
+        and (hidden or part.startswith("."))
+        and any(fnmatch.fnmatch(name, part) for name in NAMES)
+        for part in path.split("/")
+    )
+
+
+def holds_workspace(path: str, place: str, root: str) -> bool:
+    """Whether a path is the workspace or a directory above it, so that changing it changes every control
+    path."""
+    real, root = resolved(os.path.join(place, path)), resolved(root)
+    return root == real or root.startswith(real.rstrip("/") + "/")
+
+
+def same_thing(real: str, root: str) -> str | None:
+    """Whether the path, or a directory above it, is a control file under another name: a hard link, a bind
+    mount."""
+    home = os.path.expanduser("~")
+    seen = (f"{root}/{one}" for one in ("", ".git", ".git/hooks", ".jaato"))
+    identities = control_identities(root, home, tuple(changed(one) for one in (*seen, home)))
+    if not identities:
+        return None
+    current = real
+    while current.startswith(root) and current != root:
+        try:
+            state = os.stat(current)
+        except (OSError, ValueError):
+            state = None
+        if state is not None and (found := identities.get((state.st_dev, state.st_ino))) is not None:
+            return found
+        current = os.path.dirname(current)
+    return None
+
+
+def changed(directory: str) -> int:
+    """When a directory last gained or lost an entry; 0 when there is none."""
+    try:
+        return os.stat(directory).st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=16)
+def control_identities(root: str, home: str, _changed: tuple[int, ...]) -> dict[tuple[int, int], str]:
+    """The device and inode of each control file and directory that exists in a workspace, and of those of the home, which
+    may be links to what is there."""
+    names = [*NAMES, ".git/config", ".git/hooks"]
+    for directory in (".git/hooks", ".jaato"):
+        try:
+            names += [f"{directory}/{entry}" for entry in os.listdir(os.path.join(root, directory))[:200]]
+        except OSError:
+            continue
+    found: dict[tuple[int, int], str] = {}
+    for path, name in (
+        *((f"{home}/{one}", f"~/{one}") for one in NAMES),
+        *((f"{root}/{one}", one) for one in names),
+    ):
+        try:
+            state = os.stat(path)
+        except OSError:
+            continue
+        found[state.st_dev, state.st_ino] = name
+    return found

@@ -1,0 +1,1 @@
+"""Change files so that nothing is lost: backups, atomic replacement, transactions, undo."""

@@ -1,0 +1,230 @@
+"""The private directories that backups lie in: content stored under its hash, and one record for each change."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+import threading
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from jaato.errors import ToolError
+from jaato.protocol.ids import ALPHABET, PAIRS, new_id
+from jaato.tools.filesystem.edits.renames import copy, exists, settle, write_new
+from jaato.tools.filesystem.errors import FileFailed, explained
+from jaato.tools.filesystem.safe_open import OPEN_DIRECTORY
+
+State = Literal["absent", "file", "link", "directory"]
+
+
+class Record(Struct, frozen=True, omit_defaults=True):
+    """One change of one path: what was there before. `path` is relative to the workspace, or absolute."""
+
+    id: str
+    path: str
+    action: str
+    time: float
+    before: State
+    digest: str | None = None
+    size_bytes: int = 0
+    mode: int = 0
+    link: str | None = None
+    other: str | None = None
+    """Where it was moved to or came from."""
+    after: str | None = None
+    """What the change left, as `held` says it; None where nobody knows."""
+    made: list[str] = []
+    """The directories that were made for it, outermost first."""
+    call_id: str = ""
+    session_id: str = ""
+    batch: str = ""
+    """The set it belongs to, whose records are forgotten together when it is taken back."""
+
+    @property
+    def held(self) -> str:
+        """What was there before, to be compared: `absent`, `directory`, `file:` its hash, `link:` its target."""
+        return held(self.before, self.digest, self.link)
+
+
+def held(state: State, digest: str | None = None, link: str | None = None) -> str:
+    """What is at a place, in one line that is equal where that is equal."""
+    match state:
+        case "file":
+            return f"file:{digest}"
+        case "link":
+            return f"link:{link}"
+    return state
+
+
+class Ids:
+    """Backup identifiers: a letter and a ULID, always greater than the last one of this process and than those it has
+    passed, whatever the clock does."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def next(self) -> str:
+        """A new identifier."""
+        with self._lock:
+            now = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(79)
+            self._last = max(now, self._last + 1)
+            number = self._last
+        return id_text(number)
+
+    def passed(self, known: str) -> None:
+        """Give only greater identifiers than this one from now on; what is none does nothing."""
+        if ID.fullmatch(known) is None:
+            return
+        number = sum(ALPHABET.index(letter) << 5 * place for place, letter in enumerate(reversed(known[1:])))
+        if number < LAST:
+            with self._lock:
+                self._last = max(self._last, number)
+
+
+def id_text(number: int) -> str:
+    """An identifier as it is written."""
+    return "f" + "".join([PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
+
+
+def first_id(moment: str) -> str:
+    """The least identifier of a backup made at this moment (ISO 8601); empty for none."""
+    try:
+        return id_text(int(datetime.fromisoformat(moment).timestamp() * 1000) << 80)
+    except ValueError:
+        return ""
+
+
+ID = re.compile(r"f[0-9A-HJKMNP-TV-Z]{26}")
+LAST = 1 << 129
+"""Identifiers beyond are nobody's: the clock would have to run for millennia."""
+IDS = Ids()
+"""The one source of identifiers, so that those of one process have an order."""
+
+
+def state_of(mode: int) -> State:
+    """What a mode says is there, as records name it."""
+    if stat.S_ISDIR(mode):
+        return "directory"
+    return "link" if stat.S_ISLNK(mode) else "file"
+
+
+def folder_of(path: str) -> str:
+    """The directory of a path's records."""
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
+
+
+PLACE = ".jaato/backups"
+
+
+class BackupRefused(ToolError):
+    """No backup can be kept, so nothing is changed."""
+
+    code = "backup_failed"
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The directories of the backups, open and locked against the sweep of another process."""
+
+    root: int
+    objects: int
+    records: int
+    staging: int
+
+    @classmethod
+    def of(cls, workspace: Path, stack: contextlib.ExitStack) -> Shelf:
+        """The open directories, made where missing; the stack closes them. Raises `OSError`."""
+        top = os.open(workspace, OPEN_DIRECTORY)
+        stack.callback(os.close, top)
+        for part in PLACE.split("/"):
+            top = directory(stack, top, part)
+        if not exists(top, ".gitignore"):
+            with contextlib.suppress(FileExistsError):
+                write_new(top, ".gitignore", b"*\n")
+        objects, records, staging = (
+            directory(stack, top, name) for name in ("objects", "records", "staging")
+        )
+        return cls(top, objects, records, staging)
+
+    def has(self, digest: str, size: int) -> bool:
+        """Whether this content is stored already."""
+        try:
+            return os.stat(digest, dir_fd=self.objects, follow_symlinks=False).st_size == size
+        except FileNotFoundError:
+            return False
+
+    def store(self, digest: str, data: bytes) -> None:
+        """Store bytes under their hash, whole or not at all. Raises `OSError`."""
+        hidden = f"{new_id('t')}.tmp"
+        try:
+            write_new(self.staging, hidden, data)
+            os.rename(hidden, digest, src_dir_fd=self.staging, dst_dir_fd=self.objects)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(hidden, dir_fd=self.staging)
+            raise
+        settle(self.objects)
+
+    def store_file(self, source: int) -> tuple[str, int]:
+        """Store the content of an open file in bounded memory; returns its hash and size. Raises `OSError`."""
+        hidden = f"{new_id('t')}.tmp"
+        digest = hashlib.sha256()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(hidden, flags, 0o600, dir_fd=self.staging)
+        try:
+            size = copy(source, fd, digest.update)
+            os.fsync(fd)
+            name = digest.hexdigest()
+            os.rename(hidden, name, src_dir_fd=self.staging, dst_dir_fd=self.objects)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(hidden, dir_fd=self.staging)
+            raise
+        finally:
+            os.close(fd)
+        settle(self.objects)
+        return name, size
+
+
+def directory(stack: contextlib.ExitStack, parent: int, name: str) -> int:
+    """A directory in another, made private when it is missing; never through a link. Raises `OSError`."""
+    try:
+        fd = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+        fd = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+    stack.callback(os.close, fd)
+    return fd
+
+
+def existing(workspace: Path, name: str, stack: contextlib.ExitStack) -> int:
+    """A directory of the backups, or their own (``), open. Raises `OSError`: `FileNotFoundError` for none."""
+    fd = os.open(workspace, OPEN_DIRECTORY)
+    stack.callback(os.close, fd)
+    for part in filter(None, (*PLACE.split("/"), name)):
+        fd = os.open(part, OPEN_DIRECTORY, dir_fd=fd)
+        stack.callback(os.close, fd)
+    return fd
+
+
+def refused(error: OSError) -> ToolError:
+    """That no backup can be kept, and why."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return BackupRefused(
+            f"{PLACE} is not a real directory (a link or a file is in its way), so no backup can be kept and "
+            "nothing was changed. Ask the user to remove it."
+        )
+    reason = explained(error, PLACE)
+    return FileFailed(f"No backup can be kept, so nothing was changed. {reason}")

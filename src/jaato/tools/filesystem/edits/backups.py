@@ -1,0 +1,286 @@
+"""What files held before they were changed: content by its hash, one record a change, in `.jaato/backups`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from jaato.protocol.ids import new_id
+from jaato.tools.filesystem.atomic import put_whole
+from jaato.tools.filesystem.edits.backup_directory import (
+    IDS,
+    BackupRefused,
+    Record,
+    Shelf,
+    directory,
+    existing,
+    folder_of,
+    refused,
+)
+from jaato.tools.filesystem.edits.pins import Pinned, name_of, pins_of, save_pins
+from jaato.tools.filesystem.edits.renames import listed, read_at, write_new
+
+PRUNE_EVERY = 100
+SET = ".set"
+MAX_FILE_BYTES = 256 << 20
+
+
+class Backups:
+    """The backups of one workspace. Every method raises `ToolError`s; nothing goes through a link.
+
+    The oldest are dropped when there are more than `max_count` records or their content exceeds `max_bytes`; those that
+    waypoints need stay longer, up to as many and as much again. With a `max_count` of 0 nothing is dropped here: another object sees to it.
+    """
+
+    def __init__(self, workspace: Path, max_count: int = 1000, max_bytes: int = 512 << 20) -> None:
+        self.workspace = workspace
+        self.max_count = max_count
+        self.max_bytes = max_bytes
+        self._behind = True
+        self._made = 0
+        self._stored_bytes = 0
+        self._due = True
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Shelf]:
+        """The shelf, made when it is missing; cleared of what a killed process left if nobody uses it."""
+        with contextlib.ExitStack() as stack:
+            try:
+                shelf = Shelf.of(self.workspace, stack)
+                lock = os.open(
+                    "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=shelf.root
+                )
+                stack.callback(os.close, lock)
+                if self._due and self.max_count:
+                    self._due = not self._tidy(shelf, lock)
+                fcntl.flock(lock, fcntl.LOCK_SH)
+                if self._behind:
+                    self._behind = False
+                    IDS.passed(max(self._names(shelf.records), default="").removesuffix(".json"))
+            except OSError as error:
+                raise refused(error) from None
+            self._made += 1
+            self._due = self._due or self._made % PRUNE_EVERY == 0
+            yield shelf
+
+    def keep(self, shelf: Shelf, content: bytes | int) -> tuple[str, int]:
+        """Store bytes or the content of an open file; returns its SHA-256 and size. Durable."""
+        try:
+            if isinstance(content, bytes):
+                digest = hashlib.sha256(content).hexdigest()
+                if not shelf.has(digest, len(content)):
+                    shelf.store(digest, content)
+                    self._count(len(content))
+                return digest, len(content)
+            size = os.fstat(content).st_size
+            if size > MAX_FILE_BYTES:
+                raise BackupRefused(
+                    f"The file has {size} bytes, too many for a backup (at most {MAX_FILE_BYTES}). "
+                    "Nothing was changed; if it may be lost, use run."
+                )
+            stored = shelf.store_file(content)
+            self._count(size)
+            return stored
+        except OSError as error:
+            raise refused(error) from None
+
+    def _count(self, size: int) -> None:
+        """Have the bounds looked after once an eighth of what they allow has been added."""
+        self._stored_bytes += size
+        if self._stored_bytes > self.max_bytes // 8:
+            self._stored_bytes, self._due = 0, True
+
+    def content(self, digest: str) -> bytes:
+        """The bytes of a backup. Raises `BackupRefused` when they are gone or damaged."""
+        with contextlib.ExitStack() as stack:
+            try:
+                shelf = Shelf.of(self.workspace, stack)
+                data = read_at(shelf.objects, digest, MAX_FILE_BYTES + 1)
+            except OSError:
+                raise BackupRefused(
+                    "The content of this backup is gone; listBackups shows the others."
+                ) from None
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise BackupRefused("The content of this backup is damaged; listBackups shows the others.")
+        return data
+
+    def record(self, shelf: Shelf, record: Record) -> Record:
+        """Note a change that is about to be made, under a new id."""
+        record = msgspec.structs.replace(record, id=IDS.next(), time=time.time())
+        try:
+            with contextlib.ExitStack() as stack:
+                folder = directory(stack, shelf.records, folder_of(record.path))
+                write_new(folder, f"{record.id}.json", msgspec.json.encode(record))
+        except OSError as error:
+            raise refused(error) from None
+        return record
+
+    def forget(self, shelf: Shelf, record: Record) -> None:
+        """Take back the record of a change that did not happen."""
+        with contextlib.suppress(OSError):
+            os.unlink(f"{folder_of(record.path)}/{record.id}.json", dir_fd=shelf.records)
+
+    def records(self, path: str | None = None) -> list[Record]:
+        """The records of a path, or all, newest first; damaged ones are passed over."""
+        with contextlib.ExitStack() as stack:
+            try:
+                top = existing(self.workspace, "records", stack)
+            except FileNotFoundError:
+                return []
+            except OSError as error:
+                raise refused(error) from None
+            found = [record for _, record in self._read(top, None if path is None else folder_of(path))]
+        return sorted(found, key=lambda record: record.id, reverse=True)
+
+    def since(self, mark: str) -> list[Record]:
+        """The records that are newer than a mark, oldest first; damaged ones are passed over."""
+        with contextlib.ExitStack() as stack:
+            try:
+                top = existing(self.workspace, "records", stack)
+            except FileNotFoundError:
+                return []
+            except OSError as error:
+                raise refused(error) from None
+            found = [record for _, record in self._read(top, None, mark)]
+        return sorted(found, key=lambda record: record.id)
+
+    def pin(self, session_id: str, marks: Sequence[str]) -> None:
+        """Have pruning leave what the session's files held at these marks. Durable."""
+        with self.open() as shelf:
+            pins = msgspec.structs.replace(pins_of(self.workspace, session_id), marks=sorted(set(marks)))
+            try:
+                save_pins(shelf.root, pins, name_of(session_id))
+            except OSError as error:
+                raise refused(error) from None
+
+    def lost(self, session_id: str) -> str:
+        """The newest record that was pruned and may be missed by the session; empty for none."""
+        return pins_of(self.workspace, session_id).lost
+
+    def is_whole(self, digest: str) -> bool:
+        """Whether this content is there, undamaged."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with contextlib.ExitStack() as stack:
+            try:
+                top = existing(self.workspace, "objects", stack)
+                with os.fdopen(os.open(digest, flags, dir_fd=top), "rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest() == digest
+            except OSError:
+                return False
+
+    def begin(self, shelf: Shelf, records: Sequence[Record]) -> str:
+        """Note that a set of changes begins to appear; `end` it when all or none of them have."""
+        name = f"{new_id('t')}{SET}"
+        try:
+            write_new(shelf.staging, name, msgspec.json.encode(records))
+        except OSError as error:
+            raise refused(error) from None
+        return name
+
+    def note(self, shelf: Shelf, name: str, records: Sequence[Record]) -> None:
+        """Note of which changes a set that has begun consists, before the first of them appears."""
+        try:
+            put_whole(shelf.staging, name, msgspec.json.encode(records), 0o600)
+        except OSError as error:
+            raise refused(error) from None
+
+    def forget_set(self, shelf: Shelf, name: str) -> None:
+        """Take back the records of a set that did not happen, and those of taking it back."""
+        for place, record in list(self._read(shelf.records, None)):
+            if name in (record.batch, record.call_id):
+                with contextlib.suppress(OSError):
+                    os.unlink(place, dir_fd=shelf.records)
+
+    def end(self, shelf: Shelf, name: str) -> None:
+        """The set is whole, or taken back."""
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=shelf.staging)
+
+    def unfinished(self) -> dict[str, list[Record]]:
+        """The sets of changes that killed processes have begun, by name; none while somebody is at work."""
+        found: dict[str, list[Record]] = {}
+        with contextlib.ExitStack() as stack:
+            try:
+                top = existing(self.workspace, "", stack)
+                names = [name for name in listed(top, "staging") if name.endswith(SET)]
+                if not names:
+                    return {}
+                lock = os.open("lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+                stack.callback(os.close, lock)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for name in listed(top, "staging"):
+                    if name.endswith(SET):
+                        data = read_at(top, f"staging/{name}", 16 << 20)
+                        found[name] = msgspec.json.decode(data, type=list[Record])
+            except (OSError, msgspec.DecodeError):
+                return found
+        return found
+
+    def _names(self, records: int) -> Iterator[str]:
+        """The names of all records."""
+        for folder in listed(records, "."):
+            yield from listed(records, folder)
+
+    def _read(self, records: int, folder: str | None, mark: str = "") -> Iterator[tuple[str, Record]]:
+        """Every readable record that is newer than a mark, with its place below the records."""
+        for name in [folder] if folder is not None else listed(records, "."):
+            for file in listed(records, name):
+                if file.removesuffix(".json") <= mark:
+                    continue
+                try:
+                    data = read_at(records, f"{name}/{file}", 1 << 20)
+                    yield f"{name}/{file}", msgspec.json.decode(data, type=Record)
+                except (OSError, msgspec.DecodeError):
+                    continue
+
+    def _tidy(self, shelf: Shelf, lock: int) -> bool:
+        """Remove what a killed process left and the backups beyond the bounds; False while others work."""
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        for name in listed(shelf.staging, "."):
+            if not name.endswith(SET):  # those are for whoever takes them back
+                with contextlib.suppress(IsADirectoryError, PermissionError):  # a directory is not ours
+                    os.unlink(name, dir_fd=shelf.staging)
+        found = sorted(self._read(shelf.records, None), key=lambda item: item[1].id, reverse=True)
+        kept = self._drop(shelf, found)
+        for name in listed(shelf.objects, "."):
+            if name not in kept:
+                os.unlink(name, dir_fd=shelf.objects)
+        return True
+
+    def _drop(self, shelf: Shelf, found: list[tuple[str, Record]]) -> set[str]:
+        """Drop the records beyond the bounds but for those that are pinned; gives the content that is to stay."""
+        pinned = Pinned(shelf.root, [record for _, record in found])
+        kept: set[str] = set()
+        total, spare_count, spare_bytes = 0, self.max_count, self.max_bytes
+        for count, (place, record) in enumerate(found):
+            new = bool(record.digest) and record.digest not in kept
+            size = record.size_bytes if new else 0
+            if count < self.max_count and (total + size <= self.max_bytes or not count):
+                total += size
+            else:
+                needs = pinned.needs(record)
+                spared = size if needs else 0
+                if not pinned.holds(record) or not spare_count or spared > spare_bytes:
+                    os.unlink(place, dir_fd=shelf.records)
+                    pinned.lose(record)
+                    continue
+                spare_count, spare_bytes = spare_count - 1, spare_bytes - spared
+                if not needs:
+                    continue
+            if record.digest:
+                kept.add(record.digest)
+        pinned.save()
+        return kept

@@ -1,0 +1,400 @@
+"""Apply changes to files: each is backed up first and checked against what was read; all of a set happen, or none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from jaato.errors import ToolError
+from jaato.protocol.specs import FileChange
+from jaato.tools.call import Call
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.edits.atomic_replace import Draft, Seen, draft, take_away
+from jaato.tools.filesystem.edits.backup_directory import Record, Shelf, held, state_of
+from jaato.tools.filesystem.edits.backups import Backups
+from jaato.tools.filesystem.edits.renames import settle
+from jaato.tools.filesystem.edits.text_encoding import Form, form_of
+from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, absent, explained, special
+from jaato.tools.filesystem.safe_open import Place
+
+MAX_EDIT_BYTES = 64 << 20
+
+
+class TooLarge(ToolError):
+    """The file is larger than can be edited in memory."""
+
+    code = "file_too_large"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place to change: how the caller named it, and its true name (relative in the workspace)."""
+
+    path: str
+    place: Place
+    label: str
+
+    @property
+    def info(self) -> os.stat_result:
+        """What is there. Raises `FileMissing` when nothing is."""
+        if self.place.info is None:
+            raise absent(self.path)
+        return self.place.info
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A text file as it was read, ready to be edited."""
+
+    target: Target
+    seen: Seen
+    form: Form
+    text: str
+
+
+@dataclass(slots=True)
+class Change:
+    """One step: `content` (bytes, or an open file to copy) in place of what was `seen`; None removes it."""
+
+    target: Target
+    action: str
+    seen: Seen | None
+    content: bytes | int | None
+    mode: int | None = None
+    link: str | None = None
+    record: Record | None = None
+    made: Sequence[str] = ()
+    """The directories that were made for it."""
+    notes: list[str] = field(default_factory=list)
+    published: Seen | None = None
+    done: bool = False
+
+
+class Targets:
+    """Looking at files beneath some roots before they are changed. Raises `ToolError`s."""
+
+    def __init__(self, roots: Roots) -> None:
+        self.roots = roots
+
+    @contextlib.contextmanager
+    def target(self, path: str, *, follow: bool = True) -> Iterator[Target]:
+        """Where a path leads, for a change. Refuses a root, and a control path that hides behind a link."""
+        with self.roots.locate(path, follow=follow) as place:
+            if place.is_root:
+                raise PathRefused(f"{path!r} is a root directory itself; name something in it.")
+            if self.roots.hides_control(path, place):
+                raise PathRefused(
+                    f"{path!r} leads by a link to {self.label(place)!r}, which is protected. Name it itself."
+                )
+            yield Target(path, place, self.label(place))
+
+    def label(self, place: Place) -> str:
+        """The true name of a place: relative in the workspace, else absolute."""
+        inside = place.root.path == self.roots.workspace
+        return str(PurePosixPath(*place.parts)) if inside else str(place.path)
+
+    def load(self, target: Target) -> Loaded:
+        """Read a text file to edit it. Raises `TooLarge` and `NotText` too."""
+        seen = self.see(target)
+        if seen is None or seen.data is None:
+            raise TooLarge(
+                f"{target.path!r} has {target.info.st_size} bytes; at most {MAX_EDIT_BYTES} can be edited."
+            )
+        form = form_of(seen.data)
+        return Loaded(target, seen, form, form.decode(seen.data))
+
+    def see(self, target: Target) -> Seen | None:
+        """What is at a target now, read if it is a file of bearable size; None when nothing is."""
+        info = target.place.info
+        if info is None:
+            return None
+        if stat.S_ISLNK(info.st_mode):
+            try:
+                return Seen(info, link=os.readlink(target.place.name, dir_fd=target.place.dir_fd))
+            except OSError as error:
+                raise explained(error, target.path) from None
+        if stat.S_ISDIR(info.st_mode):
+            raise PathRefused(
+                f"{target.path!r} is a directory, not a file; list_directory shows what is in it."
+            )
+        if not stat.S_ISREG(info.st_mode):
+            raise special(target.path, info.st_mode)
+        with os.fdopen(self.roots.open_place(target.place, target.path), "rb", buffering=0) as file:
+            info = os.fstat(file.fileno())
+            if info.st_size > MAX_EDIT_BYTES:
+                return Seen(info)
+            try:
+                return Seen(info, file.readall())
+            except OSError as error:
+                raise explained(error, target.path) from None
+
+    def is_absent(self, path: str) -> bool:
+        """Whether nothing has this path, its directory perhaps not either."""
+        try:
+            with self.roots.locate(path) as place:
+                return place.info is None
+        except FileMissing:
+            return True
+
+    def make_parents(self, path: str) -> list[str]:
+        """Make the missing directories above a path; returns those made, outermost first."""
+        made: list[str] = []
+        root, rest = self.roots.relative(path)
+        for parent in reversed(PurePosixPath(rest).parents[:-1]):
+            step = str(root / parent)
+            with self.target(step) as target:
+                if target.place.info is None:
+                    try:
+                        with self.roots.changing([target.place]):
+                            os.mkdir(target.place.name, 0o777, dir_fd=target.place.dir_fd)
+                    except FileExistsError:
+                        continue
+                    except OSError as error:
+                        raise explained(error, step) from None
+                    made.append(target.label)
+                elif not stat.S_ISDIR(target.place.info.st_mode):
+                    raise PathRefused(f"{target.label!r} is not a directory, so nothing can be made in it.")
+        return made
+
+    def unmake(self, made: Sequence[str]) -> None:
+        """Remove directories that were made for something that then failed, while they are empty."""
+        for label in reversed(made):
+            with contextlib.suppress(ToolError, OSError), self.target(label) as target:
+                os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
+
+
+MAX_COUNTED_BYTES = 1 << 20
+"""Of how large a file lines are counted."""
+MAX_TOLD = 500
+MAX_PATH_CHARS = 1_000
+
+
+def tell(call: Call, changes: Iterable[Change]) -> None:
+    """Note changes that have appeared; a file that was written as it was is none."""
+    for change in changes:
+        told = told_of(change)
+        if told is not None:
+            call.changed.append(told)
+
+
+def told_of(change: Change) -> FileChange | None:
+    """A change in short."""
+    path, seen = change.target.label, change.seen
+    old = b"" if seen is None else seen.data
+    if change.content is None:
+        new = b"" if change.link is None else None
+    else:
+        new = change.content if isinstance(change.content, bytes) else None
+    if seen is None:
+        added, _ = counted(b"", new)
+        return FileChange(path, "created", added, None if added is None else 0)
+    if change.content is None and change.link is None:
+        _, removed = counted(old, b"")
+        return FileChange(path, "deleted", None if removed is None else 0, removed)
+    if old is not None and old == new:
+        return None
+    return FileChange(path, "modified", *counted(old, new))
+
+
+def counted(old: bytes | None, new: bytes | None) -> tuple[int | None, int | None]:
+    """How many lines only the new content has, and how many only the old; None for what is large or no text."""
+    if old is None or new is None or max(len(old), len(new)) > MAX_COUNTED_BYTES or b"\0" in old + new:
+        return None, None
+    before, after = Counter(old.splitlines()), Counter(new.splitlines())
+    return (after - before).total(), (before - after).total()
+
+
+def told_name(roots: Roots, place: Place) -> str:
+    """The true name of a place as changes tell it: relative in the workspace, else absolute."""
+    inside = place.root.path == roots.workspace
+    return str(PurePosixPath(*place.parts)) if inside else str(place.path)
+
+
+def summed(changes: Sequence[FileChange]) -> tuple[list[FileChange], int]:
+    """Each file once, those that came and went left out; and how many more there are than are told."""
+    found: dict[str, FileChange] = {}
+    for change in changes:
+        before = found.pop(change.path, None)
+        now = change if before is None else before.then(change)
+        if now is not None:
+            found[change.path] = now
+    told = [change for change in found.values() if len(change.path) <= MAX_PATH_CHARS][:MAX_TOLD]
+    return told, len(found) - len(told)
+
+
+class Changes(Targets):
+    """Every change of files beneath some roots goes through here, one at a time. Raises `ToolError`s."""
+
+    def __init__(self, roots: Roots, backups: Backups) -> None:
+        super().__init__(roots)
+        self.backups = backups
+        self.lock = threading.RLock()
+
+    def commit(self, changes: Sequence[Change], call: Call) -> None:
+        """Make every change or none: all are backed up and written first, then they appear."""
+        with self.lock, self.backups.open() as shelf, contextlib.ExitStack() as drafts:
+            begun = ""
+            try:
+                before = [self.kept(shelf, change, call) for change in changes]
+                ready = [self.written(change, shelf, drafts, call) for change in changes]
+                for change, record, made in zip(changes, before, ready, strict=True):
+                    whole = record_with(record, {"after": left(change, made)})
+                    change.record = self.backups.record(shelf, whole)
+                if len(changes) > 1:
+                    begun = self.backups.begin(shelf, [one.record for one in changes if one.record])
+                with self.roots.changing(change.target.place for change in changes):
+                    for change, made in zip(changes, ready, strict=True):
+                        self.publish(change, made, shelf)
+                self.backups.end(shelf, begun)
+                tell(call, changes)
+            except BaseException as error:
+                stuck = self._roll_back(changes, shelf)
+                self.backups.end(shelf, begun)
+                if stuck:
+                    tell(call, [change for change in changes if change.done])
+                    raise FileFailed(
+                        f"{error} Besides, not everything could be put back: {'; '.join(stuck)}."
+                    ) from error
+                raise
+
+    def remember(self, shelf: Shelf, change: Change, call: Call, other: str) -> Record:
+        """Back up what something moved here will replace, and note that it is about to."""
+        return self.backups.record(shelf, self.kept(shelf, change, call, other))
+
+    def kept(self, shelf: Shelf, change: Change, call: Call, other: str | None = None) -> Record:
+        """Back up what a change will replace or remove; the record of it is not yet written."""
+        target, seen = change.target, change.seen
+        record = Record(
+            id="",
+            path=target.label,
+            action=change.action,
+            time=0.0,
+            before="absent",
+            other=other,
+            made=list(change.made),
+            call_id=call.id,
+            session_id=call.session_id,
+        )
+        if seen is None:
+            return record
+        fields: dict[str, object] = {
+            "before": state_of(seen.info.st_mode),
+            "mode": stat.S_IMODE(seen.info.st_mode),
+        }
+        if seen.link is not None:
+            fields["link"] = seen.link
+        elif stat.S_ISREG(seen.info.st_mode):
+            fields["digest"], fields["size_bytes"] = self._keep(shelf, target, seen)
+            if seen.info.st_nlink > 1:
+                change.notes.append(
+                    f"the file had {seen.info.st_nlink} hard links; only this one has changed, "
+                    "the others keep the old content"
+                )
+        return record_with(record, fields)
+
+    def _keep(self, shelf: Shelf, target: Target, seen: Seen) -> tuple[str, int]:
+        """The content of what was seen, in the backups."""
+        if seen.data is not None:
+            return self.backups.keep(shelf, seen.data)
+        fd = self.roots.open_place(target.place, target.path)
+        try:
+            return self.backups.keep(shelf, fd)
+        finally:
+            os.close(fd)
+
+    def written(self, change: Change, shelf: Shelf, drafts: contextlib.ExitStack, call: Call) -> Draft | None:
+        """The new content, on disk but not yet in its place."""
+        if change.content is None:
+            return None
+        seen = change.seen
+        like = seen.info if seen is not None and stat.S_ISREG(seen.info.st_mode) else None
+        made = draft(
+            change.target.place,
+            change.target.path,
+            change.content,
+            shelf.staging,
+            like=like,
+            mode=change.mode,
+            go_on=call.token.raise_if_cancelled,
+        )
+        change.notes.extend(made.notes)
+        return drafts.enter_context(made)
+
+    def publish(self, change: Change, made: Draft | None, shelf: Shelf) -> None:
+        """Let one change appear."""
+        place = change.target.place
+        if made is None:
+            if change.seen is not None:
+                take_away(place, change.target.path, change.seen, shelf.staging)
+                change.done = True
+            if change.link is not None:
+                try:
+                    os.symlink(change.link, place.name, dir_fd=place.dir_fd)
+                    change.published = Seen(
+                        os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False), link=change.link
+                    )
+                except OSError as error:
+                    raise explained(error, change.target.path) from None
+                settle(place.dir_fd)
+        else:
+            data = change.content if isinstance(change.content, bytes) else None
+            if change.seen is None:
+                made.publish_new()
+            else:
+                made.publish_over(change.seen)
+            change.published = Seen(os.fstat(made.fd), data)
+        change.done = True
+
+    def _roll_back(self, changes: Sequence[Change], shelf: Shelf) -> list[str]:
+        """Put back what has appeared already, last first; says what could not be."""
+        stuck: list[str] = []
+        for change in reversed(changes):
+            if change.done:
+                try:
+                    self._put_back(change, shelf)
+                except (ToolError, OSError):
+                    backup = change.record.id if change.record else "none"
+                    stuck.append(f"{change.target.label!r} (backup {backup}; restoreFile brings it back)")
+                    continue
+            if change.record is not None:
+                self.backups.forget(shelf, change.record)
+        return stuck
+
+    def _put_back(self, change: Change, shelf: Shelf) -> None:
+        """Undo one published change, unless somebody has changed the file since."""
+        place, path, seen = change.target.place, change.target.path, change.seen
+        if seen is None or seen.link is not None:
+            if change.published is not None:
+                take_away(place, path, change.published, shelf.staging)
+            if seen is not None and seen.link is not None:
+                os.symlink(seen.link, place.name, dir_fd=place.dir_fd)
+            return
+        digest = change.record.digest if change.record else None
+        data = seen.data if seen.data is not None else self.backups.content(digest or "")
+        with draft(
+            place, path, data, shelf.staging, like=seen.info, mode=stat.S_IMODE(seen.info.st_mode)
+        ) as old:
+            if change.published is not None:
+                old.publish_over(change.published)
+            else:
+                old.publish_new()
+
+
+def left(change: Change, made: Draft | None) -> str:
+    """What a change leaves at its place, as records say it."""
+    if made is not None:
+        return held("file", made.digest)
+    return held("absent") if change.link is None else held("link", link=change.link)
+
+
+def record_with(record: Record, fields: dict[str, object]) -> Record:
+    """The record with some fields set."""
+    import msgspec
+
+    return msgspec.structs.replace(record, **fields)

@@ -1,0 +1,306 @@
+"""Transactions over any number of files and directory moves: all happen, or none, also when the process is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from jaato.errors import ToolError
+from jaato.protocol.specs import FileChange
+from jaato.tools.call import Call
+from jaato.tools.filesystem.edits.atomic_replace import Seen, changed
+from jaato.tools.filesystem.edits.backup_directory import BackupRefused, Record, Shelf, State, existing, held
+from jaato.tools.filesystem.edits.backups import Backups
+from jaato.tools.filesystem.edits.changes import MAX_EDIT_BYTES, Change, Changes, Target, record_with
+from jaato.tools.filesystem.edits.renames import rename_new, settle
+from jaato.tools.filesystem.edits.undo import current, digest_of, exists, is_moved, move_back, restore
+from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explained
+
+
+def recover(changes: Changes) -> None:
+    """Put back every file that such a set has changed, unless somebody has changed it since."""
+    for name, records in sorted(changes.backups.unfinished().items(), reverse=True):
+        take_back_all(changes, records, name)
+        with changes.backups.open() as shelf:
+            changes.backups.end(shelf, name)
+
+
+def take_back_all(changes: Changes, records: Sequence[Record], name: str) -> list[str]:
+    """Put back what of a set has appeared, last first: files, and then what was moved before them. Gives what could not
+    be, with the reasons; their backups stay, for restoreFile. Of a set that is gone without a trace nothing does."""
+    stuck: list[str] = []
+    whole = all(record.batch for record in records)
+    moves = [record for record in records if is_moved(record)]
+    moved = [record for record in moves if is_in_effect(changes, record)]
+    if len(moved) == len(moves):  # else no file has appeared yet
+        for record in reversed([record for record in records if not is_moved(record)]):
+            try:
+                whole = take_back(changes, record, name) and whole
+            except ToolError as error:
+                stuck.append(f"{record.path!r} (backup {record.id}): {error}")
+    for record in reversed(moved):
+        try:
+            move_back(changes, record, call_of(record, name))
+        except ToolError as error:
+            stuck.append(f"{record.other!r}: {error}")
+    if whole and not stuck:
+        with changes.backups.open() as shelf:
+            changes.backups.forget_set(shelf, name)
+    return stuck
+
+
+def take_back(changes: Changes, record: Record, name: str) -> bool:
+    """Put one file back if it is exactly what the set has made of it, or away to make room for a link; whether it is as it
+    was before."""
+    if record.after in (None, record.held):
+        return True
+    with changes.lock:
+        now = current(changes, record.path)
+        if now == record.after or (now == "absent" and str(record.after).startswith("link:")):
+            restore(changes, record, call_of(record, name), "recovery")
+            return True
+    return now == record.held
+
+
+def is_in_effect(changes: Changes, record: Record) -> bool:
+    """Whether what a record says was moved is where it was moved to."""
+    return exists(changes, record.other or "") and not exists(changes, record.path)
+
+
+def call_of(record: Record, name: str) -> Call:
+    """In whose name something is taken back: that of its session, under the name of the set."""
+    return Call(name, "recovery", {}, session_id=record.session_id)
+
+
+ROOM = 16 << 20
+"""Bytes that are to stay free on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is to be at a path in place of what is `now` (as records say it). `at` is its name before anything moves,
+    empty where nothing can be.
+
+    `mode` None keeps that of the file that is there. Content is taken from the backups by its digest.
+    """
+
+    path: str
+    at: str
+    now: str
+    state: State
+    digest: str | None = None
+    link: str | None = None
+    mode: int | None = None
+    size_bytes: int = 0
+
+    @property
+    def held(self) -> str:
+        """What is to be there, as records say it."""
+        return held(self.state, self.digest, self.link)
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A file or directory that gets another name, which must be free; several happen in their order."""
+
+    source: str
+    destination: str
+    state: State
+    mode: int = 0
+
+
+def carry_out(
+    changes: Changes, relocations: Sequence[Relocation], steps: Sequence[Step], call: Call, action: str
+) -> None:
+    """Do all of it or nothing, also when the process dies. Raises `FileChanged` when a file is not what its step says,
+    and other `ToolError`s; nothing has changed then."""
+    backups = changes.backups
+    files = [step for step in steps if step.state != "directory"]
+    made: list[str] = []
+    with changes.lock, backups.open() as shelf:
+        refuse_full_disk(changes, files)
+        name = backups.begin(shelf, [])
+        listed: list[Record] = []
+        try:
+            moves = [noted_move(backups, shelf, one, call, action, name) for one in relocations]
+            records = [noted(changes, shelf, step, call, action, name) for step in files]
+            listed = [*moves, *records]
+            backups.note(shelf, name, listed)
+            for relocation in relocations:
+                made += relocate(changes, relocation)
+            for path in sorted(step.path for step in steps if step.state == "directory"):
+                made += changes.make_parents(f"{path}/x")
+            for step, record in zip(files, records, strict=True):
+                made += put(changes, shelf, step, record, call)
+        except BaseException as error:
+            stuck = take_back_all(changes, listed, name)
+            changes.unmake(made)
+            backups.end(shelf, name)
+            if stuck:
+                raise FileFailed(
+                    f"{error} Besides, not everything could be put back: {'; '.join(stuck)}."
+                ) from error
+            raise
+        backups.end(shelf, name)
+        call.changed += [change for one in relocations for change in moved(one)]
+        call.changed += [replaced(step) for step in steps]
+
+
+def moved(relocation: Relocation) -> tuple[FileChange, FileChange]:
+    """Both ends of a relocation as clients are told them."""
+    folder = relocation.state == "directory"
+    return (
+        FileChange(relocation.source, "deleted", directory=folder),
+        FileChange(relocation.destination, "created", directory=folder),
+    )
+
+
+def replaced(step: Step) -> FileChange:
+    """A step as clients are told it."""
+    match step.state, step.now:
+        case "absent", _:
+            return FileChange(step.path, "deleted")
+        case _, "absent":
+            return FileChange(step.path, "created", directory=step.state == "directory")
+    return FileChange(step.path, "modified")
+
+
+def remove_empty(changes: Changes, paths: Iterable[str]) -> None:
+    """Remove those of these directories that are empty, the innermost first."""
+    for path in sorted(paths, reverse=True):
+        with contextlib.suppress(ToolError, OSError), located(changes, path) as target:
+            os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
+
+
+def refuse_full_disk(changes: Changes, steps: Sequence[Step]) -> None:
+    """Raise while there is no room for what is to come back: the old content stays until the new one is there."""
+    wanted = sum(step.size_bytes for step in steps if step.digest)
+    free = os.statvfs(changes.roots.workspace)
+    if wanted and wanted + ROOM > free.f_bavail * free.f_frsize:
+        raise FileFailed(
+            f"{wanted:,} bytes are to be written, and the disk has no room. Nothing was changed."
+        )
+
+
+def noted_move(
+    backups: Backups, shelf: Shelf, relocation: Relocation, call: Call, action: str, batch: str
+) -> Record:
+    """Note both ends of a move that is about to be made; gives the record of what leaves."""
+
+    def end(path: str, other: str, before: State) -> Record:
+        record = Record(
+            id="",
+            path=path,
+            action=action,
+            time=0.0,
+            before=before,
+            mode=relocation.mode,
+            other=other,
+            call_id=call.id,
+            session_id=call.session_id,
+            batch=batch,
+        )
+        return backups.record(shelf, record)
+
+    leaving = end(relocation.source, relocation.destination, relocation.state)
+    end(relocation.destination, relocation.source, "absent")
+    return leaving
+
+
+def noted(changes: Changes, shelf: Shelf, step: Step, call: Call, action: str, batch: str) -> Record:
+    """Back up what a step replaces, and note what it is about to leave."""
+    call.token.raise_if_cancelled()
+    record = Record(
+        id="",
+        path=step.path,
+        action=action,
+        time=0.0,
+        before="absent",
+        call_id=call.id,
+        session_id=call.session_id,
+    )
+    now = held("absent")
+    with contextlib.suppress(FileMissing):  # its directory is gone, too
+        if step.at:
+            with located(changes, step.at) as target:
+                now, seen = looked_at(changes, target)
+                record = changes.kept(shelf, Change(target, action, seen, None), call)
+    if now != step.now:
+        raise changed(step.path)
+    fields: dict[str, object] = {"path": step.path, "after": step.held, "batch": batch}
+    return changes.backups.record(shelf, record_with(record, fields))
+
+
+def relocate(changes: Changes, relocation: Relocation) -> list[str]:
+    """Move one file or directory to its free name; gives the directories made for it."""
+    made = changes.make_parents(relocation.destination)
+    with (
+        located(changes, relocation.source) as here,
+        located(changes, relocation.destination) as there,
+    ):
+        try:
+            rename_new(here.place.dir_fd, here.place.name, there.place.dir_fd, there.place.name)
+        except FileExistsError:
+            raise changed(relocation.destination) from None
+        except FileNotFoundError:
+            raise changed(relocation.source) from None
+        except OSError as error:
+            raise explained(error, relocation.source) from None
+        settle(there.place.dir_fd)
+        settle(here.place.dir_fd)
+    return made
+
+
+def put(changes: Changes, shelf: Shelf, step: Step, record: Record, call: Call) -> list[str]:
+    """Let one step appear; gives the directories made for it."""
+    made = changes.make_parents(step.path) if step.state != "absent" else []
+    with contextlib.ExitStack() as stack:
+        target = stack.enter_context(located(changes, step.path))
+        now, seen = looked_at(changes, target)
+        if now != step.now:
+            raise changed(step.path)
+        content = stored(changes, step, stack) if step.state == "file" else None
+        change = Change(target, record.action, seen, content, step.mode, step.link, record)
+        made_file = changes.written(change, shelf, stack, call)
+        if made_file is not None and made_file.digest != step.digest:
+            raise BackupRefused(f"The backup of {step.path!r} is damaged, so nothing was changed.")
+        changes.publish(change, made_file, shelf)
+    return made
+
+
+def stored(changes: Changes, step: Step, stack: contextlib.ExitStack) -> bytes | int:
+    """What a step brings back, from the backups: its bytes, checked, or of a large one the open file."""
+    digest = step.digest or ""
+    if step.size_bytes <= MAX_EDIT_BYTES:
+        return changes.backups.content(digest)
+    top = existing(changes.backups.workspace, "objects", stack)
+    try:
+        fd = os.open(digest, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    except OSError as error:
+        raise explained(error, step.path) from None
+    stack.callback(os.close, fd)
+    return fd
+
+
+@contextlib.contextmanager
+def located(changes: Changes, path: str) -> Iterator[Target]:
+    """A place by its true name. Raises `PathRefused` when a link now leads elsewhere."""
+    with changes.target(path, follow=False) as target:
+        if target.label != path:
+            raise PathRefused(f"{path!r} now leads by a link to {target.label!r}; no link is followed here.")
+        yield target
+
+
+def looked_at(changes: Changes, target: Target) -> tuple[str, Seen | None]:
+    """What is at a place, as records say it, and as it was seen."""
+    seen = changes.see(target)
+    if seen is None:
+        return held("absent"), None
+    if seen.link is not None:
+        return held("link", link=seen.link), seen
+    if seen.data is not None:
+        return held("file", hashlib.sha256(seen.data).hexdigest()), seen
+    return held("file", digest_of(changes.roots.open_place(target.place, target.path))), seen

@@ -1,0 +1,176 @@
+"""Taking a change back, and bringing back what a backup holds; neither loses what is there now."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from jaato.errors import ToolError
+from jaato.protocol.specs import FileChange
+from jaato.tools.call import Call
+from jaato.tools.filesystem.edits.atomic_replace import FileChanged
+from jaato.tools.filesystem.edits.backup_directory import BackupRefused, Record, held, state_of
+from jaato.tools.filesystem.edits.changes import Change, Changes, Target
+from jaato.tools.filesystem.edits.moves import move
+from jaato.tools.filesystem.errors import FileMissing, PathRefused, explained
+
+
+class NothingToUndo(ToolError):
+    """No change of this file is known."""
+
+    code = "nothing_to_undo"
+
+
+def undo(changes: Changes, path: str, call: Call) -> tuple[Change, Record]:
+    """Take back the last change of a path; undoing again brings it back. Returns that and its record.
+
+    Raises `FileChanged` when the file is no longer as that change left it: what somebody made of it stays.
+    """
+    with changes.lock:
+        label, records = known(changes, path)
+        now = current(changes, label)
+        for newer, record in enumerate(records):
+            if record.other is not None:
+                back = move_back(changes, record, call)
+                if back is not None:
+                    return back, record
+            if is_moved(record) or record.held == now:
+                continue  # it left nothing here, or is not in effect
+            if record.after not in (None, now) or record.other is not None:
+                if newer:
+                    break
+                raise meddled(path, record)
+            if newer and record.before == "absent":
+                break
+            return restore(changes, record, call, "undoFileChange"), record
+    raise NothingToUndo(
+        f"{path!r} is as it was before its last known change. listBackups shows every version."
+    )
+
+
+def meddled(path: str, record: Record) -> FileChanged:
+    """The refusal to undo over what somebody else has made of a file since."""
+    if record.other is not None:
+        return FileChanged(
+            f"{path!r} cannot be moved back: {record.other!r} is there again. Nothing was changed; "
+            "use moveFile with a free name."
+        )
+    remedy = (
+        "removeFile removes it, if that is wanted."
+        if record.before == "absent"
+        else f"restoreFile with backup_id {record.id!r} brings the earlier version back, if that is wanted."
+    )
+    return FileChanged(
+        f"{path!r} is not as the last change by a tool left it: somebody else has changed it since. "
+        f"Nothing was undone. Read it; {remedy}"
+    )
+
+
+def known(changes: Changes, path: str) -> tuple[str, list[Record]]:
+    """The records of a path, by its own name or by that of the file a link leads to."""
+    for follow in (False, True):
+        with changes.target(path, follow=follow) as target:
+            records = changes.backups.records(target.label)
+            if records:
+                return target.label, records
+    raise NothingToUndo(f"No change of {path!r} is known here, so there is nothing to undo.")
+
+
+def find_backup(changes: Changes, path: str, backup_id: str) -> Record:
+    """The record with this id among those of a path. Raises `BackupRefused` when there is none."""
+    _, records = known(changes, path)
+    for record in records:
+        if record.id == backup_id and record.before == "absent" and record.other is None:
+            raise BackupRefused(
+                f"Before this change {path!r} did not exist, so there is nothing to bring back. "
+                "To be rid of the file, use removeFile."
+            )
+        if record.id == backup_id:
+            return record
+    raise BackupRefused(f"{path!r} has no backup {backup_id!r}. listBackups shows those it has.")
+
+
+def is_moved(record: Record) -> bool:
+    """Whether a record is of something that was moved away and has no content of its own."""
+    return record.other is not None and record.before != "absent" and not (record.digest or record.link)
+
+
+def current(changes: Changes, label: str) -> str:
+    """What is there now, as records say it."""
+    try:
+        with changes.target(label, follow=False) as target:
+            info = target.place.info
+            if info is None:
+                return held("absent")
+            state = state_of(info.st_mode)
+            if state == "file":
+                return held(state, digest_of(changes.roots.open_place(target.place, label)))
+            seen = changes.see(target) if state == "link" else None
+            return held(state, link=seen.link if seen is not None else None)
+    except FileMissing:
+        return held("absent")
+
+
+def digest_of(fd: int) -> str:
+    """The hash of an open file, which is closed."""
+    with os.fdopen(fd, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def move_back(changes: Changes, record: Record, call: Call) -> Change | None:
+    """Undo a move by moving back, when one end is free and the other is not; None when that does not fit."""
+    other = record.other or ""
+    here, there = exists(changes, record.path), exists(changes, other)
+    if is_moved(record) and there and not here:
+        return move(changes, other, record.path, call)
+    if not is_moved(record) and here and not there:
+        back = move(changes, record.path, other, call)
+        if record.before != "absent":
+            return restore(changes, record, call, "undoFileChange")
+        return back
+    return None
+
+
+def exists(changes: Changes, label: str) -> bool:
+    """Whether something has this name, links not followed."""
+    try:
+        with changes.target(label, follow=False) as target:
+            return target.place.info is not None
+    except FileMissing:
+        return False
+
+
+def restore(changes: Changes, record: Record, call: Call, action: str = "restoreFile") -> Change:
+    """Bring back what a record holds; what is there now is backed up first. Never goes through a link."""
+    if is_moved(record):
+        raise BackupRefused(
+            f"This backup notes a move of {record.path!r} to {record.other!r}; use moveFile to reverse it."
+        )
+    content = changes.backups.content(record.digest) if record.digest else None
+    with changes.lock:
+        made = changes.make_parents(record.path) if record.before != "absent" else []
+        try:
+            with changes.target(record.path, follow=False) as target:
+                if target.label != record.path:
+                    raise PathRefused(
+                        f"{record.path!r} now leads by a link to {target.label!r}; no link is followed here. "
+                        "Ask the user to remove the link."
+                    )
+                if record.before == "directory":
+                    return restore_directory(target, record, call)
+                change = Change(target, action, changes.see(target), content, record.mode, record.link)
+                changes.commit([change], call)
+                return change
+        except BaseException:
+            changes.unmake(made)
+            raise
+
+
+def restore_directory(target: Target, record: Record, call: Call) -> Change:
+    """Bring back a removed empty directory."""
+    try:
+        os.mkdir(target.place.name, record.mode, dir_fd=target.place.dir_fd)
+    except OSError as error:
+        raise explained(error, target.path) from None
+    call.changed.append(FileChange(target.label, "created", directory=True))
+    return Change(target, "restoreFile", None, None, record=record)

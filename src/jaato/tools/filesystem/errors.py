@@ -1,0 +1,101 @@
+"""What kinds of entries a directory has, and what a file operation is refused with."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+from typing import Literal, NamedTuple
+
+from jaato.errors import ToolError
+
+
+class PathRefused(ToolError):
+    """The path leads outside, or to something that is no file or directory."""
+
+    code = "path_refused"
+
+
+class FileMissing(ToolError):
+    """Nothing has this path."""
+
+    code = "file_not_found"
+
+
+class FileFailed(ToolError):
+    """The file system said no; nothing was changed."""
+
+    code = "file_failed"
+
+
+EXPLANATIONS = {
+    errno.EACCES: "{path!r}: permission denied. See its mode and owner with get_file_info.",
+    errno.EPERM: "{path!r}: the file system does not permit this (immutable, or owned by someone else).",
+    errno.ENOSPC: "{path!r}: the disk is full; nothing was changed. Free some space and try again.",
+    errno.EDQUOT: "{path!r}: the disk quota is used up; nothing was changed. Free some space and try again.",
+    errno.EROFS: "{path!r} is on a read-only file system; nothing was changed.",
+    errno.EISDIR: "{path!r} is a directory; name a file in it (list_directory shows them).",
+    errno.ENOTDIR: "{path!r}: a part of the path is a file, not a directory.",
+    errno.ENOTEMPTY: "{path!r} is a directory that is not empty.",
+    errno.EEXIST: "{path!r} exists already.",
+    errno.ELOOP: "{path!r} has too many symbolic links, or a magic link, in it.",
+    errno.ENAMETOOLONG: "{path!r} is too long for a path or has a name over 255 bytes.",
+    errno.EMFILE: "{path!r}: too many open files. Try again, with fewer calls at once.",
+}
+
+
+def absent(path: str) -> FileMissing:
+    """That nothing has this path."""
+    return FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
+
+
+def explained(error: OSError, path: str) -> ToolError:
+    """The file system's refusal in words that say what to do."""
+    if error.errno == errno.ENOENT:
+        return absent(path)
+    text = EXPLANATIONS.get(error.errno or 0, "{path!r}: {reason}.")
+    path = path if len(path) <= 200 else f"{path[:200]}…"
+    return FileFailed(text.format(path=path, reason=error.strerror or "input/output error"))
+
+
+Kind = Literal["file", "directory", "link", "other"]
+
+
+class Entry(NamedTuple):
+    """One name in a directory; `info` (of the entry itself, links not followed) only when asked for."""
+
+    name: str
+    kind: Kind
+    info: os.stat_result | None = None
+
+
+def kind_of(mode: int) -> Kind:
+    """What a mode says a thing is."""
+    if modes.S_ISREG(mode):
+        return "file"
+    if modes.S_ISDIR(mode):
+        return "directory"
+    return "link" if modes.S_ISLNK(mode) else "other"
+
+
+def special(path: str, mode: int) -> PathRefused:
+    """The refusal of what is neither file nor directory."""
+    for test, name in (
+        (modes.S_ISFIFO, "a named pipe"),
+        (modes.S_ISSOCK, "a socket"),
+        (modes.S_ISCHR, "a character device"),
+        (modes.S_ISBLK, "a block device"),
+        (modes.S_ISLNK, "a symbolic link"),
+    ):
+        if test(mode):
+            return PathRefused(f"{path!r} is {name}, which the file tools do not open. Name a regular file.")
+    return PathRefused(f"{path!r} is not a regular file. Name a regular file.")
+
+
+def entry_kind(entry: os.DirEntry[str]) -> Kind:
+    """What a directory entry is, links not followed."""
+    if entry.is_symlink():
+        return "link"
+    if entry.is_file(follow_symlinks=False):
+        return "file"
+    return "directory" if entry.is_dir(follow_symlinks=False) else "other"

@@ -1,0 +1,49 @@
+"""What a plugin has of its session: the directories it may reach, and the environment it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from jaato import settings
+from jaato.abc.plugin import Host
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.permissions.trust import HeldTrust, Trust
+from jaato.tools.redaction.patterns import configured_secrets
+
+
+def roots_of(host: Host) -> Roots:
+    """The host's service `roots`; without one, its workspace and the directories of the setting `granted`."""
+    try:
+        roots: Roots = host.service("roots")
+    except KeyError:
+        return Roots(host.workspace, [Path(path).expanduser() for path in host.config.get("granted", ())])
+    return roots
+
+
+def environ_of(host: Host) -> Mapping[str, str]:
+    """The host's service `environ`; without one, the environment of the process."""
+    try:
+        given: Mapping[str, str] = host.service("environ")
+    except KeyError:
+        return settings.environment()
+    return given
+
+
+def trust_of(host: Host, state_dir: Path, own: Iterable[Path]) -> Trust:
+    """The host's service `trust`; without one, what is trusted now, with these files of the user's as they are now."""
+    try:
+        found: Trust = host.service("trust")
+    except KeyError:
+        return HeldTrust(state_dir, own)
+    return found
+
+
+def keep_secret(host: Host, values: Mapping[str, object]) -> None:
+    """Have what is secret of configured values masked wherever it is said, by the host's service `secrets`, if it has one."""
+    try:
+        secrets = host.service("secrets")
+    except KeyError:
+        return
+    for name, value in configured_secrets({name: str(value) for name, value in values.items()}).items():
+        secrets.add(name, value)

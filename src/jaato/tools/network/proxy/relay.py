@@ -1,0 +1,213 @@
+"""Connect to the upstream host that was checked, and relay bytes both ways with back pressure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from jaato.tools.network.addresses import Url
+from jaato.tools.network.pinned_connect import CONNECT_WITHIN_S, Dialer
+from jaato.tools.network.proxy.request import Body, Head, Refused
+from jaato.tools.network.proxy_settings import certificates, login_of, proxy_for
+
+BUFFER_BYTES = 1 << 16
+EACH_WITHIN_S = 3.0
+
+
+class UpstreamRefused(OSError):
+    """The user's own proxy does not connect to the host."""
+
+
+class Upstream(NamedTuple):
+    """A connection; `headers` are for the user's own proxy where the request itself is sent to it, None where it is the host's."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    headers: dict[str, str] | None = None
+
+
+async def open_upstream(url: Url, *, tunnel: bool, dialer: Dialer, environ: Mapping[str, str]) -> Upstream:
+    """A connection for this URL, of which a tunnel uses host and port alone.
+
+    Raises `AddressRefused` for an address that is closed, `ConfigError` for a wrong proxy variable, TimeoutError and
+    OSError.
+    """
+    proxy = proxy_for(str(url), environ)
+    async with asyncio.timeout(CONNECT_WITHIN_S):
+        if proxy is None:
+            return Upstream(*await dial(url.host, url.port, dialer))
+        await dialer.check_proxied(url)
+        parts = urlsplit(proxy)
+        tls = certificates(environ) if parts.scheme == "https" else None
+        reader, writer = await asyncio.open_connection(
+            parts.hostname, parts.port or (443 if tls else 80), ssl=tls, limit=BUFFER_BYTES
+        )
+        login = {"Proxy-" + name: value for name, value in login_of(parts).items()}
+        if not tunnel:
+            return Upstream(reader, writer, login)
+        try:
+            await connect_through(reader, writer, url, login)
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return Upstream(reader, writer)
+
+
+async def dial(host: str, port: int, dialer: Dialer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first checked address of a canonical host that answers; never to its name."""
+    addresses = await dialer.addresses(host, port)
+    failure: OSError = OSError(f"{host} has no address")
+    for address in addresses:
+        each = CONNECT_WITHIN_S if len(addresses) == 1 else EACH_WITHIN_S
+        try:
+            async with asyncio.timeout(each):
+                return await asyncio.open_connection(str(address), port, limit=BUFFER_BYTES)
+        except OSError as error:  # TimeoutError is one
+            failure = error
+    raise failure
+
+
+async def connect_through(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, url: Url, login: dict[str, str]
+) -> None:
+    """Ask the user's own proxy for a tunnel. Raises `UpstreamRefused`."""
+    target = f"[{url.host}]:{url.port}" if ":" in url.host else f"{url.host}:{url.port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *(f"{name}: {login[name]}" for name in login)]
+    writer.write("\r\n".join((*lines, "", "")).encode("ascii"))
+    await writer.drain()
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        raise UpstreamRefused("the proxy of the environment gave no answer") from None
+    status = head.split(b"\r\n", 1)[0].split(None, 2)
+    if len(status) < 2 or not status[0].startswith(b"HTTP/1.") or not status[1].startswith(b"2"):
+        shown = b" ".join(status).decode("latin-1", "replace")[:80]
+        raise UpstreamRefused(f"the proxy of the environment answered {shown!r}")
+
+
+READ_BYTES = 1 << 16
+IDLE_S = 300.0
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+CLOSING_HEADERS = (b"connection:", b"keep-alive:", b"proxy-connection:")
+
+
+class Relay:
+    """One client and one server; both are let go of when neither has sent or taken anything for `IDLE_S`."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: Upstream
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._upstream = upstream
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+        self._timer = self._loop.call_later(IDLE_S, self._look)
+
+    async def tunnel(self) -> None:
+        """Until both directions have ended."""
+        self._writer.write(ESTABLISHED)
+        await both(
+            self._pump(self._reader, self._upstream.writer),
+            self._pump(self._upstream.reader, self._writer),
+        )
+        await flushed(self._writer, self._upstream.writer)
+
+    async def request(self, head: Head) -> None:
+        """Send the request on and its answer back. Raises `Refused` for a body that is none."""
+        assert head.url is not None
+        through = self._upstream.headers
+        target = head.url.target if through is None else str(head.url)
+        lines = head.to_server(target, through or {})
+        body = Body(lines)
+        self._upstream.writer.write(lines)
+        sending = asyncio.create_task(self._send(body))
+        try:
+            await self._answer(sending)
+            await flushed(self._writer)
+        finally:
+            sending.cancel()
+            await asyncio.wait([sending])
+
+    def close(self) -> None:
+        """Let go of the server's end."""
+        self._timer.cancel()
+        self._upstream.writer.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One direction: as fast as it is read, and its end where it ends."""
+        while data := await reader.read(READ_BYTES):
+            self._last = self._loop.time()
+            writer.write(data)
+            await writer.drain()
+            self._last = self._loop.time()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async def _send(self, body: Body) -> None:
+        """The body of the request; the server's end is closed where it is none."""
+        try:
+            while not body.whole:
+                data = await self._reader.read(READ_BYTES)
+                if not data:
+                    self._upstream.writer.transport.abort()
+                    return
+                self._last = self._loop.time()
+                self._upstream.writer.write(body.feed(data))
+                await self._upstream.writer.drain()
+        except Exception:
+            self._upstream.writer.transport.abort()
+            raise
+
+    async def _answer(self, sending: asyncio.Task[None]) -> None:
+        """The server's answer, which says that the connection ends with it."""
+        status = b"1"
+        while status.startswith(b"1"):
+            try:
+                head = await self._upstream.reader.readuntil(b"\r\n\r\n")
+            except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+                if sending.done() and isinstance(failure := sending.exception(), Refused):
+                    raise failure from None
+                raise Refused(502, "The server closed the connection without an HTTP answer.") from None
+            first, *lines = head[:-4].split(b"\r\n")
+            status = first.partition(b" ")[2]
+            kept = [line for line in lines if not line.lower().startswith(CLOSING_HEADERS)]
+            last = [] if status.startswith(b"1") else [b"Connection: close"]
+            self._writer.write(b"\r\n".join((first, *kept, *last, b"", b"")))
+            await self._writer.drain()
+        await self._pump(self._upstream.reader, self._writer)
+
+    def _look(self) -> None:
+        """End what nothing has moved on for too long."""
+        left = self._last + IDLE_S - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+            return
+        self._writer.transport.abort()
+        self._upstream.writer.transport.abort()
+
+
+async def both(first: Coroutine[Any, Any, None], second: Coroutine[Any, Any, None]) -> None:
+    """Run two directions to their ends; the failure of one ends the other."""
+    tasks = [asyncio.create_task(first), asyncio.create_task(second)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            raise failure
+
+
+async def flushed(*writers: asyncio.StreamWriter) -> None:
+    """Close, and wait until what was written has gone out."""
+    for writer in writers:
+        try:
+            writer.close()
+            await writer.wait_closed()
+        except OSError:
+            continue

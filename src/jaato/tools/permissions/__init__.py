@@ -1,0 +1,1 @@
+"""Permission decisions: policy, rules, grants, trust, and the gate that asks."""

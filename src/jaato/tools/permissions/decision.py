@@ -1,0 +1,137 @@
+"""The verdict on a call, the decision about it, and the question asked when a person has to decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from jaato.abc.asker import Answer, Question
+from jaato.protocol.events import Permission
+from jaato.protocol.ids import new_id
+from jaato.protocol.specs import SandboxAccess
+from jaato.tools.permissions.rules import SHELL_TOOLS, TYPED_TOOLS
+
+if TYPE_CHECKING:
+    from jaato.tools.call import Call
+    from jaato.tools.tool import Tool
+
+Effect = Literal["allow", "deny", "ask"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartVerdict:
+    """One command of a shell line: what would become of it alone, and which rule or doubt says so."""
+
+    text: str
+    effect: Effect
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What would happen to a call without asking anyone.
+
+    `shape` is what a lasting answer would cover, None when only this call can be answered; `lasting`
+    says whether a
+    lasting answer is worth more than one call (never for control paths). `entries` is the shape as
+    lines of a policy
+    file: (list name, text).
+    """
+
+    effect: Effect
+    method: str
+    reason: str
+    shape: str | None = None
+    lasting: bool = True
+    parts: tuple[PartVerdict, ...] = ()
+    entries: tuple[tuple[str, str], ...] = ()
+    fixed: bool = False
+    """Whether it depends on the tool alone, so that every call of it has this verdict."""
+    remedy: str = ""
+    """What allows it where nobody can be asked, in place of a rule."""
+    access: SandboxAccess | None = None
+    """What the process of an allowed call may reach, or what a yes would open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """May the call run? `arguments` are the user's own, if edited; `comment` is what the user tells the
+    model."""
+
+    allowed: bool
+    permission: Permission
+    arguments: dict[str, Any] | None = None
+    comment: str | None = None
+
+
+def settled(verdict: Verdict) -> Decision:
+    """A verdict that needs no answer, as a decision."""
+    return (
+        allow(verdict.reason, verdict.method, access=verdict.access)
+        if verdict.effect == "allow"
+        else deny(verdict.reason, verdict.method)
+    )
+
+
+def allow(
+    reason: str, method: str, arguments: dict[str, Any] | None = None, access: SandboxAccess | None = None
+) -> Decision:
+    """Yes."""
+    return Decision(True, Permission("allowed", reason, method, access), arguments)
+
+
+def deny(reason: str, method: str, comment: str | None = None) -> Decision:
+    """No."""
+    return Decision(False, Permission("denied", reason, method), comment=comment)
+
+
+SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e", "comment": "c"}
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """A call that waits for an answer; `settled` is what an `all` has opened for it, None where there was none."""
+
+    call: Call
+    digest: str
+    settled: SandboxAccess | None = None
+
+
+def word_of(answer: Answer) -> str:
+    """An answer in its canonical spelling, known or not."""
+    word = answer.answer.strip().lower()
+    return SPELLINGS.get(word, word)
+
+
+def question_of(waiting: Waiting, verdict: Verdict, reason: str, timeout_s: float | None) -> Question:
+    """The question about a call, to be answered in so many seconds or without end."""
+    deadline = None
+    if timeout_s is not None:
+        deadline = (datetime.now(UTC) + timedelta(seconds=timeout_s)).isoformat(timespec="milliseconds")
+    return Question(
+        id=new_id("q"),
+        call_id=waiting.call.id,
+        tool=waiting.call.name,
+        arguments=waiting.call.arguments,
+        digest=waiting.digest,
+        reason=reason,
+        shape=verdict.shape if verdict.lasting else None,
+        deadline=deadline,
+        agent_id=waiting.call.agent_id,
+        access=verdict.access,
+    )
+
+
+def nobody(call: Call, tool: Tool, verdict: Verdict, path: Path | None) -> Decision:
+    """Denied because no one can be asked, with the ways to allow it."""
+    by_command = tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS
+    pattern = f"{tool.name}({verdict.shape})" if verdict.shape and by_command else tool.name
+    where = path or "a permission file"
+    remedy = f"Allow it with --allow {pattern!r}, by answering where someone can be asked, or in {where}."
+    if not verdict.lasting:
+        remedy = "Only someone who is asked can allow it, for this one call."
+    if verdict.remedy:
+        remedy = verdict.remedy
+    return deny(f"{verdict.reason}, and there is nobody to ask about {call.name}. {remedy}", "no_channel")

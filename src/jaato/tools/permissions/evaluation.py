@@ -1,0 +1,188 @@
+"""One call held against the rules: blacklist, control paths, whitelist, grants, defaults, in this order."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jaato.tools.permissions.access import FULL
+from jaato.tools.permissions.context import (
+    CONTROL,
+    Circumstances,
+    changes_inside,
+    control_argument,
+    refused_by,
+)
+from jaato.tools.permissions.decision import Verdict
+from jaato.tools.permissions.policy import Policy
+from jaato.tools.permissions.rules import SHELL_TOOLS, TYPED_TOOLS, ToolRules
+from jaato.tools.permissions.shell_evaluation import NO_SANDBOX, judge_input, judge_shell
+from jaato.tools.waypoints import RESTORING, judge_restore, previews
+
+if TYPE_CHECKING:
+    from jaato.tools.call import Call
+    from jaato.tools.tool import Tool
+
+APPROVING = "startPlan"
+"""The tool whose call asks the user to approve a plan, where nothing is done without one."""
+FILES = "filesystem"
+
+
+def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
+    """What becomes of a call without asking anyone. Bounded in time for any arguments; never raises."""
+    verdict = judge_tool(call, tool, given)
+    if verdict.access is None and tool.spec.access == "execute" and verdict.effect != "deny":
+        verdict = with_access(verdict, tool, given)
+    if tool.remote is None or not (changed := tool.remote.changed(call)):
+        return verdict
+    verdict = doubted(verdict, tool, changed, given.policy)
+    if verdict.effect == "allow":
+        tool.remote.overlook(call)
+    return verdict
+
+
+def with_access(verdict: Verdict, tool: Tool, given: Circumstances) -> Verdict:
+    """The verdict about a tool that may start a process which is no command, with what that may reach."""
+    if tool.name in SHELL_TOOLS and not tool.confines:
+        return verdict
+    access = given.policy.access
+    if verdict.effect == "ask" and tool.confines and not given.can_enforce(access):
+        reason = f"{verdict.reason}; {NO_SANDBOX}"
+        return replace(verdict, reason=reason, access=FULL, lasting=False, shape=None)
+    return replace(verdict, access=access)
+
+
+def doubted(verdict: Verdict, tool: Tool, changed: str, policy: Policy) -> Verdict:
+    """The verdict about a tool that is another than when it was allowed: what allowed it was said of the one before."""
+    if verdict.effect == "deny" or (verdict.effect == "allow" and policy.default == "allow"):
+        return verdict
+    assert tool.remote is not None
+    where, accepting = tool.remote.place, tool.remote.accepting
+    remedy = f"Accept the change with `{accepting}`, or by answering where someone can be asked."
+    reason = f"{tool.name} of {where} has changed since it was last allowed ({changed})"
+    if verdict.effect == "ask":
+        return replace(verdict, reason=f"{verdict.reason}; {reason}", remedy=remedy)
+    if policy.default == "deny":
+        return Verdict(
+            "deny", "default", f"{reason}, and the default is deny; `{accepting}` accepts the change"
+        )
+    return Verdict("ask", "default", reason, shape_of_tool(tool), remedy=remedy)
+
+
+def judge_tool(call: Call, tool: Tool, given: Circumstances) -> Verdict:
+    """The verdict by the rules, the grants and the default."""
+    rules = given.policy.rules_for(tool)
+    if rules.denied is not None:
+        return Verdict("deny", "blacklist", f"{tool.name} is in the blacklist ({rules.denied})", fixed=True)
+    if tool.name in TYPED_TOOLS:
+        return judge_input(call, tool, rules, given)
+    if tool.name in SHELL_TOOLS:
+        return judge_shell(call, tool, rules, given)
+    place = str(given.workspace)
+    denied = None if rules.by_name_only else rules.denies(call.arguments, main_argument(tool), place)
+    if denied is None and given.grants:
+        denied = refused_by(given.grants, tool)
+    if denied is not None:
+        return Verdict("deny", "blacklist", f"{tool.name} {denied}")
+    if given.policy.locked is not None and not tool.auto_approved:
+        return Verdict("deny", "policy_invalid", given.policy.locked)
+    access = tool.spec.access
+    if tool.name == RESTORING and previews(call):
+        return Verdict("allow", "default", f"{tool.name} only shows what it would do")
+    if access != "read" and not tool.auto_approved and (refusal := given.only_reads(tool.name)):
+        return Verdict("deny", "read_only", refusal, fixed=rules.by_name_only)
+    if tool.name == APPROVING and given.policy.mode == "plan":
+        return Verdict("ask", "plan", plan_text(call), lasting=False)
+    if access in ("write", "execute") and not tool.auto_approved and call.arguments:
+        found = control_argument(call.arguments, place, access == "execute", given.protected, given.names)
+        if found is not None:
+            return Verdict(
+                "ask", "control_path", CONTROL.format(found=found), shape_of_tool(tool), lasting=False
+            )
+    if tool.name == RESTORING and given.policy.default != "deny" and (owned := judge_restore(call)):
+        return owned
+    fixed = rules.by_name_only and access in ("read", "network") and tool.remote is None
+    return (
+        by_rules(call, tool, rules, given, fixed)
+        or by_mode(call, tool, given)
+        or by_default(tool, given.policy, fixed)
+    )
+
+
+def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fixed: bool) -> Verdict | None:
+    """The whitelist and the grants."""
+    if rules.allowed is not None:
+        return whitelisted(tool.name, rules.allowed, fixed)
+    if not rules.by_name_only:
+        allowed = rules.allows(call.arguments, main_argument(tool), str(given.workspace))
+        if allowed is not None:
+            return Verdict("allow", "whitelist", f"{tool.name} is covered by {allowed}")
+    grant = given.whole(tool)
+    return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}") if grant else None
+
+
+def by_mode(call: Call, tool: Tool, given: Circumstances) -> Verdict | None:
+    """What the mode allows: file tools that write inside the workspace."""
+    policy = given.policy
+    if policy.mode not in ("accept-edits", "auto") or policy.default != "ask" or tool.remote is not None:
+        return None
+    if tool.spec.access != "write" or tool.spec.category != FILES:
+        return None
+    if not changes_inside(call.arguments, str(given.workspace)):
+        return None
+    return Verdict("allow", "mode", f"files of the workspace are changed unasked (mode {policy.mode})")
+
+
+def plan_text(call: Call) -> str:
+    """The plan that a call would begin, for who is asked to approve it."""
+    plans = call.services.get("plans")
+    named = call.arguments.get("plan_id")
+    plan = None if plans is None else plans.plans.get(named) if named else plans.current
+    if plan is None:
+        return "nothing but reading happens before a plan is approved; a yes approves it"
+    steps = "; ".join(f"{at}. {step.description}" for at, step in enumerate(plan.steps, 1))
+    return f"a yes approves the plan {plan.title!r} and lets work begin: {steps}"
+
+
+@functools.lru_cache(maxsize=4096)
+def whitelisted(name: str, rule: str, fixed: bool) -> Verdict:
+    """The one verdict about a tool that is allowed by name, so that its decision is made once."""
+    return Verdict("allow", "whitelist", f"{name} is in the whitelist ({rule})", fixed=fixed)
+
+
+def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
+    """What no rule says anything about."""
+    if tool.auto_approved:
+        return Verdict("allow", "auto_approved", f"{tool.name} needs no permission", fixed=fixed)
+    if tool.spec.access == "read":
+        return Verdict("allow", "default", f"{tool.name} only reads", fixed=fixed)
+    match policy.default:
+        case "deny":
+            return Verdict(
+                "deny",
+                "default",
+                f"{tool.name} is not in the whitelist, and the default is deny",
+                fixed=fixed,
+            )
+        case "allow":
+            return Verdict("allow", "default", "the default is allow", fixed=fixed)
+    hint = ""
+    if policy.untrusted:
+        hint = f" ({policy.path} is not trusted, so what it allows does not count)"
+    elif policy.deferred:
+        hint = f" (what {policy.path} allows since this session began counts in the next one)"
+    where = f", which is carried out by {tool.remote.place}" if tool.remote is not None else ""
+    return Verdict("ask", "default", f"no rule covers {tool.name}{where}{hint}", shape_of_tool(tool))
+
+
+def main_argument(tool: Tool) -> str | None:
+    """The argument a pattern without names is about: the first that is required, else the first."""
+    parameters = tool.spec.parameters
+    required = parameters.get("required") or list(parameters.get("properties", ()))
+    return required[0] if required else None
+
+
+def shape_of_tool(tool: Tool) -> str:
+    """What a lasting answer about a tool that is no shell covers."""
+    return f"{tool.name}(*)"

@@ -1,0 +1,358 @@
+"""The gate every call passes: judged by rules, else by someone who can answer, else denied with the reason.
+
+It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend can be stepped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
+
+from jaato.abc.asker import Answer, Asker
+from jaato.errors import ConfigError, NotAllowed
+from jaato.protocol.specs import Grant, Mode, SandboxProfile, Scope
+from jaato.tools.filesystem.control_names import STANDARD, ControlNames
+from jaato.tools.permissions.access import WORKSPACE_WRITE, beyond, holds, joined
+from jaato.tools.permissions.context import Circumstances, none_enforced
+from jaato.tools.permissions.decision import (
+    Decision,
+    PartVerdict,
+    Verdict,
+    Waiting,
+    allow,
+    deny,
+    nobody,
+    question_of,
+    settled,
+    word_of,
+)
+from jaato.tools.permissions.evaluation import judge_call
+from jaato.tools.permissions.grants import digest_of, grant_of, in_force, literal, shape_text
+from jaato.tools.permissions.policy import Policy
+from jaato.tools.permissions.rules import SHELL_TOOLS, TYPED_TOOLS
+
+if TYPE_CHECKING:
+    from jaato.tools.call import Call
+    from jaato.tools.tool import Tool
+
+__all__ = ["Decision", "Gate", "PartVerdict", "Policy", "Verdict", "digest_of"]
+
+SCOPES: dict[str, Scope] = {"a": "always", "t": "turn", "i": "idle", "never": "always"}
+MAX_QUESTIONS, MAX_SETTLED = 3, 4_096
+INDIVIDUAL = frozenset(("control_path", "plan"))
+"""Methods of verdicts that an `all` does not answer: each question of them is one of its own."""
+
+
+class Open:
+    """A turnstile that lets everyone through, for a caller who asks one question at a time anyway."""
+
+    async def __aenter__(self) -> None:
+        """Enter without waiting."""
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Leave."""
+
+
+def silent(_told: object) -> None:
+    """Nobody listens."""
+
+
+class Gate:
+    """Decides about calls. `turnstile` admits one question at a time; behind it the gate judges once more.
+    `on_grant` and `on_revoke` hear of every grant that begins or ends, `on_mode` of another mode; `grants` are those of a resumed session;
+    `protected` are directories nobody may write under a lasting grant; a question waits `timeout_s`, unless the channel says;
+    `profiles` are those that a sandbox enforces for the tools that confine what they start.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        asker: Asker | None = None,
+        workspace: Path | None = None,
+        turnstile: Callable[[], AbstractAsyncContextManager[None]] = Open,
+        on_grant: Callable[[Grant], None] = silent,
+        on_revoke: Callable[[Grant], None] = silent,
+        on_mode: Callable[[Mode], None] = silent,
+        grants: Iterable[Grant] = (),
+        protected: Iterable[Path] = (),
+        control_names: ControlNames = STANDARD,
+        timeout_s: float | None = None,
+        profiles: Callable[[], frozenset[SandboxProfile]] = none_enforced,
+    ) -> None:
+        self.policy = policy
+        self._asker = asker
+        self._workspace = workspace
+        self._turnstile = turnstile
+        self._on_grant = on_grant
+        self._on_revoke = on_revoke
+        self._on_mode = on_mode
+        self._grants: tuple[Grant, ...] = tuple(one for one in grants if one.scope != "always")
+        self._control = (tuple(one.resolve() for one in protected), control_names)
+        self._timeout_s = timeout_s
+        self.profiles = profiles
+        self._waiting: list[Waiting] = []
+        self._edited: dict[str, str] = {}
+        self._given: Circumstances | None = None
+        self._latest: tuple[Verdict, Decision] | None = None
+        self._settled: dict[Tool, tuple[bool, int, Decision]] = {}
+
+    async def check(self, call: Call, tool: Tool) -> Decision:
+        """Decide about a call; suspends only where the turnstile or the asker does."""
+        self.policy.refresh()
+        known = self._settled.get(tool)
+        if known is not None and known[0] == tool.auto_approved and known[1] == self.policy.version:
+            return known[2]
+        verdict = self._judge(call, tool)
+        if verdict.effect == "ask":
+            spent = self._spend(call, verdict) if self._edited or self._grants else None
+            return spent or await self._ask(call, tool)
+        last = self._latest
+        if last is not None and last[0] is verdict:
+            return last[1]
+        decision = settled(verdict)
+        self._latest = (verdict, decision)
+        if verdict.fixed and not self._grants:
+            if len(self._settled) > MAX_SETTLED:
+                self._settled.clear()
+            self._settled[tool] = (tool.auto_approved, self.policy.version, decision)
+        return decision
+
+    def explain(self, call: Call, tool: Tool) -> Verdict:
+        """What would happen to a call, and why, without asking anyone."""
+        self.policy.reload()
+        return self._judge(call, tool)
+
+    @property
+    def mode(self) -> Mode:
+        """What runs without a question."""
+        return self.policy.mode
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change what runs without a question, because the user says so: no file, and nothing that runs under a call, may.
+        Raises `ConfigError` where the session is to stay read-only; what `on_mode` raises leaves the mode as it was."""
+        before = self.policy.mode
+        self.policy.set_mode(mode)
+        try:
+            self._on_mode(mode)
+        except BaseException:
+            self.policy.set_mode(before)
+            raise
+        self._settled = {}
+
+    def end_turn(self) -> None:
+        """The model has finished its response: what was granted for the turn ends."""
+        self._end(("turn", "once", "call"))
+
+    def go_idle(self) -> None:
+        """The session rests: what was granted until then ends."""
+        self._end(("turn", "idle", "once", "call"))
+
+    def grants(self) -> list[Grant]:
+        """Every grant in force: lasting ones first, then those of this session."""
+        return [*self.policy.grants(), *self._grants]
+
+    def revoke(self, grant_id: str) -> None:
+        """End a grant. Raises `ConfigError` when there is none of this id, OSError when its file cannot be
+        written."""
+        found = next((one for one in self.grants() if one.id == grant_id), None)
+        if found is None:
+            raise ConfigError(f"There is no grant {grant_id!r}; `jaato permissions` lists them.")
+        self._grants = tuple(one for one in self._grants if one.id != grant_id)
+        self._settled = {}
+        if found.scope == "always":
+            self.policy.forget(grant_id)
+        self._on_revoke(found)
+
+    def _judge(self, call: Call, tool: Tool) -> Verdict:
+        workspace = self._place(call)
+        if any(one.expires is not None and not in_force(one) for one in self._grants):
+            self._lapse()
+        given = self._given
+        if given is None or given.grants is not self._grants or given.workspace is not workspace:
+            given = self._given = Circumstances(
+                self.policy, self._grants, workspace, *self._control, self.profiles
+            )
+        return judge_call(call, tool, given)
+
+    def _place(self, call: Call) -> Path:
+        return self._workspace or call.workspace
+
+    def _lapse(self) -> None:
+        """End the grants of this session whose time is over."""
+        ended = [one for one in self._grants if not in_force(one)]
+        self._grants = tuple(one for one in self._grants if in_force(one))
+        for grant in ended:
+            self._on_revoke(grant)
+
+    def _end(self, scopes: tuple[str, ...]) -> None:
+        ended = [one for one in self._grants if one.scope in scopes]
+        self._grants = tuple(one for one in self._grants if one.scope not in scopes)
+        self._settled = {}
+        self._edited = {}
+        for grant in ended:
+            self._on_revoke(grant)
+        self.policy.reload()
+
+    def _spend(self, call: Call, verdict: Verdict) -> Decision | None:
+        """Use up an approval that is bound to exactly this call."""
+        digest = digest_of(call)
+        if self._edited.get(call.id) == digest:
+            del self._edited[call.id]
+            reason = "the user edited the arguments and allowed exactly these"
+            return self._approved(verdict, reason)
+        for grant in self._grants:
+            if grant.scope in ("once", "call") and grant.effect == "allow" and grant.shape == digest:
+                self._grants = tuple(one for one in self._grants if one is not grant)
+                self._on_revoke(grant)
+                return self._approved(verdict, "allowed once, for exactly this call", "once")
+        return None
+
+    async def _ask(self, call: Call, tool: Tool) -> Decision:
+        """Wait for the turn to ask, judge again, and put the question if it still stands."""
+        if self._asker is None:
+            return nobody(call, tool, self._judge(call, tool), self.policy.path)
+        waiting = Waiting(call, digest_of(call))
+        self._waiting.append(waiting)
+        try:
+            async with self._turnstile():
+                self.policy.reload()
+                verdict = self._judge(call, tool)
+                if verdict.effect != "ask":
+                    return settled(verdict)
+                if digest_of(call) == waiting.digest and self._settles(waiting, verdict):
+                    return self._approved(verdict, "allowed with everything that was waiting")
+                return await self._put(waiting, tool, verdict)
+        finally:
+            self._waiting.remove(waiting)
+
+    def _settles(self, waiting: Waiting, verdict: Verdict) -> bool:
+        """Whether an `all` has answered this question: not one of its own, nor one that opens more than was shown then."""
+        if waiting.settled is None or verdict.method in INDIVIDUAL:
+            return False
+        place = str(self._place(waiting.call))
+        return verdict.access is None or holds(waiting.settled, verdict.access, place)
+
+    async def _put(self, waiting: Waiting, tool: Tool, verdict: Verdict) -> Decision:
+        """Ask until there is an answer that means something, at most three times."""
+        assert self._asker is not None
+        reason = verdict.reason
+        for _question in range(MAX_QUESTIONS):
+            question = question_of(waiting, verdict, reason, self.policy.channel.timeout_s or self._timeout_s)
+            try:
+                given = self._asker.ask(question)
+                answer = (
+                    given
+                    if given is None or isinstance(given, Answer)
+                    else await cast("Awaitable[Any]", given)
+                )
+            except TimeoutError:
+                return deny("nobody answered in time, and what nobody answers is denied", "timeout")
+            if answer is None:
+                return nobody(waiting.call, tool, verdict, self.policy.path)
+            self.policy.reload()
+            overtaken = self._overtaken(waiting, tool)
+            decision = overtaken or self._heed(waiting, tool, verdict, answer)
+            if decision is not None:
+                return decision
+            reason = f"{answer.answer[:40]!r} is no answer to this; {verdict.reason}"
+        return deny(f"no usable answer in {MAX_QUESTIONS} questions", "user_denied")
+
+    def _overtaken(self, waiting: Waiting, tool: Tool) -> Decision | None:
+        """What was decided while the question was open: a rule forbids the call, or it is another call by now."""
+        if digest_of(waiting.call) != waiting.digest:
+            return deny("its arguments changed while the question was open", "user_denied")
+        verdict = self._judge(waiting.call, tool)
+        return settled(verdict) if verdict.effect == "deny" else None
+
+    def _approved(self, verdict: Verdict, reason: str, method: str = "user_approved") -> Decision:
+        """Yes, by the user: what the question showed is opened, and work begins where it was about the plan."""
+        if verdict.method == "plan" and self.policy.mode == "plan":
+            self.set_mode("ask")
+        return allow(reason, method, access=verdict.access)
+
+    def _heed(self, waiting: Waiting, tool: Tool, verdict: Verdict, answer: Answer) -> Decision | None:
+        """Do what an answer says; None when it says nothing known."""
+        match word_of(answer):
+            case "y":
+                return self._approved(verdict, "the user allowed this call")
+            case "once":
+                return self._approved(verdict, "the user allowed exactly this call, once")
+            case "n":
+                return deny("the user denied this call", "user_denied")
+            case "c" if answer.comment:
+                reason = f"the user denied this call and says: {answer.comment}"
+                return deny(reason, "user_denied", answer.comment)
+            case "e" if answer.arguments is not None:
+                return self._edit(waiting, answer.arguments)
+            case "all":
+                for one in self._waiting:
+                    one.settled = joined(self.policy.access, verdict.access or WORKSPACE_WRITE)
+                return self._approved(verdict, "the user allowed everything that was waiting")
+            case "a" | "t" | "i" as lasting:
+                return self._last(waiting, tool, verdict, SCOPES[lasting], answer.by)
+            case "never":
+                return self._refuse(waiting, tool, verdict, answer.by)
+        return None
+
+    def _edit(self, waiting: Waiting, arguments: dict[str, Any]) -> Decision:
+        """The user changed the arguments: the pipeline checks them again, and this approval is for exactly these."""
+        self._edited[waiting.call.id] = digest_of(replace(waiting.call, arguments=arguments))
+        return allow("the user edited the arguments", "user_approved", arguments)
+
+    def _last(self, waiting: Waiting, tool: Tool, verdict: Verdict, scope: Scope, by: str) -> Decision:
+        """Yes, and from now on; only this once where no lasting answer is possible."""
+        if not verdict.lasting:
+            reason = "the user allowed this call; nothing lasting is possible for it"
+            return self._approved(verdict, reason)
+        shape = verdict.shape if tool.name in SHELL_TOOLS else None
+        if tool.name in TYPED_TOOLS and scope == "always":
+            scope = "session"  # no terminal lives longer
+        extra = beyond(verdict.access, self.policy.access) if verdict.access is not None else None
+        grant = grant_of(
+            waiting.call,
+            tool,
+            "allow",
+            scope,
+            shape,
+            by=by,
+            workspace=self._place(waiting.call),
+            access=extra,
+        )
+        if scope != "always":
+            self._hold(grant)
+            return self._approved(verdict, f"the user allowed {shape_text(grant)} for this {scope}", scope)
+        try:
+            self.policy.remember(grant)
+        except (OSError, ConfigError, NotAllowed) as error:
+            reason = f"the user allowed this call; the answer could not be kept: {error}"
+            return self._approved(verdict, reason)
+        self._settled = {}
+        self._on_grant(grant)
+        return self._approved(verdict, f"the user always allows {shape_text(grant)}")
+
+    def _refuse(self, waiting: Waiting, tool: Tool, verdict: Verdict, by: str) -> Decision:
+        """No, and never again; for this session at least, when it cannot be written down."""
+        shape = verdict.shape if tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS else None
+        command = waiting.call.arguments.get(SHELL_TOOLS.get(tool.name, ""))
+        if shape is None and isinstance(command, str):
+            shape = literal(command)
+        place = self._place(waiting.call)
+        grant = grant_of(waiting.call, tool, "deny", "always", shape, by=by, workspace=place)
+        try:
+            self.policy.remember(grant)
+        except (OSError, ConfigError) as error:
+            self._hold(grant_of(waiting.call, tool, "deny", "session", shape, by=by, workspace=place))
+            return deny(f"the user never allows this; that could not be kept: {error}", "user_denied")
+        self._settled = {}
+        self._on_grant(grant)
+        return deny(f"the user never allows {shape_text(grant)}", "user_denied")
+
+    def _hold(self, grant: Grant) -> None:
+        self._grants = (*self._grants, grant)
+        self._settled = {}
+        self._on_grant(grant)

@@ -1,0 +1,92 @@
+"""Whether a process runs below a call of a tool, as far as the system shows it: nothing there may loosen anything.
+
+A command cannot leave its supervisor by forking: that is the subreaper of all it starts. It can take the mark out of its
+environment, and where it may write to control groups, leave its own; so each is looked for, in every ancestor.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from jaato.errors import NotAllowed
+from jaato.settings import environment
+from jaato.tools.processes.launcher import START
+from jaato.tools.processes.leftovers import MARK
+from jaato.tools.processes.warden import process_tree
+
+GROUP = re.compile(rb"/jaato-\d+-\d+-\d+(?:/|\n|$)")
+"""The control group of a command."""
+MARKED = re.compile(rb"(?:^|\0)" + MARK.encode() + b"=")
+MOST_BYTES = 4 << 20
+MOST_WALKS = 50
+"""A parent may end while its child is looked at, which then has another one; one that is hidden stays so."""
+REMEDY = (
+    "Nothing below a call may loosen permissions, trust, settings or keys: do it in a terminal of your own."
+)
+
+
+def refuse_below_call() -> None:
+    """Raise `NotAllowed` if this process runs below a call of a tool."""
+    found = own_call()
+    if found is not None:
+        raise NotAllowed(f"This runs below a call of a tool: {found}. {REMEDY}")
+
+
+def own_call() -> str | None:
+    """What shows that this process runs below a call of a tool; None where nothing does."""
+    if environment().get(MARK):
+        return f"{MARK} is set"
+    try:
+        return call_above(os.getpid())
+    except ProcessLookupError:
+        return None  # no /proc: the environment is all there is to see
+
+
+def call_above(pid: int) -> str | None:
+    """What shows that a process, which may be any, runs below a call of a tool; None where nothing does.
+
+    Raises `ProcessLookupError` when the process itself cannot be seen.
+    """
+    before: list[int] = []
+    for _walk in range(MOST_WALKS):
+        line, whole = ancestors(pid)
+        if not line:
+            raise ProcessLookupError(f"process {pid} cannot be seen")
+        found = next((what for one in line if (what := shown_by(one)) is not None), None)
+        if found is not None or whole or line == before:
+            return found
+        before = line
+    return None
+
+
+def ancestors(pid: int) -> tuple[list[int], bool]:
+    """A process and those above it, nearest first, and whether the last one is the first of all."""
+    line: list[int] = []
+    while pid > 0 and pid not in line:
+        row = process_tree.row_of(pid) if process_tree.LISTED else None
+        if row is None:
+            return line, False
+        line.append(pid)
+        pid = row[0]
+    return line, True
+
+
+def shown_by(pid: int) -> str | None:
+    """What shows that this very process is a supervisor of commands, or one of a command."""
+    if START.encode() in content(pid, "cmdline").split(b"\0"):
+        return f"process {pid} supervises the commands of tools"
+    if GROUP.search(content(pid, "cgroup")):
+        return f"process {pid} is in the control group of a command"
+    if MARKED.search(content(pid, "environ")):
+        return f"process {pid} has {MARK} in its environment"
+    return None
+
+
+def content(pid: int, name: str) -> bytes:
+    """A file of `/proc/PID`, empty where it cannot be read."""
+    try:
+        with open(f"{process_tree.PROC}/{pid}/{name}", "rb") as file:
+            return file.read(MOST_BYTES)
+    except OSError:
+        return b""

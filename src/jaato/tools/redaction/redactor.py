@@ -1,0 +1,283 @@
+"""Secrets out of sight: what is kept, shown and sent names them and does not say them.
+
+Exact values (of the environment, of saved keys) and known shapes (keys of services, tokens, private keys) become
+`[masked:NAME:xxxxxx]`; the digits tell two values apart and are different in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets as randomness
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from jaato.tools.redaction import patterns
+from jaato.tools.redaction.encodings import PREFIX_CHARS, Values, forms
+from jaato.tools.redaction.patterns import LEAST_CHARS, Span
+
+PLACEHOLDER = re.compile(r"\[masked:[A-Za-z0-9_.-]{1,64}:[0-9a-f]{6}\]")
+WRITTEN = re.compile(
+    r"(?:\[|%5[Bb]|\\u005[Bb])masked(?::|%3[Aa])"
+    r"(?:[A-Z][A-Z0-9_]{2,63}|[A-Za-z0-9_.-]{1,64}(?::|%3[Aa])"
+    r"(?:[0-9A-Fa-f]{3,6}(?:…|\.{3})?|[0-9A-Fa-f]{0,2}(?:…|\.{3})))(?:\]|%5[Dd]|\\u005[Dd])"
+)
+"""A placeholder as a model may write it back: encoded for an address or for JSON, shortened, with other letters."""
+NAME = re.compile(r"[^A-Za-z0-9_.-]")
+TOKEN_BYTES = patterns.TOKEN_CHARS.encode()
+SIGN_BEGINNINGS = frozenset(
+    text[:size] for text in patterns.BEGINNINGS for size in range(2, min(len(text), PREFIX_CHARS + 1))
+)
+"""What a secret of a known shape may have begun with."""
+MOST_SIGN = max(map(len, SIGN_BEGINNINGS))
+
+SIGN = re.compile("|".join(map(re.escape, patterns.SIGNS)))
+NOTHING = re.compile("(?!)")
+SHORT_CHARS = 2_000
+"""A text that is shorter is looked through once for all signs; in a longer one each is found faster by itself."""
+
+REMEMBERED, REMEMBERED_CHARS = 1000, 200
+"""Short texts known to hold no secret: reasons, names, arguments that are said again and again."""
+
+
+class Secrets:
+    """The secrets of one process and what they look like. Safe from any thread; `add` makes more known.
+
+    `Secrets.none()` knows nothing and masks nothing.
+    """
+
+    def __init__(self, named: Mapping[str, str] | None = None, *, shapes: bool = True) -> None:
+        self._shapes = shapes
+        self._key = randomness.token_bytes(16)
+        self._values = Values()
+        self._signs = patterns.SIGNS if shapes else ()
+        self._sign = SIGN.search if shapes else NOTHING.search
+        self.clean: set[str] = set()
+        """Texts that hold no secret, as far as it is known; another set when more is."""
+        self.known = 0
+        """Rises with every value that is made known."""
+        self.active = True
+        self._know({name: value for name, value in (named or {}).items() if value})
+
+    @classmethod
+    def none(cls) -> Secrets:
+        """Nothing is secret, whatever is added."""
+        made = cls(shapes=False)
+        made.active = False
+        return made
+
+    def add(self, name: str, value: str) -> None:
+        """Mask this value from now on, under this name; one of fewer than eight characters cannot be."""
+        if self.active:
+            self._know({name: value})
+
+    def _know(self, named: Mapping[str, str]) -> None:
+        self._values.add(
+            (form, NAME.sub("_", name)[:64] or "secret")
+            for name, value in named.items()
+            for form in forms(value)
+        )
+        self.known += 1
+        self.clean = set()
+
+    @property
+    def longest(self) -> int:
+        """Characters of the longest value or beginning that is known."""
+        return max(self._values.longest, *map(len, self._signs), 0)
+
+    # --- whole texts -------------------------------------------------------------------------------------------
+
+    def hit(self, text: str) -> bool:
+        """Whether a text may hold a secret; False is certain."""
+        return len(text) >= LEAST_CHARS and self._holds(text)
+
+    def _holds(self, text: str) -> bool:
+        if self._sign(text) if len(text) < SHORT_CHARS else any(map(text.__contains__, self._signs)):
+            return True
+        few = self._values.few
+        if few is not None:
+            return any(map(text.__contains__, few))
+        return next(self._values.present(text), None) is not None
+
+    def mask(self, text: str) -> str:
+        """The text with a placeholder for each secret."""
+        clean = self.clean
+        if len(text) < LEAST_CHARS or text in clean:
+            return text
+        if self._holds(text):
+            return self._replaced(text, self._spans(text))
+        self._remember(clean, [text])
+        return text
+
+    def spotless(self, texts: Collection[str], clean: set[str]) -> bool:
+        """Whether certainly none of these texts holds a secret; they are looked at together. `clean` is what `clean` was
+        before they were chosen."""
+        if self._holds("\n".join(texts)):
+            return False
+        self._remember(clean, texts)
+        return True
+
+    def _remember(self, clean: set[str], texts: Collection[str]) -> None:
+        """Note texts as clean where they were not known to be; what became secret meanwhile has made another set."""
+        clean.update([text for text in texts if len(text) <= REMEMBERED_CHARS])
+        if len(clean) >= REMEMBERED and clean is self.clean:
+            self.clean = set()
+
+    def masked(self, value: Any) -> Any:
+        """Plain data with all text masked; only what changes is made anew."""
+        if value.__class__ is str:
+            return self.mask(value)
+        match value:
+            case str():
+                return self.mask(value)
+            case dict():
+                return self._table(value)
+            case list() | tuple():
+                items = [self.masked(item) for item in value]
+                same = all(new is old for new, old in zip(items, value, strict=True))
+                return value if same else type(value)(items)
+        return value
+
+    def _table(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        masked = self.masked
+        for key, item in table.items():
+            if masked(key) is not key or masked(item) is not item:
+                return {masked(key): masked(item) for key, item in table.items()}
+        return table
+
+    def _spans(self, text: str) -> list[Span]:
+        found = patterns.spans(text) if self._shapes else []
+        for value in self._values.present(text):
+            at = text.find(value)
+            while at >= 0:
+                found.append(Span(at, at + len(value), self._values.name(value)))
+                at = text.find(value, at + len(value))
+        found.sort(key=lambda span: (span.start, -span.end))
+        return found
+
+    def _replaced(self, text: str, spans: list[Span]) -> str:
+        parts: list[str] = []
+        at = 0
+        for group in joined(spans):
+            parts += [text[at : group.start], self._placeholder(text[group.start : group.end], group.kind)]
+            at = group.end
+        return "".join([*parts, text[at:]]) if parts else text
+
+    def _placeholder(self, value: str, kind: str) -> str:
+        digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=self._key, digest_size=3)
+        return f"[masked:{kind}:{digest.hexdigest()}]"
+
+    # --- texts that go on --------------------------------------------------------------------------------------
+
+    def split(self, text: str, seen: int = 0) -> tuple[str, str]:
+        """What can be shown of a text that goes on, masked, and its end, in which a secret may have begun. The first
+        `seen` characters are shown already."""
+        cut = len(text) - max(self._values.begun(text), self._sign_begun(text))
+        found = self._holds(text)
+        if not found and not self._long(text):
+            cut = max(cut, seen)
+            return text[seen:cut], text[cut:]
+        cut = min(cut, patterns.unfinished(text) if self._shapes else cut, self._begun(text))
+        spans = joined(self._spans(text)) if found else []
+        for span in spans:
+            if span.start < cut < span.end:
+                cut = span.start if span.end == len(text) else span.end
+        if cut <= seen:
+            return "", text[seen:]
+        shown = [span for span in spans if span.end <= cut]
+        masked = self._replaced(text[:cut], shown)
+        return masked[0 if shown and shown[0].start < seen else seen :], text[cut:]
+
+    def trimmed(self, head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+        """The two ends of a text whose middle is left out, without half a secret where they were cut."""
+        if not self.active:
+            return head, tail
+        rest = self.split(head.decode("utf-8", "surrogateescape"))[1]
+        head = head[: len(head) - len(rest.encode("utf-8", "surrogateescape"))]
+        start = tail[:PREFIX_CHARS].decode("utf-8", "surrogateescape")
+        ended = self._values.ended(start)
+        if ended:
+            return head, tail[len(start[:ended].encode("utf-8", "surrogateescape")) :]
+        return head, tail if b"\n" in tail[:1024] else tail[:256].lstrip(TOKEN_BYTES) + tail[256:]
+
+    def _sign_begun(self, text: str) -> int:
+        """How many of the last characters may be the beginning of a secret of a known shape."""
+        if not self._shapes:
+            return 0
+        return next((n for n in range(min(MOST_SIGN, len(text)), 1, -1) if text[-n:] in SIGN_BEGINNINGS), 0)
+
+    def _long(self, text: str) -> bool:
+        return any(value[:PREFIX_CHARS] in text for value in self._values.long)
+
+    def _begun(self, text: str) -> int:
+        """Where a value longer than any prefix has begun that the text does not end."""
+        least = len(text)
+        for value in self._values.long:
+            at = text.find(value[:PREFIX_CHARS], max(0, len(text) - len(value) + 1))
+            while 0 <= at < least:
+                if value.startswith(text[at:]):
+                    least = at
+                at = text.find(value[:PREFIX_CHARS], at + 1)
+        return least
+
+    def stream(self) -> Stream:
+        """Masks a text that comes in pieces."""
+        return Stream(self)
+
+
+class Stream:
+    """A text in pieces, of which the end is held back while a secret may have begun in it."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._held = ""
+        self._last = ""
+
+    def feed(self, text: str) -> str:
+        """What can be shown by now."""
+        if not self._secrets.active:
+            return text
+        whole = f"{self._last}{self._held}{text}"
+        shown, held = self._secrets.split(whole, len(self._last))
+        if shown:
+            self._last = "" if shown[-1] == "]" else shown[-1]
+        self._held = held
+        return shown
+
+    def cut(self) -> None:
+        """The text does not go on where it was: what was held back is half of something."""
+        self._held = self._last = ""
+
+    def end(self) -> str:
+        """What was held back; the text is over."""
+        whole, seen = f"{self._last}{self._held}", len(self._last)
+        self._held = self._last = ""
+        if len(whole) == seen:
+            return ""
+        masked = self._secrets.mask(whole)
+        return masked[seen:] if masked[:seen] == whole[:seen] else masked
+
+
+def joined(spans: list[Span]) -> list[Span]:
+    """Spans in their order, those that overlap made one."""
+    made: list[Span] = []
+    for span in spans:
+        if made and span.start < made[-1].end:
+            made[-1] = made[-1]._replace(end=max(span.end, made[-1].end))
+        else:
+            made.append(span)
+    return made
+
+
+def placeholder_in(value: Any, path: str = "") -> str | None:
+    """Where in plain data a placeholder stands, as a JSON Pointer; None where none does."""
+    match value:
+        case str():
+            return path if "masked" in value and WRITTEN.search(value) else None
+        case dict():
+            items: Any = ((f"{path}/{key}", part) for key, item in value.items() for part in (key, item))
+        case list() | tuple():
+            items = ((f"{path}/{index}", item) for index, item in enumerate(value))
+        case _:
+            return None
+    return next((found for at, item in items if (found := placeholder_in(item, at)) is not None), None)

@@ -1,0 +1,1 @@
+"""Search for tools: by words (BM25) and by meaning (embeddings)."""

@@ -1,0 +1,214 @@
+"""Whether a shell line computes what it runs, so that a rule that forbids commands cannot be held against it."""
+
+from __future__ import annotations
+
+import re
+
+from jaato.tools.shell.parser import analyse
+from jaato.tools.shell.programs import interprets, last_name, obeys_input, runs_others
+from jaato.tools.shell.syntax import Analysis, Part
+from jaato.tools.shell.words import Word
+
+MAX_DEPTH = 3
+DEFINING = frozenset(
+    "alias unalias shopt enable hash source . xargs parallel complete compgen bind fc".split()
+)
+"""Programs and builtins that take what runs, or what later words mean, from elsewhere."""
+
+FEEDING = re.compile(r"-(?:exec|execdir|ok|okdir)")
+"""Options of `find` that run a command on what it finds."""
+
+SHELL = re.compile(r"(?:ba|da|z|k|c|tc|a|fi|mk|pdk|r)?sh")
+SCRIPTS = re.compile(r"[gmn]?awk|sed|make|gmake|view|rvi(?:m|ew)|vimdiff|vim?|nvim|ex")
+CODE = re.compile(
+    r"-[A-Za-z]*[ceErpx]|-[cer].*|eval|"
+    r"--(?:eval|exec|command|expression|execute|print|run|import|require|loader|experimental-loader)\b.*",
+    re.DOTALL,
+)
+"""An argument of an interpreter behind which its code stands, or that brings it along."""
+
+CODE_OF: dict[str, re.Pattern[str]] = {
+    family: re.compile(pattern, re.DOTALL)
+    for family, pattern in {
+        "make": r"--ev?a?l?\b.*|-E.*",
+        "editor": r"\+.*|-[cS].*|--cmd.*",
+        "awk": r"-(?:[fEil]|-).*|.*(?:system|getline|[|@]).*",
+        "python": r"-[bBdEhiIOPqsSuvVx]*(?:c.*|m(?:code|timeit|pdb)|i[bBdEhIOPqsSuvVx]*)|code|timeit|pdb",
+        "perl": r"-[^-ImM]*[eE].*|-[mM].*[^\w:=,+-].*|-[^-ImMeE]*[pxrc]",
+        "ruby": r"-[^-IrEKTWx]*e.*|-[A-Za-z]*[ErpxcS]|--(?:eval|require)\b.*",
+        "sqlite3": r"\s*\..*|-cmd|-init",
+    }.items()
+}
+"""The same for programs whose other arguments are often of that form, or whose own have others."""
+
+READING = re.compile(rf"{SHELL.pattern}|(?:python|pypy|perl|ruby)[\d.]*|node|nodejs")
+"""Programs that run what they read where they are given no program, wherever that comes from."""
+
+OBEYING = frozenset("sqlite3 psql mysql ed ex dc bc gdb m4 tclsh ghci R julia vi vim nvim view".split())
+"""Programs that take commands from what they read whatever else they are given."""
+
+INFORMING = frozenset(("--version", "--help", "--test", "-V", "-v", "-h"))
+SUBSCRIPT = re.compile(r"\w\[[^\]]*(?:\$\(|`)")
+"""A subscript that runs a command where an arithmetic expression or a name is looked at, though it is quoted."""
+
+SED_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/I?)"
+SED_CHANGE = "|".join(
+    rf"s{sign}(?:[^{sign}\\\n]|\\.)*{sign}(?:[^{sign}\\\n]|\\.)*{sign}[gpiI0-9]*"
+    for sign in ("/", "#", ",", "@", ":", r"\|")
+)
+SED_COMMAND = rf"(?:{SED_ADDRESS}(?:,(?:{SED_ADDRESS}|\+\d+))?!?\s*)?(?:[dDgGhHlnNpPqQx=]|{SED_CHANGE})"
+PLAIN_SED = re.compile(rf"\s*(?:{SED_COMMAND}(?:\s*[;\n]\s*{SED_COMMAND})*)?\s*;?\s*")
+"""A script for sed that prints, deletes and substitutes, and runs nothing (`e`)."""
+
+
+def computed_doubt(analysis: Analysis, depth: int = 0) -> str | None:
+    """Why what this line runs cannot be told from its text; None when a rule sees every command of it."""
+    if analysis.unknown:
+        return analysis.unknown[0]
+    if depth > MAX_DEPTH:
+        return "it nests too deeply"
+    if analysis.functions:
+        return f"it defines the function {analysis.functions[0]}"
+    if SUBSCRIPT.search(analysis.command):
+        return "a subscript computes what runs"
+    seen: set[int] = set()
+    fed = bool(analysis.heredocs) or any(one.operator == "<" for one in analysis.redirects)
+    for part in analysis.parts:
+        piped = part.pipeline in seen
+        seen.add(part.pipeline)
+        doubt = part_doubt(part, piped, fed or "|" in analysis.operators, depth)
+        if doubt is not None:
+            return doubt
+    return None
+
+
+def part_doubt(part: Part, piped: bool, fed_line: bool, depth: int) -> str | None:
+    """Why it cannot be told what one command of a line runs; `piped` when another one writes its input, `fed_line` when
+    something in the line has an input that it may share."""
+    if not part.words:
+        return None
+    if part.words[0].literal is None:
+        return f"{part.words[0].text} computes which program to run"
+    names = [word.literal or "" for word in part.words]
+    wraps = runs_others(names[0])
+    for start in range(len(names)) if wraps else (0,):
+        doubt = program_doubt(last_name(names[start]), part.words[start:], depth)
+        if doubt is not None:
+            return doubt
+    fed = piped or any("here-document" in doubt for doubt in part.doubts)
+    fed = fed or any(one.operator == "<" for one in part.redirects)
+    if (fed and runs_input(part.words)) or runs_any_input(part.words, fed_line):
+        return f"{names[0]} runs what it reads"
+    return wrapped_doubt(part.words, depth) if wraps else None
+
+
+def program_doubt(name: str, words: tuple[Word, ...], depth: int) -> str | None:
+    """Why it cannot be told what a program with these arguments runs."""
+    if name in DEFINING:
+        return f"{name} takes from elsewhere what runs"
+    if name == "find" and any(FEEDING.fullmatch(word.value or "") for word in words[1:]):
+        return "find runs a command on what it finds"
+    if name == "sed":
+        return sed_doubt(words)
+    if not interprets(name):
+        return None
+    if any(word.value is None for word in words[1:]):
+        return f"what {name} runs is computed by the shell"
+    if SHELL.fullmatch(name):
+        return shell_doubt(name, words, depth)
+    code = CODE_OF[family] if (family := family_of(name)) else CODE
+    found = next((word.text for word in words[1:] if code.fullmatch(word.value or "")), None)
+    return None if found is None else f"{name} is given code ({found[:40]})"
+
+
+def family_of(name: str) -> str:
+    """Which row of `CODE_OF` is about a program; empty for the usual one."""
+    if name in ("make", "gmake"):
+        return "make"
+    if name.endswith("awk"):
+        return "awk"
+    plain = name.rstrip("0123456789.") if name not in CODE_OF else name
+    if plain in ("python", "pypy"):
+        return "python"
+    return "editor" if SCRIPTS.fullmatch(name) else plain if plain in CODE_OF else ""
+
+
+def shell_doubt(name: str, words: tuple[Word, ...], depth: int) -> str | None:
+    """Why it cannot be told what a shell runs that is given a line: a literal one is looked into."""
+    values = [word.value or "" for word in words[1:]]
+    at = next((i for i, value in enumerate(values) if re.fullmatch(r"[-+][A-Za-z]*c[A-Za-z]*", value)), None)
+    if at is None:
+        return None
+    line = next((value for value in values[at + 1 :] if not value.startswith(("-", "+"))), "")
+    doubt = computed_doubt(analyse(line), depth + 1)
+    return None if doubt is None else f"in the line given to {name}: {doubt}"
+
+
+def wrapped_doubt(words: tuple[Word, ...], depth: int) -> str | None:
+    """Why it cannot be told what a program that runs its arguments runs."""
+    name = words[0].literal or ""
+    for word in words[1:]:
+        if word.value is None:
+            return f"what {name} runs is computed by the shell"
+        text = word.value.partition("=")[2] if "=" in word.value.partition(" ")[0] else word.value
+        if any(char in text for char in " \t\n;|&$`(<"):
+            doubt = computed_doubt(analyse(text), depth + 1)
+            if doubt is not None:
+                return f"in what {name} is given: {doubt}"
+    if name == "eval":
+        line = " ".join(word.value or "" for word in words[1:])
+        return computed_doubt(analyse(line), depth + 1) if line.strip() else None
+    return None
+
+
+def sed_doubt(words: tuple[Word, ...]) -> str | None:
+    """Why a script for sed may run something."""
+    scripts: list[str] = []
+    values = [word.value for word in words[1:]]
+    given = False
+    for index, value in enumerate(values):
+        if value is None:
+            return "what sed does is computed by the shell"
+        before = values[index - 1] if index else ""
+        if re.fullmatch(r"-[A-Za-z]*f.*|--fi?l?e?(?:=.*)?", value):
+            return "sed takes its script from a file"
+        if re.fullmatch(r"-[A-Za-z]*e|--expression", before or ""):
+            scripts.append(value)
+            given = True
+        elif found := re.fullmatch(r"(?:-[A-Za-z]*?e|--expression=)(.+)", value, re.DOTALL):
+            scripts.append(found[1])
+            given = True
+    if not given:
+        scripts += [value for value in values if value and not value.startswith("-")][:1]
+    odd = next((script for script in scripts if PLAIN_SED.fullmatch(script) is None), None)
+    return None if odd is None else f"sed is given a script that may run something ({odd[:40]})"
+
+
+def runs_input(words: tuple[Word, ...]) -> bool:
+    """Whether this command runs what it reads, itself or by the program it starts."""
+    names = [last_name(word.literal or "") for word in words]
+    if len(names) > 1 and runs_others(names[0]) and runs_others(names[-1]):
+        return True
+    if names[0] in ("at", "batch", "ssh", "sem", "socat", "eval"):
+        return True
+    starts = range(len(names)) if runs_others(names[0]) else (0,)
+    return any(interprets(names[start]) and obeys_input(words[start:]) for start in starts)
+
+
+def runs_any_input(words: tuple[Word, ...], fed: bool) -> bool:
+    """Whether this command runs what it reads though nobody can see where that comes from: a group may be redirected, or the
+    shell itself. `fed` says that something in the line is."""
+    names = [last_name(word.literal or "") for word in words]
+    if INFORMING.intersection(names[1:]):
+        return False
+    for start in range(len(names)) if runs_others(names[0]) else (0,):
+        if fed and names[start] in OBEYING:
+            return True
+        if READING.fullmatch(names[start]) and obeys_input(words[start:]) and not has_line(words[start:]):
+            return True
+    return False
+
+
+def has_line(words: tuple[Word, ...]) -> bool:
+    """Whether a shell is given a line, which is looked into."""
+    return any(re.fullmatch(r"[-+][A-Za-z]*c[A-Za-z]*", word.value or "") for word in words[1:])
