@@ -90,7 +90,7 @@ async def timed(once: Any) -> float:
 def cycles(home: Path) -> tuple[int, int]:
     """Processes and descriptors that are left of sessions that came and went with three servers each."""
     from jaato.plugins.mcp.pool import POOL
-    from jaato.runtime.registry import PluginRegistry
+    from jaato.runtime.plugins.registry import PluginRegistry
     from jaato.tools.call import Call
 
     servers = {name: {**ENTRY, "env": {"MARK": str(home)}} for name in ("one", "two", "three")}

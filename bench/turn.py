@@ -16,12 +16,12 @@ from jaato.agent.session import Session
 from jaato.protocol.messages import Message, Part, Text, ToolCall, ToolResult
 from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.adapt import Toolset
-from jaato.runtime.executor import ToolExecutor
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.runtime.plugins.adapter import Toolset
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 from jaato.tools.tool import Tool, tool, tool_from
 
 TURNS = 300

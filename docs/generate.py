@@ -18,7 +18,7 @@ def generated() -> dict[Path, str]:
     from docs.generate_pages import errors_page, events_page, settings_page
     from docs.generate_tools import known_file, tools_page
 
-    from jaato.runtime.later import KNOWN
+    from jaato.runtime.plugins.lazy import KNOWN
 
     schema = json.dumps(json_schema(), indent=1, sort_keys=True, ensure_ascii=False)
     return {

@@ -11,10 +11,10 @@ import msgspec
 
 from jaato.plugins import BUILTIN
 from jaato.protocol.codec import encode
-from jaato.runtime.adapt import Toolset, adapt, requirements
-from jaato.runtime.host import PluginHost
-from jaato.runtime.later import Builtin, known_from
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.adapter import Toolset, adapt, requirements
+from jaato.runtime.plugins.host import PluginHost
+from jaato.runtime.plugins.lazy import Builtin, known_from
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.catalog import CATEGORY_TEXTS
 from jaato.tools.tool import Tool
 

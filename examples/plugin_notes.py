@@ -39,7 +39,7 @@ class Notes(Plugin):
 def main() -> None:
     """Let an agent take a note in the current directory, and show it."""
     registry = PluginRegistry()
-    from jaato.runtime.registry import PluginHost
+    from jaato.runtime.plugins.registry import PluginHost
 
     registry.register_plugin(Notes(PluginHost(registry, {})), expose=True)
     with JaatoClient() as client:

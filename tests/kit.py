@@ -16,12 +16,12 @@ from jaato.agent.turn import Limits
 from jaato.protocol.events import Event
 from jaato.protocol.messages import ToolResult, Usage
 from jaato.providers.scripted import Answer, ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.adapt import Toolset
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.adapter import Toolset
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.openings import FULL
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.access import FULL
+from jaato.tools.permissions.gate import Policy
 from jaato.tools.tool import Tool, tool_from
 
 USAGE = Usage(input_tokens=100, output_tokens=10)

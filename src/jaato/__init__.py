@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     )
     from jaato.protocol.messages import Message, Usage
     from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
-    from jaato.runtime.agent import Agent
-    from jaato.runtime.embed import JaatoClient, JaatoRuntime, JaatoSession
-    from jaato.runtime.executor import ToolExecutor
+    from jaato.runtime.embedding.agent import Agent
+    from jaato.runtime.embedding.client import JaatoClient, JaatoRuntime, JaatoSession
+    from jaato.runtime.embedding.executor import ToolExecutor
+    from jaato.runtime.embedding.result import Result
     from jaato.runtime.flow.flow import Flow
     from jaato.runtime.flow.result import FlowRun, FlowStep
-    from jaato.runtime.registry import PluginRegistry
-    from jaato.runtime.result import Result
+    from jaato.runtime.plugins.registry import PluginRegistry
     from jaato.tools.call import Call, Output
     from jaato.tools.cancel import CancelToken
     from jaato.tools.ledger import TokenLedger
@@ -94,13 +94,13 @@ HOMES = {
     "jaato.agent.retry": "RetryPolicy",
     "jaato.protocol.messages": "Message Usage",
     "jaato.protocol.specs": "ModelInfo ModelSettings ToolSpec",
-    "jaato.runtime.agent": "Agent",
-    "jaato.runtime.embed": "JaatoClient JaatoRuntime JaatoSession",
-    "jaato.runtime.executor": "ToolExecutor",
+    "jaato.runtime.embedding.agent": "Agent",
+    "jaato.runtime.embedding.client": "JaatoClient JaatoRuntime JaatoSession",
+    "jaato.runtime.embedding.executor": "ToolExecutor",
     "jaato.runtime.flow.flow": "Flow",
     "jaato.runtime.flow.result": "FlowRun FlowStep",
-    "jaato.runtime.registry": "PluginRegistry",
-    "jaato.runtime.result": "Result",
+    "jaato.runtime.plugins.registry": "PluginRegistry",
+    "jaato.runtime.embedding.result": "Result",
     "jaato.tools.call": "Call Output",
     "jaato.tools.cancel": "CancelToken",
     "jaato.tools.ledger": "TokenLedger",

@@ -9,10 +9,10 @@ from tests.arp.serving import definition, shop
 from tests.arp.using import configure, offered, plugins, use
 
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.adapt import Toolset
+from jaato.runtime.plugins.adapter import Toolset
 from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.tool import Tool, tool, tool_from
 
 

@@ -18,12 +18,12 @@ from jaato.agent.state import State
 from jaato.plugins.arp.directory import Directory
 from jaato.protocol.ids import new_id
 from jaato.providers.scripted import Answer
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call, Output
+from jaato.tools.redaction.redactor import Secrets
 from jaato.tools.remote.directory import SourceContext
-from jaato.tools.secrets import Secrets
 
 
 def configure(path: Path, scope: str = "user", **registries: Any) -> Path:

@@ -14,12 +14,11 @@ from tests.compat.preludes_plugins import stand_in
 from tests.compat.stage import Names, Stage, called, endless, said, vertex_server
 from tests.providers.server import answer
 
-from jaato.runtime.embed import JaatoClient, OutputCallback
-from jaato.runtime.executor import ToolExecutor
-from jaato.runtime.provider_plugin import ModelProviderPlugin
-from jaato.runtime.providers import load_provider
-from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.types import FinishReason, FunctionCall, ProviderConfig
+from jaato.runtime.embedding.client import JaatoClient, OutputCallback
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.runtime.embedding.providers import ModelProviderPlugin, load_provider
+from jaato.runtime.embedding.types import FinishReason, FunctionCall, ProviderConfig
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.cancel import CancelToken
 
 

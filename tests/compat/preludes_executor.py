@@ -11,8 +11,8 @@ from tests.compat.stage import Names, Stage, run, written
 from jaato.abc.background import TaskHandle
 from jaato.abc.plugin import ToolSchema
 from jaato.plugins.permission import PermissionPlugin
-from jaato.runtime.executor import ToolExecutor, get_current_tool_output_callback
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor, get_current_tool_output_callback
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.background import BackgroundCapableMixin
 from jaato.tools.ledger import TokenLedger
 

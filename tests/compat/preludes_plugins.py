@@ -11,8 +11,8 @@ from tests.compat.stage import Names, Stage
 from jaato.abc.compactor import GCConfig
 from jaato.abc.plugin import PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.providers.scripted import ScriptedProvider, Step
-from jaato.runtime.embed import JaatoClient
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.client import JaatoClient
+from jaato.runtime.plugins.registry import PluginRegistry
 
 
 class Simple:

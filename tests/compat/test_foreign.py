@@ -13,9 +13,9 @@ from jaato.abc.plugin import ToolSchema
 from jaato.abc.provider import Chunk, ModelRequest, Reply, TextDelta
 from jaato.errors import ConfigError, ConnectionFault, InvalidRequest, ProviderError
 from jaato.protocol.messages import Media, Message, Text, ToolResult, Usage
-from jaato.runtime.agent import Agent
-from jaato.runtime.foreign import ForeignProvider
-from jaato.runtime.types import FinishReason, FunctionCall, ProviderConfig, ProviderResponse
+from jaato.runtime.embedding.agent import Agent
+from jaato.runtime.embedding.provider_adapter import ForeignProvider
+from jaato.runtime.embedding.types import FinishReason, FunctionCall, ProviderConfig, ProviderResponse
 from jaato.tools.cancel import CancelToken
 
 

@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from jaato.errors import PluginError
-from jaato.runtime.provider_plugin import ModelProviderPlugin, ProviderPlugin
-from jaato.runtime.providers import discover_providers, installed, load_provider
+from jaato.runtime.embedding.providers import (
+    ModelProviderPlugin,
+    ProviderPlugin,
+    discover_providers,
+    installed,
+    load_provider,
+)
 
 
 @pytest.mark.spec("S3", "Available Providers")
@@ -34,7 +39,7 @@ def test_an_installed_provider_is_discovered(tmp_path: Path, monkeypatch: pytest
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     entries = "mine = mine_provider:Mine\nanthropic = mine_provider:Mine\nbroken = mine_provider:nothing\n"
     (information / "entry_points.txt").write_text(f"[jaato.model_providers]\n{entries}")
-    source = "from jaato.runtime.provider_plugin import ProviderPlugin\n\n\nclass Mine(ProviderPlugin):\n    name = 'mine'\n"
+    source = "from jaato.runtime.embedding.providers import ProviderPlugin\n\n\nclass Mine(ProviderPlugin):\n    name = 'mine'\n"
     (tmp_path / "mine_provider.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert load_provider("mine").name == "mine"

@@ -16,10 +16,9 @@ from jaato.errors import ConfigError, PluginError
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.scripted import Answer, ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.provider_plugin import ProviderPlugin
-from jaato.runtime.providers import load_provider
-from jaato.runtime.retry import with_retry
-from jaato.runtime.types import FinishReason, ProviderConfig, Role, ToolResult
+from jaato.runtime.embedding.providers import ProviderPlugin, load_provider
+from jaato.runtime.embedding.retry import with_retry
+from jaato.runtime.embedding.types import FinishReason, ProviderConfig, Role, ToolResult
 from jaato.tools.cancel import CancelToken
 
 USAGE = Usage(input_tokens=12, output_tokens=3)

@@ -9,7 +9,7 @@ import pytest
 from jaato.protocol import messages
 from jaato.protocol.codec import decode_message, encode
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall
-from jaato.runtime.types import FinishReason, FunctionCall, Part, Role, SourceType, ToolResult
+from jaato.runtime.embedding.types import FinishReason, FunctionCall, Part, Role, SourceType, ToolResult
 
 
 @pytest.mark.spec("S3", "Provider-Agnostic Types")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jaato.runtime.later import known_plugins
-from jaato.tools.search import Index
+from jaato.runtime.plugins.lazy import known_plugins
+from jaato.tools.search.bm25 import Index
 
 WANTED = {
     "delete a file": "removeFile",

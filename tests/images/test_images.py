@@ -17,8 +17,8 @@ from tests.kit import call, provider_of, results, say, session
 from jaato.errors import ToolError
 from jaato.plugins.images import MODELS, ImagesPlugin
 from jaato.protocol.messages import Media
-from jaato.runtime.registry import PluginRegistry
-from jaato.tools.picture import Picture, look
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.tools.images import Picture, look
 
 GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 WEBP = base64.b64decode("UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA")

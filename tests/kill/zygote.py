@@ -24,8 +24,8 @@ from tests.kill.fuse import FUSE
 from tests.kill.script import ALLOWED, TOOLS, Player
 
 from jaato.agent.bus import Bus
-from jaato.runtime.adapt import Toolset
-from jaato.runtime.outfit import make_registry
+from jaato.runtime.plugins.adapter import Toolset
+from jaato.runtime.plugins.setup import make_registry
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.server.daemon import Wanted, serve
 from jaato.server.run import Doors

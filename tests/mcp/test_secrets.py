@@ -11,10 +11,10 @@ from tests.mcp.hosting import configure, raw
 
 from jaato import settings
 from jaato.plugins.mcp.pool import POOL
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 KEY, TOKEN = "k3y-4f9c2a7be1d05583", "t0ken-9d1e77aa43c0b6f2"
 

@@ -16,7 +16,7 @@ from tests.runtime.agents import agent
 
 from jaato.protocol.events import PermissionRequested, ToolCallStart
 from jaato.providers.scripted import Answer
-from jaato.runtime.agent import Agent
+from jaato.runtime.embedding.agent import Agent
 
 TOOLS = ["start_background", "get_background_output", "shell_spawn", "shell_input", "shell_read", "notebook_execute"]  # fmt: skip
 WAYS = ["in the foreground", "moved", "in the background", "started there", "at a terminal"]

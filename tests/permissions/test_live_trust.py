@@ -28,11 +28,11 @@ from jaato.plugins.mcp.trust import ServerTrust
 from jaato.protocol.arp import ToolDefinition
 from jaato.protocol.messages import ToolResult
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.plugin_tree import trees_of
+from jaato.runtime.plugins.workspace import trees_of
 from jaato.settings import environment
+from jaato.tools.permissions.trust import HeldTrust, Trust, content_hash
 from jaato.tools.remote.config_file import load_sources
 from jaato.tools.remote.trust import trust_path
-from jaato.tools.trust import HeldTrust, Trust, content_hash
 
 ATTACK = """
 import json, os

@@ -9,10 +9,10 @@ import pytest
 from jaato.errors import ConfigError
 from jaato.providers.http import HttpProvider
 from jaato.providers.profiles import PROFILES
-from jaato.runtime.keys import keys_file
+from jaato.runtime.provider_keys import keys_file
 from jaato.runtime.provider_selection import make_provider
 from jaato.settings import Settings, load
-from jaato.tools.atomic import write_private
+from jaato.tools.filesystem.atomic import write_private
 
 
 def home(tmp_path: Path, **environ: str) -> Settings:

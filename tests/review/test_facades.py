@@ -13,8 +13,8 @@ from tests.kit import call, say
 from jaato.errors import JaatoError, MalformedReply
 from jaato.protocol.events import ToolCallStart
 from jaato.providers.scripted import Answer, ScriptedProvider
-from jaato.runtime.agent import Agent
-from jaato.runtime.embed import JaatoClient
+from jaato.runtime.embedding.agent import Agent
+from jaato.runtime.embedding.client import JaatoClient
 from jaato.tools.tool import tool
 
 

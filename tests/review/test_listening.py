@@ -11,8 +11,8 @@ from tests.kit import call, results, say, session
 
 from jaato.abc.asker import Answer
 from jaato.protocol.events import Event, MessageUser, PermissionRequested
-from jaato.runtime.answers import attend
-from jaato.tools.permissions import Policy
+from jaato.runtime.embedding.handlers import attend
+from jaato.tools.permissions.gate import Policy
 from jaato.tools.tool import tool
 
 ASKING = Policy.of({})

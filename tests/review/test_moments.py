@@ -18,8 +18,8 @@ from jaato.abc.provider import ModelRequest
 from jaato.errors import SessionBusy
 from jaato.protocol.events import ToolCallEnd, ToolCallStart, TurnCompleted
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.answers import attend
-from jaato.tools.permissions import Policy
+from jaato.runtime.embedding.handlers import attend
+from jaato.tools.permissions.gate import Policy
 from jaato.tools.tool import tool
 
 STEPS = [*range(1, 50), *range(50, 200, 4)]

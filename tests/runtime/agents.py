@@ -8,7 +8,7 @@ from typing import Any
 from tests.kit import FAST
 
 from jaato.providers.scripted import Answer, ScriptedProvider
-from jaato.runtime.agent import Agent
+from jaato.runtime.embedding.agent import Agent
 
 
 def agent(path: Path, script: list[Answer], **more: Any) -> Agent:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jaato.abc.plugin import ToolSchema, UserCommand
-from jaato.runtime.executor import ToolExecutor
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.background import BackgroundCapableMixin
 
 

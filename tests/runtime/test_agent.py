@@ -13,7 +13,7 @@ from tests.runtime.agents import agent
 from jaato.errors import AuthenticationError, CancelledException, ConfigError, LimitReached
 from jaato.protocol.events import AgentOutput, Event, ToolCallEnd, TurnCompleted
 from jaato.providers.scripted import Answer
-from jaato.runtime.agent import Agent
+from jaato.runtime.embedding.agent import Agent
 
 
 @pytest.mark.spec("C5", "Client, runtime, session")

@@ -13,8 +13,8 @@ from tests.runtime.slow import SlowPlugin, slow_executor
 
 from jaato.abc.background import TaskStatus
 from jaato.plugins.permission import PermissionPlugin
-from jaato.runtime.executor import ToolExecutor
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.runtime.plugins.registry import PluginRegistry
 
 
 @pytest.mark.spec("S1", "Auto-Background")

@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 from tests.cli.desk import Desk
 
-from jaato.runtime import plugin_tree
-from jaato.runtime.brought import brought_by
-from jaato.runtime.plugin_import import load_tree
-from jaato.runtime.plugin_tree import MAX_DEPTH, MAX_FILES, MAX_TREE_BYTES, trees_of
-from jaato.tools.trust import Trust
+from jaato.runtime.plugins import workspace as plugin_tree
+from jaato.runtime.plugins.workspace import (
+    MAX_DEPTH,
+    MAX_FILES,
+    MAX_TREE_BYTES,
+    brought_by,
+    load_tree,
+    trees_of,
+)
+from jaato.tools.permissions.trust import Trust
 
 TEXT = """
 from pathlib import Path

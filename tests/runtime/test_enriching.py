@@ -15,7 +15,7 @@ from tests.spec.documented import Enriching
 from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult
 from jaato.errors import JaatoError
 from jaato.runtime import enrichment
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 
 
 class Waiting(Enriching):

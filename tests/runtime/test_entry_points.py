@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaato.runtime.discovery import entry_points_of
+from jaato.runtime.plugins.discovery import entry_points_of
 
 ENTRY = "[jaato.plugins]\nnotes = notes_of_mine:Plugin\n"
 
@@ -58,7 +58,7 @@ def test_odd_metadata_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_where_there_is_none_the_finder_is_not_loaded(tmp_path: Path) -> None:
     """Without plugins of others `importlib.metadata`, some 40 ms, is left out."""
     code = (
-        "import sys; from jaato.runtime.discovery import entry_points_of\n"
+        "import sys; from jaato.runtime.plugins.discovery import entry_points_of\n"
         "assert list(entry_points_of('jaato.nobody_offers_this')) == []\n"
         "assert 'importlib.metadata' not in sys.modules"
     )

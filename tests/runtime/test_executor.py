@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.runtime.slow import SlowPlugin, slow_executor
 
-from jaato.runtime.executor import ToolExecutor, get_current_tool_output_callback
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor, get_current_tool_output_callback
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.ledger import TokenLedger
 
 

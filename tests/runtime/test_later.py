@@ -12,8 +12,8 @@ from tests.kit import call, plan, runtime, say
 
 from jaato.plugins import BUILTIN
 from jaato.protocol.messages import ToolResult
-from jaato.runtime.later import KNOWN, Later, known_plugins
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.lazy import KNOWN, Later, known_plugins
+from jaato.runtime.plugins.registry import PluginRegistry
 
 
 def test_what_is_known_is_what_the_code_declares(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_what_is_known_is_what_the_code_declares(tmp_path: Path) -> None:
 def test_exposing_everything_imports_no_plugin(tmp_path: Path) -> None:
     """What is not used costs no import: of the built-in plugins none is loaded by knowing them all."""
     code = (
-        "import sys; from pathlib import Path; from jaato.runtime.registry import PluginRegistry; "
+        "import sys; from pathlib import Path; from jaato.runtime.plugins.registry import PluginRegistry; "
         f"registry = PluginRegistry(workspace=Path({str(tmp_path)!r})); registry.expose_all(); "
         "print(len(registry.catalog), [name for name in sys.modules if name.startswith('jaato.plugins.')])"
     )

@@ -13,12 +13,12 @@ from jaato.protocol.events import PermissionRequested
 from jaato.protocol.ids import new_id
 from jaato.providers.scripted import Answer as Scripted
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.modes import mode_command
-from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.secrets import known_secrets
 from jaato.runtime.session_factory import Workshop, let_go
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.runtime.session_store import open_store
-from jaato.tools.openings import READ_ONLY
+from jaato.runtime.user_commands import mode_command
+from jaato.tools.permissions.access import READ_ONLY
 from jaato.tools.processes.sandbox.network import SessionNetwork
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 

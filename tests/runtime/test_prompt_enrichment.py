@@ -16,7 +16,7 @@ from jaato.abc.plugin import PromptEnrichmentResult
 from jaato.protocol.events import MessageUser
 from jaato.protocol.messages import Text
 from jaato.runtime import enrichment
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 
 PLUGINS = ("introspection", "references", "template", "multimodal", "memory", "session")
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489")

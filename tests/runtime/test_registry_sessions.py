@@ -10,9 +10,9 @@ import pytest
 from tests import kit
 
 from jaato.errors import ConfigError, PluginError
-from jaato.runtime.commands import run_command
-from jaato.runtime.registry import PluginRegistry
-from jaato.tools.paths import Roots
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.user_commands import run_command
+from jaato.tools.filesystem.containment import Roots
 
 
 class Told:

@@ -17,8 +17,8 @@ from jaato.abc.plugin import Enrichment, Plugin
 from jaato.agent import tool_execution
 from jaato.errors import PluginError
 from jaato.runtime import enrichment
-from jaato.runtime.adapt import adapt
-from jaato.runtime.executor import ToolExecutor
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.runtime.plugins.adapter import adapt
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 

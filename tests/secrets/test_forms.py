@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.runtime.secret_values import secret_variables
-from jaato.tools.secret_forms import FEW, Values
-from jaato.tools.secrets import PLACEHOLDER, Secrets, placeholder_in
+from jaato.runtime.secrets import secret_variables
+from jaato.tools.redaction.encodings import FEW, Values
+from jaato.tools.redaction.redactor import PLACEHOLDER, Secrets, placeholder_in
 
 PASSWORD = "p@ss/W0rd'+q=Zz&9!<x>\"y"
 CORE = "W0rd"

@@ -15,9 +15,9 @@ from jaato.abc.asker import Answer, Question
 from jaato.abc.provider import ModelRequest
 from jaato.protocol.codec import encode
 from jaato.providers.scripted import Step
-from jaato.runtime.executor import ToolExecutor
-from jaato.tools.permissions import Policy
-from jaato.tools.secrets import PLACEHOLDER
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.tools.permissions.gate import Policy
+from jaato.tools.redaction.redactor import PLACEHOLDER
 from jaato.tools.tool import tool
 
 BEFORE = f"name=app\nTOKEN={VALUE}\nport=1\n"

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.secrets.canaries import ADDRESS, CORE, LETTERS, PASSWORD, SHAPES, VALUE
 
-from jaato.runtime.secret_values import secret_variables
-from jaato.tools.secrets import PLACEHOLDER, Secrets, placeholder_in
+from jaato.runtime.secrets import secret_variables
+from jaato.tools.redaction.redactor import PLACEHOLDER, Secrets, placeholder_in
 
 ROOT = Path(__file__).parents[2]
 

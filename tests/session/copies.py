@@ -10,8 +10,8 @@ from jaato.plugins.session import FileSessionPlugin, create_plugin
 from jaato.protocol.events import AgentCreated, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.providers.scripted import ScriptedProvider, Step
-from jaato.runtime.embed import JaatoClient
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.client import JaatoClient
+from jaato.runtime.plugins.registry import PluginRegistry
 
 
 def client_of(path: Path, script: list[Step], *plugins: str) -> JaatoClient:

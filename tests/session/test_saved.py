@@ -14,9 +14,9 @@ from tests.session.copies import client_of, files, kept
 from jaato.abc.session_plugin import SavedSession, SessionConfig, SessionPlugin, SessionState
 from jaato.errors import ConfigError, PluginError, SessionNotFound
 from jaato.plugins.session import FileSessionPlugin, create_plugin, load_session_config
-from jaato.runtime.embed import JaatoClient
-from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.saving import load_session_plugin
+from jaato.runtime.embedding.client import JaatoClient
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.session_files import load_session_plugin
 
 # --- settings --------------------------------------------------------------------------------------------------------
 

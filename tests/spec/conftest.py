@@ -11,8 +11,8 @@ from tests.spec.collect import COLLECTED, marks_of
 from tests.spec.facades import Connect
 
 from jaato.providers.scripted import Answer, ScriptedProvider
-from jaato.runtime.embed import JaatoClient
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.client import JaatoClient
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.ledger import TokenLedger
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.spec.documented import Documented, schema
 
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.embed import JaatoClient
+from jaato.runtime.embedding.client import JaatoClient
 
 Connect = Callable[..., JaatoClient]
 

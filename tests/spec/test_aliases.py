@@ -11,8 +11,8 @@ from tests.kit import call, provider_of, results, say, session
 from tests.spec.documented import PLAN_TOOLS
 
 from jaato.plugins import BUILTIN
-from jaato.runtime.executor import ToolExecutor
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.tool import Tool, tool, tool_from
 
 ALIASES = {

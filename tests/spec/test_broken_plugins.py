@@ -12,7 +12,7 @@ from tests.spec.documented import PARAMETERS, Documented, schema
 
 from jaato.abc.plugin import ToolSchema
 from jaato.errors import PluginError
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 
 
 class Nameless(Documented):

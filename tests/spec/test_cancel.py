@@ -14,8 +14,8 @@ from tests.kit import call, provider_of, say, session
 from jaato.agent.retry import RetryPolicy
 from jaato.errors import CancelledException
 from jaato.protocol.events import Event, Retry
-from jaato.runtime.retry import interruptible_sleep, with_retry
-from jaato.runtime.types import FinishReason
+from jaato.runtime.embedding.retry import interruptible_sleep, with_retry
+from jaato.runtime.embedding.types import FinishReason
 from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken
 from jaato.tools.tool import tool

@@ -12,7 +12,7 @@ import pytest
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.errors import PluginError
 from jaato.plugins import BUILTIN
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 
 MODULE = """
 from jaato.abc.plugin import ToolSchema
@@ -60,8 +60,8 @@ def test_plugins_of_an_installed_distribution_are_found_by_kind(tmp_path: Path) 
         "[jaato.model_providers]\nmodel = thirdparty:Mine\n"
     )
     program = """
-from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.executor import ToolExecutor
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor
 registry = PluginRegistry()
 for kind in ("tool", "gc", "session", "model_provider"):
     print(kind, *[name for name in registry.discover(kind) if name in ("voice", "gc_mine", "keep", "model")])

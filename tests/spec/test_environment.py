@@ -12,7 +12,7 @@ from tests.kit import calls, results, say
 from jaato import errors, settings
 from jaato.agent.tool_runner import MAX_CALLS_AT_ONCE
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.agent import Agent
+from jaato.runtime.embedding.agent import Agent
 
 
 @pytest.mark.spec("C10", "Environment variables and files", "C10.environment.1")

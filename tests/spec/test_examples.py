@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jaato.runtime.later import KnownTool, known_plugins
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.lazy import KnownTool, known_plugins
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.schema import Validator
 
 KNOWN = [tool for plugin in known_plugins().values() for tool in plugin.tools]

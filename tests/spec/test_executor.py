@@ -12,8 +12,8 @@ import pytest
 from tests.spec.documented import Documented
 
 from jaato.plugins.permission import PermissionPlugin
-from jaato.runtime.executor import ToolExecutor
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.background import BackgroundCapableMixin
 from jaato.tools.call import CURRENT
 from jaato.tools.ledger import TokenLedger

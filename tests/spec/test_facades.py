@@ -17,7 +17,7 @@ from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, LimitReached
 from jaato.plugins.permission import PermissionPlugin
 from jaato.protocol.messages import Usage
-from jaato.runtime.embed import JaatoClient
+from jaato.runtime.embedding.client import JaatoClient
 from jaato.tools.call import Call
 from jaato.tools.ledger import TokenLedger
 

@@ -12,9 +12,9 @@ from tests.kit import calls, say
 from tests.spec.documented import Documented, schema
 
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.embed import JaatoClient
-from jaato.runtime.hooks import AgentUIHooks
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.client import JaatoClient
+from jaato.runtime.embedding.hooks import AgentUIHooks
+from jaato.runtime.plugins.registry import PluginRegistry
 
 NINE = {
     "on_agent_created": [

@@ -11,7 +11,7 @@ from tests.mcp.hosting import configure, raw
 from jaato import settings
 from jaato.plugins import BUILTIN
 from jaato.plugins.mcp.plugin import MCPToolPlugin
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 
 MOST_WORDS = 40
 SUBAGENTS = [

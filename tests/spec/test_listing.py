@@ -11,7 +11,7 @@ from tests.kit import call, results, say, session
 from tests.spec.documented import Documented, schema
 
 from jaato.plugins import BUILTIN
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 
 
 def listing(tmp_path: Path) -> Any:
@@ -93,7 +93,7 @@ def test_a_category_lists_first_sentences_of_at_most_a_hundred_characters(tmp_pa
 @pytest.mark.spec("C1", "Results of the two introspection tools", "C1.introspection.3")
 def test_queries_are_ranked_with_category_access_and_score(tmp_path: Path) -> None:
     """Each query has its ranked tools; access says whether a call is allowed, asked about or denied."""
-    from jaato.tools.permissions import Policy
+    from jaato.tools.permissions.gate import Policy
 
     async def main() -> None:
         script = [

@@ -12,7 +12,7 @@ from tests.kit import USAGE, call, say
 
 from jaato.protocol.events import AgentOutput, Event, TurnCompleted
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.agent import Agent
+from jaato.runtime.embedding.agent import Agent
 
 
 @pytest.mark.spec("C5", "Client, runtime, session", "C5.client.1")

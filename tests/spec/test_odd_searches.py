@@ -11,7 +11,7 @@ from tests.kit import call, results, say, session
 from tests.spec.documented import Documented, schema
 
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.tool import Tool
 
 

@@ -12,8 +12,8 @@ from tests.spec.documented import Documented, Enriching, schema
 
 from jaato.abc.plugin import PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
-from jaato.runtime.executor import ToolExecutor
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.runtime.plugins.registry import PluginRegistry
 
 
 @pytest.mark.spec("C3", "PluginRegistry and plugins", "C3.registry.1")

@@ -94,7 +94,7 @@ def test_only_a_shared_commands_output_joins_the_conversation(tmp_path: Path, *,
     from tests.kit import plan, runtime
 
     from jaato.abc.plugin import UserCommand
-    from jaato.runtime.commands import run_command
+    from jaato.runtime.user_commands import run_command
 
     async def main() -> None:
         made = runtime(tmp_path)

@@ -12,8 +12,8 @@ from tests.spec.facades import Connect, approved, provider_of
 from jaato.errors import ConfigError
 from jaato.plugins.permission import PermissionPlugin
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.embed import JaatoClient, JaatoRuntime
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.client import JaatoClient, JaatoRuntime
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.session_options import Blueprint
 from jaato.tools.ledger import TokenLedger
 

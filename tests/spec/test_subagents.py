@@ -18,8 +18,8 @@ from jaato.plugins.subagent.plugin import SubagentPlugin
 from jaato.protocol.events import AgentCreated
 from jaato.protocol.specs import Plan
 from jaato.providers.scripted import Step
-from jaato.runtime.embed import JaatoClient
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.client import JaatoClient
+from jaato.runtime.plugins.registry import PluginRegistry
 
 SCRIPTS: dict[str, Any] = {
     "main": [

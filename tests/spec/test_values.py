@@ -20,8 +20,8 @@ from jaato.protocol.codec import encode, json_problems
 from jaato.protocol.events import (
     ToolCallEnd,
 )
-from jaato.runtime.executor import ToolExecutor
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.executor import ToolExecutor
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.tool import tool
 
 

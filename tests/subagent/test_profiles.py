@@ -17,7 +17,7 @@ from tests.subagent.written import brought, delegating, home, played, with_setti
 from jaato.agent.session import Session
 from jaato.plugins.subagent.plugin import SubagentPlugin
 from jaato.plugins.subagent.profiles import MAX_FILE_BYTES
-from jaato.runtime.commands import run_command
+from jaato.runtime.user_commands import run_command
 
 
 @pytest.mark.parametrize("name", ["reader.json", "reader.yaml", "reader.yml"])

@@ -20,8 +20,8 @@ from jaato.protocol.events import (
     PermissionRequested,
     PermissionResolved,
 )
-from jaato.runtime.answers import attend
-from jaato.tools.permissions import Policy
+from jaato.runtime.embedding.handlers import attend
+from jaato.tools.permissions.gate import Policy
 
 ASK = Policy.of({"defaultPolicy": "ask", "whitelist": {"tools": ["delegate", "get_subagent_result"]}})
 CHAIN: dict[str, Any] = {

@@ -236,8 +236,8 @@ def test_there_is_something_to_share_or_it_says_so(tmp_path: Path) -> None:
 def test_without_a_session_the_tools_say_so(tmp_path: Path) -> None:
     """A direct call of the library has no agents around it."""
     from jaato.plugins.subagent.plugin import SubagentPlugin
-    from jaato.runtime.executor import ToolExecutor
-    from jaato.runtime.registry import PluginRegistry
+    from jaato.runtime.embedding.executor import ToolExecutor
+    from jaato.runtime.plugins.registry import PluginRegistry
 
     registry = PluginRegistry(workspace=tmp_path)
     registry.expose_tool(SubagentPlugin.name)

@@ -10,10 +10,10 @@ from tests.kit import call, plan, say
 from tests.subagent.cast import Cast
 
 from jaato.protocol.events import WaypointUpdated
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 
 @pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")

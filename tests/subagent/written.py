@@ -12,8 +12,8 @@ from tests.subagent.cast import Cast
 
 from jaato import settings
 from jaato.agent.session import Session
-from jaato.runtime.adapt import Toolset
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.adapter import Toolset
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import tool_from

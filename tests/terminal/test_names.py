@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 
 SHELLS = ["shell_spawn", "shell_input", "shell_read", "shell_control", "shell_close", "shell_list"]
 

@@ -15,7 +15,7 @@ from tests.spec.documented import Documented, Enriching
 from tests.zoo.animals import AT_IMPORT, DECLARED, IN_THE_MAKING
 
 from jaato.abc.plugin import Plugin, PromptEnrichmentResult, ToolSchema, UserCommand
-from jaato.runtime.discovery import load_module
+from jaato.runtime.plugins.discovery import load_module
 from jaato.testing import assert_plugin, check_plugin
 from jaato.tools.call import Call
 from jaato.tools.tool import tool

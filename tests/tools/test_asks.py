@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tests.tools.asks import COMMON, OTHER, pairs
 
-from jaato.runtime.outfit import make_registry
+from jaato.runtime.plugins.setup import make_registry
 from jaato.runtime.session_options import Blueprint, settings_for
-from jaato.tools import semantic_model
 from jaato.tools.catalog import Catalog
-from jaato.tools.semantic import Meaning
+from jaato.tools.search import sentence_model
+from jaato.tools.search.embeddings import Meaning
 
 WAIT_S = 120.0
 
@@ -54,7 +54,7 @@ def test_creating_a_file_is_no_archive(known: Catalog) -> None:
         assert known.search(request, 1)[0][0].name == "writeNewFile"
 
 
-@pytest.mark.skipif(not semantic_model.installed(), reason="the extra `semantic` is not installed")
+@pytest.mark.skipif(not sentence_model.installed(), reason="the extra `semantic` is not installed")
 def test_by_meaning(known: Catalog) -> None:
     """With meaning all ordinary requests find their tool, and more of the others."""
     assert known.await_meaning(WAIT_S)

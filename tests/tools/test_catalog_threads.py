@@ -12,7 +12,7 @@ import anyio
 import pytest
 from bench.search import QUERIES, tools
 
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool

@@ -10,8 +10,8 @@ import pytest
 from tests.kit import call, results, say, session
 
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.adapt import Toolset
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.adapter import Toolset
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.tool import Tool
 
 COUNT = 5000

@@ -22,7 +22,7 @@ from tests.runtime.agents import agent
 
 from jaato.abc.store import Damaged
 from jaato.errors import JaatoError
-from jaato.runtime.agent import Agent
+from jaato.runtime.embedding.agent import Agent
 from jaato.runtime.tracing.fold import SpanFold
 from jaato.storage.sqlite import SqliteStore
 

@@ -10,9 +10,9 @@ from tests.web.fetching import PNG
 from tests.web.server import Answer, serving
 
 from jaato.protocol.messages import Media
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
 
 
 def exposed(made: Runtime, **config: object) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.zoo.animals import animal, schemas
 from tests.zoo.test_zoo import zoo
 
-from jaato.runtime import wiring
-from jaato.runtime.bounded import apart_from_the_terminal
+from jaato.runtime.plugins import lifecycle as wiring
+from jaato.runtime.plugins.isolation import apart_from_the_terminal
 
 
 def test_what_a_plugin_closes_stays_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,8 +17,9 @@ from tests.kit import call, plan, results, runtime
 from tests.kit import say as scripted
 from tests.zoo.animals import AT_IMPORT, DECLARED, ENRICHING, IN_THE_MAKING, LEAVES, animal
 
-from jaato.runtime import enrichment, wiring
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime import enrichment
+from jaato.runtime.plugins import lifecycle as wiring
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.settings import environment
 
 BROKEN = {

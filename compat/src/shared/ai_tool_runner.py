@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.runtime.executor import ToolExecutor, get_current_tool_output_callback
+from jaato.runtime.embedding.executor import ToolExecutor, get_current_tool_output_callback
 
 __all__ = ["ToolExecutor", "get_current_tool_output_callback"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.runtime.embed import JaatoClient
+from jaato.runtime.embedding.client import JaatoClient
 
 __all__ = ["JaatoClient"]

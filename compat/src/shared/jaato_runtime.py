@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.runtime.embed import JaatoRuntime
+from jaato.runtime.embedding.client import JaatoRuntime
 
 __all__ = ["JaatoRuntime"]

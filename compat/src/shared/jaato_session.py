@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.runtime.embed import JaatoSession
-from jaato.runtime.hooks import AgentUIHooks
+from jaato.runtime.embedding.client import JaatoSession
+from jaato.runtime.embedding.hooks import AgentUIHooks
 
 __all__ = ["AgentUIHooks", "JaatoSession"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.runtime.types import SourceType
+from jaato.runtime.embedding.types import SourceType
 
 __all__ = ["SourceType"]

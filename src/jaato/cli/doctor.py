@@ -18,7 +18,7 @@ from jaato.cli.options import workspace_of
 from jaato.cli.screen import Look, Screen, size_text
 from jaato.cli.table import print_json, print_line, time_text
 from jaato.errors import JaatoError
-from jaato.runtime.outfit import make_registry
+from jaato.runtime.plugins.setup import make_registry
 from jaato.runtime.policy_setup import POLICY_FILE, policy_for
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.runtime.session_store import open_store
@@ -174,7 +174,7 @@ def check_provider(settings: Settings, _workspace: Path) -> Check:
 
 def check_local_model(settings: Settings, _workspace: Path) -> Check:
     """The embedded model."""
-    from jaato.runtime.local import local_state
+    from jaato.runtime.local_model import local_state
 
     present, text = local_state(settings)
     if find_spec("xllamacpp") is None:

@@ -52,7 +52,7 @@ def from_store(args: Namespace) -> tuple[str, int]:
     from jaato.agent.masking import masked_log
     from jaato.cli.sessions import session_of
     from jaato.cli.transcript import line_of
-    from jaato.runtime.secret_values import secrets_of
+    from jaato.runtime.secrets import secrets_of
     from jaato.runtime.session_options import Blueprint, settings_for
     from jaato.runtime.session_store import open_store
 

@@ -10,7 +10,7 @@ from jaato.cli.ending import say
 from jaato.cli.options import clean_text
 from jaato.cli.table import print_line
 from jaato.errors import ConfigError
-from jaato.runtime.keys import close_to_others, forget_key, keys_file, save_key
+from jaato.runtime.provider_keys import close_to_others, forget_key, keys_file, save_key
 from jaato.settings import load
 
 MAX_KEY_CHARS = 10_000

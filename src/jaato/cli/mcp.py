@@ -31,7 +31,7 @@ from jaato.plugins.mcp.manifest import ToolEntry
 from jaato.plugins.mcp.pins import Judgement, Pins
 from jaato.plugins.mcp.pool import POOL
 from jaato.plugins.mcp.tools import full_name, make_tool
-from jaato.runtime.outfit import sandbox_for
+from jaato.runtime.plugins.setup import sandbox_for
 from jaato.tools.catalog import wire_name
 from jaato.tools.remote.directory import SourceContext
 from jaato.tools.remote.fields import JsonObject, Malformed

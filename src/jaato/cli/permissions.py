@@ -14,15 +14,15 @@ from jaato.cli.options import clean_text, directories_of, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows, time_text
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
-from jaato.runtime.outfit import make_registry
+from jaato.runtime.plugins.setup import make_registry
 from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.settings import Settings
-from jaato.tools.access import access_lines, grant_text
 from jaato.tools.call import Call
-from jaato.tools.control_names import control_names
-from jaato.tools.permissions import Gate, Policy, Verdict
-from jaato.tools.policy_document import split_pattern
+from jaato.tools.filesystem.control_names import control_names
+from jaato.tools.permissions.access import access_lines, grant_text
+from jaato.tools.permissions.gate import Gate, Policy, Verdict
+from jaato.tools.permissions.policy_document import split_pattern
 from jaato.tools.processes.sandbox.sandbox import profiles_of
 from jaato.tools.schema import complain
 from jaato.tools.tool import Tool

@@ -14,11 +14,11 @@ from jaato.cli.ending import say
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.registry_key import seconds_of
 from jaato.cli.table import print_rows
-from jaato.runtime.secret_values import secrets_of
+from jaato.runtime.secrets import secrets_of
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.registry.audit import Audit, Entry, Wanted
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 LOOK_S = 0.2
 NONE = (

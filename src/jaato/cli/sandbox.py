@@ -20,15 +20,13 @@ from jaato.cli.screen import visible
 from jaato.cli.table import print_json, print_line
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import SandboxAccess
-from jaato.runtime.outfit import sandbox_for
+from jaato.runtime.plugins.setup import sandbox_for
 from jaato.runtime.policy_setup import openings_of
 from jaato.runtime.session_options import Blueprint, settings_for
-from jaato.tools.access import PROFILES
-from jaato.tools.openings import READ_ONLY
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.ended import Ended
-from jaato.tools.processes.environ import for_commands
-from jaato.tools.processes.launch import Launcher
+from jaato.tools.permissions.access import PROFILES, READ_ONLY
+from jaato.tools.processes.command import Command, Ended, Limits
+from jaato.tools.processes.environment import for_commands
+from jaato.tools.processes.launcher import Launcher
 
 if TYPE_CHECKING:
     from jaato.settings import Settings

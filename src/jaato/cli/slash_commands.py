@@ -220,7 +220,7 @@ async def save_command(repl: Repl, rest: str) -> None:
 def write_log(file: IO[bytes], session_id: str, workspace: Path) -> int:
     """Write every event of a session of this machine as a line of JSON; gives their number."""
     from jaato.cli.transcript import write_events
-    from jaato.runtime.secret_values import secrets_of
+    from jaato.runtime.secrets import secrets_of
     from jaato.runtime.session_options import Blueprint, settings_for
     from jaato.runtime.session_store import open_store
 

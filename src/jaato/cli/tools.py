@@ -12,14 +12,14 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.table import print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.outfit import make_registry
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.plugins.setup import make_registry
 from jaato.runtime.policy_setup import policy_for
-from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.tools.call import Call
-from jaato.tools.found import access_by, ranked
-from jaato.tools.permissions import Gate
-from jaato.tools.policy import Policy
+from jaato.tools.permissions.gate import Gate
+from jaato.tools.permissions.policy import Policy
+from jaato.tools.search.results import access_by, ranked
 from jaato.tools.tool import Tool
 
 BYTES_PER_TOKEN = 4

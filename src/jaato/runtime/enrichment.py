@@ -19,8 +19,8 @@ from jaato.abc.plugin import PromptEnrichmentResult
 from jaato.agent.tool_execution import cancellable, copied
 from jaato.errors import PluginError
 from jaato.log import logger
-from jaato.runtime.adapt import Toolset
-from jaato.runtime.bounded import brief, within
+from jaato.runtime.plugins.adapter import Toolset
+from jaato.runtime.plugins.isolation import brief, within
 from jaato.tools.call import Call
 
 LOG = logger("registry")

@@ -38,7 +38,7 @@ def environ_for(
 def saved_key(name: str, settings: Settings) -> str | None:
     """The key that was saved for a provider, unless a variable holds one, which counts more."""
     from jaato.providers.profiles import PROFILES
-    from jaato.runtime.keys import stored_key
+    from jaato.runtime.provider_keys import stored_key
 
     if any(settings.environ.get(variable) for variable in PROFILES[name].key_variables):
         return None
@@ -61,7 +61,7 @@ def make_known_provider(
                 raise ConfigError("The provider scripted plays a file: pass it with --model PATH.")
             return ScriptedProvider.from_file(Path(model)), model
         case "local":
-            from jaato.runtime.local import local_provider
+            from jaato.runtime.local_model import local_provider
 
             return local_provider(settings, model)
         case _ if name in NAMES:

@@ -23,7 +23,7 @@ KEY_ORDER = (
 
 async def choose(settings: Settings) -> Choice:
     """The first provider that can be used: a set key, a running Ollama, else the embedded model."""
-    from jaato.runtime.keys import stored_key
+    from jaato.runtime.provider_keys import stored_key
 
     for name, variables in KEY_ORDER:
         for variable in variables:
@@ -38,8 +38,8 @@ async def choose(settings: Settings) -> Choice:
 
 async def usable(settings: Settings) -> list[str]:
     """Every provider that could be used now without a further word: by a key, because it runs, or because it is here."""
-    from jaato.runtime.keys import stored_key
-    from jaato.runtime.local import local_state
+    from jaato.runtime.local_model import local_state
+    from jaato.runtime.provider_keys import stored_key
 
     names = [
         name
@@ -77,7 +77,7 @@ def make_provider(
     what is missing."""
     if name in NAMES:
         return make_known_provider(name, settings, model=model, api_key=api_key)
-    from jaato.runtime.foreign import connected
+    from jaato.runtime.embedding.provider_adapter import connected
 
     return connected(name, settings, model, api_key)
 
@@ -99,7 +99,7 @@ async def pick_provider(
         choice, model = Choice(journal.state.provider, "as before"), journal.state.model
     choice = choice or await choose(settings)
     if choice.name == "local":
-        from jaato.runtime.local import prepare
+        from jaato.runtime.local_model import prepare
 
         confirm = None if blueprint.yes else blueprint.confirm
         await prepare(settings, model, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
@@ -114,7 +114,7 @@ async def pick_provider(
 
 def recorded(name: str, settings: Settings, state_dir: Path | None) -> Provider:
     """The scripted model that plays this file or stored session. Raises `ConfigError`."""
-    from jaato.runtime.replay import scripted
+    from jaato.runtime.scripted_sessions import scripted
     from jaato.runtime.session_store import open_store
 
     if not ((state_dir or settings.state_dir) / "jaato.db").exists():

@@ -32,18 +32,17 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, Mode, ModelSettings
-from jaato.runtime.commands import run_command
+from jaato.runtime.channel_dispatch import MaskedAsker, relay_for
 from jaato.runtime.enrichment import enriched_apart, enriched_result, enrichers, result_enrichers
-from jaato.runtime.masked_asker import MaskedAsker
-from jaato.runtime.recruit import Recruiter
-from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.relay import relay_for
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.subagent_factory import Recruiter
+from jaato.runtime.user_commands import run_command
 from jaato.tools.call import Call
-from jaato.tools.control_names import STANDARD
+from jaato.tools.filesystem.control_names import STANDARD
 from jaato.tools.ledger import TokenLedger
-from jaato.tools.permissions import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.processes.sandbox.sandbox import profiles_of
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 from jaato.version import __version__
 
 

@@ -19,23 +19,23 @@ from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
 from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.keeper import keeper_for
 from jaato.runtime.known_providers import Choice
-from jaato.runtime.outfit import held_trust, make_registry, strategy_for
+from jaato.runtime.plugins.lifecycle import release
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.plugins.setup import held_trust, make_registry, strategy_for
 from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.provider_selection import pick_provider
-from jaato.runtime.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
-from jaato.runtime.secret_values import known_secrets, learned
+from jaato.runtime.secrets import known_secrets, learned
 from jaato.runtime.session_options import Blueprint, flags_of, settings_for, workspace_of
+from jaato.runtime.session_saving import keeper_for
 from jaato.runtime.session_store import open_store, place_of, resumed
 from jaato.runtime.tracing.config import SpanCounters
 from jaato.runtime.tracing.tracer import tracer_for
-from jaato.runtime.wiring import release
 from jaato.settings import Settings
-from jaato.tools.permissions import Policy
-from jaato.tools.policy_document import MAX_TIMEOUT_S
-from jaato.tools.secrets import Secrets
+from jaato.tools.permissions.gate import Policy
+from jaato.tools.permissions.policy_document import MAX_TIMEOUT_S
+from jaato.tools.redaction.redactor import Secrets
 
 if TYPE_CHECKING:
     from jaato.tools.processes.sandbox.sandbox import Sandbox
@@ -289,7 +289,7 @@ def waiting_of(settings: Settings) -> float | None:
 
 def for_small_model(plan: Plan, settings: Settings) -> Plan:
     """The plan with what suits a small model, where the user has not said otherwise."""
-    from jaato.runtime.local import small_profile
+    from jaato.runtime.local_model import small_profile
 
     prompt, core = small_profile(plan.workspace, settings.config_dir / "AGENTS.md")
     return replace(plan, prompt=plan.prompt if plan.prompt is not None else prompt, core=core)

@@ -13,12 +13,12 @@ from jaato.agent.retry import RetryPolicy
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Mode, ModelSettings
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.settings import Settings, environment, load, user_dir
 from jaato.tools.ledger import TokenLedger
-from jaato.tools.permissions import Policy
+from jaato.tools.permissions.gate import Policy
+from jaato.tools.permissions.trust import Trust
 from jaato.tools.tool import Tool
-from jaato.tools.trust import Trust
 
 if TYPE_CHECKING:
     from jaato.runtime.known_providers import Choice

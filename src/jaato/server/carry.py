@@ -38,8 +38,8 @@ from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.protocol.frames import Done, Opened, Result, Said, Settled, Taken
 from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
-from jaato.runtime.modes import find_backend
 from jaato.runtime.session_store import namesakes
+from jaato.runtime.user_commands import find_backend
 from jaato.server.feed import Feed, Wire
 from jaato.server.history import page_of, piece_of
 from jaato.server.hub import Hub

@@ -16,8 +16,8 @@ from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
 from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView, SessionEntry
-from jaato.runtime.modes import sandbox_view
 from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.user_commands import sandbox_view
 from jaato.server.feed import Feed, Wire
 from jaato.server.folding import Folding
 from jaato.server.left import Left
@@ -29,7 +29,7 @@ from jaato.server.room import Room
 from jaato.server.surroundings import Surroundings
 from jaato.server.upkeep import REMOVED, is_idle, make_room, refuse, renew
 from jaato.server.waking import went_on
-from jaato.tools.secrets import Secrets
+from jaato.tools.redaction.redactor import Secrets
 
 LOG = logger("server")
 IDLE_AFTER_S = 300.0

@@ -17,13 +17,13 @@ from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.runtime.keeper import Keeper
-from jaato.runtime.modes import find_backend
-from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.secrets import known_secrets
 from jaato.runtime.session_factory import Workshop
 from jaato.runtime.session_options import Blueprint, Progress, settings_for
+from jaato.runtime.session_saving import Keeper
 from jaato.runtime.session_store import storing
 from jaato.runtime.tracing.config import SpanCounters
+from jaato.runtime.user_commands import find_backend
 
 LOG = logger("server")
 MAX_VARIABLES = 1_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jaato.errors import ServerGone
 from jaato.protocol.frames import Role
-from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.secrets import known_secrets
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.admission import Admission, Pass

@@ -18,8 +18,8 @@ from jaato.protocol.events import InitProgress
 from jaato.protocol.frames import Opened
 from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.modes import keep_mode
 from jaato.runtime.session_options import Blueprint, Progress
+from jaato.runtime.user_commands import keep_mode
 from jaato.server.feed import Wire
 from jaato.server.listing import is_stored
 from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume

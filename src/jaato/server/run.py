@@ -12,7 +12,7 @@ import anyio
 
 from jaato.abc.store import Store
 from jaato.errors import JaatoError
-from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.secrets import known_secrets
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.application import PATH, application, turned_away

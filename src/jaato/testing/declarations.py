@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from jaato.protocol.specs import Access
-from jaato.runtime.adapt import Toolset
+from jaato.runtime.plugins.adapter import Toolset
 from jaato.testing.calls import sample
 from jaato.testing.report import Report
 from jaato.tools.tool import WIRE_NAME, Tool

@@ -10,8 +10,8 @@ from jaato.agent.compaction.answers import asked, parted, verdict
 from jaato.agent.compaction.history import positions
 from jaato.errors import JaatoError
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
-from jaato.runtime.bounded import within
-from jaato.runtime.strategies import STRATEGIES
+from jaato.runtime.plugins.isolation import within
+from jaato.runtime.plugins.named import STRATEGIES
 from jaato.testing.report import Report
 
 STEP_S = 30.0

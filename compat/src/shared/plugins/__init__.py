@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from jaato.abc.plugin import ToolPlugin, UserCommand
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 
 __all__ = ["PluginRegistry", "ToolPlugin", "UserCommand"]

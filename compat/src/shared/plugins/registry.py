@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 
 __all__ = ["PluginRegistry"]

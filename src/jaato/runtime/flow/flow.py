@@ -19,8 +19,8 @@ from jaato.protocol.events import TurnCompleted
 from jaato.protocol.ids import new_id, trace_id
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.agent import listed
-from jaato.runtime.answers import PermissionHandler, attend
+from jaato.runtime.embedding.agent import listed
+from jaato.runtime.embedding.handlers import PermissionHandler, attend
 from jaato.runtime.flow.execution import FlowRunner
 from jaato.runtime.flow.invocation import SessionInvoker
 from jaato.runtime.flow.prompts import ANSWERER, MAX_INSTRUCTION_CHARS, MOST_STEPS, context_chars
@@ -29,15 +29,15 @@ from jaato.runtime.flow.registry_tools import RegistryTools, choose_registries
 from jaato.runtime.flow.replay import replay
 from jaato.runtime.flow.result import FlowRun, fold
 from jaato.runtime.flow.trace import Recorder, read_trace
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.portal import PORTAL
-from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.secret_values import known_secrets
+from jaato.runtime.secrets import known_secrets
 from jaato.runtime.session_factory import Workshop
 from jaato.runtime.session_options import Blueprint, settings_for, workspace_of
 from jaato.runtime.session_store import open_store
 from jaato.settings import Settings
 from jaato.tools.call import clean, problem_of
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
 from jaato.version import __version__
 
 if TYPE_CHECKING:

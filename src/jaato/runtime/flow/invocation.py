@@ -15,9 +15,9 @@ from jaato.protocol.events import MessageModel
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Problem, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
+from jaato.runtime.embedding.result import parse
 from jaato.runtime.flow.execution import MISTAKEN, CallResult
 from jaato.runtime.flow.prompts import ModelReply, StepPrompt
-from jaato.runtime.result import parse
 from jaato.tools.call import Outcome
 from jaato.tools.pipeline import run
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from jaato.runtime.embedding.result import parse
 from jaato.runtime.flow.records import Offer, Planned
-from jaato.runtime.result import parse
-from jaato.tools.names import shown_name
+from jaato.tools.filesystem.containment import shown_name
 
 MAX_OFFERED = 100
 MAX_DESCRIPTION_CHARS = 300

@@ -17,11 +17,11 @@ from jaato.protocol.specs import ToolSpec
 from jaato.runtime.flow.planner import MAX_DESCRIPTION_CHARS, MAX_OFFERED
 from jaato.runtime.flow.prompts import StepPrompt
 from jaato.runtime.flow.records import Offer, Offered, Place
-from jaato.runtime.host import PluginHost
-from jaato.runtime.registry import PluginRegistry
-from jaato.tools.secrets import Secrets
+from jaato.runtime.plugins.host import PluginHost
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.tools.invisible_text import one_line
+from jaato.tools.redaction.redactor import Secrets
 from jaato.tools.tool import Tool
-from jaato.tools.unseen import one_line
 
 MAX_PREFIX_CHARS = 20
 

@@ -12,7 +12,7 @@ import anyio
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.outfit import make_registry
+from jaato.runtime.plugins.setup import make_registry
 from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.runtime.session_factory import plan_of

@@ -23,7 +23,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Text, ToolCall
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.server.mcp.door import Door
 from jaato.server.mcp.offer import Offer
@@ -42,9 +42,9 @@ from jaato.server.registry.repeats import Repeats
 from jaato.server.registry.values import Read, value_of
 from jaato.settings import Settings
 from jaato.tools.call import Outcome
-from jaato.tools.others import INVOCATION
+from jaato.tools.permissions.policy import Policy
 from jaato.tools.pipeline import run
-from jaato.tools.policy import Policy
+from jaato.tools.remote.refresh import INVOCATION
 from jaato.tools.tool import Tool
 
 LOG = logger("server.registry")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.runtime.provider_plugin import ModelProviderPlugin
-from jaato.runtime.providers import discover_providers, load_provider
-from jaato.runtime.types import ProviderConfig
+from jaato.runtime.embedding.providers import ModelProviderPlugin, discover_providers, load_provider
+from jaato.runtime.embedding.types import ProviderConfig
 
 __all__ = ["ModelProviderPlugin", "ProviderConfig", "discover_providers", "load_provider"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.runtime.provider_plugin import ModelProviderPlugin
-from jaato.runtime.types import ProviderConfig
+from jaato.runtime.embedding.providers import ModelProviderPlugin
+from jaato.runtime.embedding.types import ProviderConfig
 
 __all__ = ["ModelProviderPlugin", "ProviderConfig"]

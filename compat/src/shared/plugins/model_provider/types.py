@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaato.abc.plugin import ToolSchema
 from jaato.errors import CancelledException
 from jaato.protocol.messages import Message, Usage
-from jaato.runtime.types import FinishReason, FunctionCall, Part, ProviderResponse, Role, ToolResult
+from jaato.runtime.embedding.types import FinishReason, FunctionCall, Part, ProviderResponse, Role, ToolResult
 from jaato.tools.cancel import CancelToken
 
 __all__ = [

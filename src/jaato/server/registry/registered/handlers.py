@@ -16,9 +16,9 @@ from jaato.server.registry.registered.entry_points import EntryPoints
 from jaato.server.registry.registered.types import Entry, EntryPoint, Handler, McpTool, Webhook
 from jaato.server.registry.registered.webhook import Post, secrets_in
 from jaato.settings import Settings
-from jaato.tools.address import Allowed
-from jaato.tools.secrets import Secrets
-from jaato.tools.signed import key_of
+from jaato.tools.network.addresses import Allowed
+from jaato.tools.network.webhooks import key_of
+from jaato.tools.redaction.redactor import Secrets
 from jaato.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Handlers:
     @cached_property
     def _servers(self) -> Servers:
         from jaato.plugins.mcp.directory import Directory
-        from jaato.runtime.outfit import sandbox_for
+        from jaato.runtime.plugins.setup import sandbox_for
         from jaato.server.registry.registered.mcp import Servers
         from jaato.tools.remote.directory import source_context
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jaato.errors import JaatoError, PermissionDenied, PluginError
 from jaato.log import logger
-from jaato.runtime.adapt import Toolset
+from jaato.runtime.plugins.adapter import Toolset
 from jaato.server.registry.caller_sessions import Callers
 from jaato.server.registry.registered.folder import Read, Stamp
 from jaato.server.registry.registered.handlers import DOMAIN, Handlers

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.runtime.providers import AnthropicProvider
+from jaato.runtime.embedding.providers import AnthropicProvider
 
 __all__ = ["AnthropicProvider"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.runtime.providers import GitHubModelsProvider
+from jaato.runtime.embedding.providers import GitHubModelsProvider
 
 __all__ = ["GitHubModelsProvider"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.runtime.providers import GoogleGenAIProvider
+from jaato.runtime.embedding.providers import GoogleGenAIProvider
 
 __all__ = ["GoogleGenAIProvider"]

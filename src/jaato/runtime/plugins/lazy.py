@@ -16,7 +16,7 @@ import jaato.plugins
 from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import SandboxAccess, ToolSpec
-from jaato.runtime.adapt import Toolset
+from jaato.runtime.plugins.adapter import Toolset
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool
 

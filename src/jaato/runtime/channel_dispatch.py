@@ -1,4 +1,4 @@
-"""Permission questions of a session that also go where its policy says: to a webhook, or into files."""
+"""Permission questions go to the channel that the policy names, without the secrets of the arguments."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jaato.agent.questions import Desk
 from jaato.errors import JaatoError
 from jaato.log import logger
 from jaato.settings import Settings
-from jaato.tools.address import Allowed
-from jaato.tools.permissions import Policy
-from jaato.tools.policy_document import Channel
-from jaato.tools.secrets import Secrets
+from jaato.tools.network.addresses import Allowed
+from jaato.tools.permissions.gate import Policy
+from jaato.tools.permissions.policy_document import Channel
+from jaato.tools.redaction.redactor import Secrets
 
 LOG = logger("permission")
 OUTSIDE = ("webhook", "file")
@@ -90,14 +90,14 @@ class Relay:
         return self._made[1]
 
     def _open(self, wanted: Channel) -> Outside | None:
-        from jaato.plugins.permission.channels import ChannelContext, channel_of
+        from jaato.plugins.permission.channels import ChannelContext, make_channel
         from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
 
         def places() -> ChannelContext:
             return ChannelContext(self._state_dir, WebhookNetwork(self._environ, Allowed.of(self._allow)))
 
         try:
-            return cast("Outside", channel_of(wanted.type or "", wanted, places))
+            return cast("Outside", make_channel(wanted.type or "", wanted, places))
         except JaatoError as error:
             LOG.warning("The permission channel cannot be used: %s", error)
             return None
@@ -110,3 +110,15 @@ def relay_for(
     if state_dir is None or settings is None:
         return desk
     return Relay(desk, policy, secrets, state_dir, settings.environ, settings["allow_hosts"])
+
+
+class MaskedAsker:
+    """Passes questions on masked. The answer still is bound to the digest of the real arguments."""
+
+    def __init__(self, asker: Asker, secrets: Secrets) -> None:
+        self._asker = asker
+        self._secrets = secrets
+
+    def ask(self, question: Question) -> Answer | Awaitable[Answer | None] | None:
+        """The answer of the other one."""
+        return self._asker.ask(masked_struct(question, self._secrets))

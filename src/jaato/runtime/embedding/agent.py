@@ -12,10 +12,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from jaato.agent.bus import Subscription
 from jaato.agent.retry import RetryPolicy
-from jaato.agent.session import Session
-from jaato.agent.turn import Limits
 from jaato.errors import (
     CancelledException,
     ConfigError,
@@ -27,18 +24,18 @@ from jaato.errors import (
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import Mode, ModelSettings
-from jaato.runtime.answers import ClarificationHandler, PermissionHandler, attend
-from jaato.runtime.message import attach, text_of
+from jaato.runtime.attachments import attach, text_of
+from jaato.runtime.embedding.handlers import ClarificationHandler, PermissionHandler, attend
+from jaato.runtime.embedding.result import Result, last_text, parse
 from jaato.runtime.portal import PORTAL
-from jaato.runtime.result import Result, last_text, parse
-from jaato.runtime.session_factory import assemble
-from jaato.runtime.session_options import Blueprint
 from jaato.tools.call import CURRENT
 from jaato.tools.schema import schema_of
 from jaato.tools.tool import Tool
 
 if TYPE_CHECKING:
     from jaato.abc.provider import Provider
+    from jaato.agent.bus import Subscription
+    from jaato.agent.session import Session
 
 T = TypeVar("T")
 
@@ -90,6 +87,10 @@ class Agent:
     async def __aenter__(self) -> Agent:
         if self._session is not None:
             raise JaatoError("This agent is entered already; make another one for a second conversation.")
+        from jaato.agent.turn import Limits
+        from jaato.runtime.session_factory import assemble
+        from jaato.runtime.session_options import Blueprint
+
         settings = ModelSettings(
             temperature=self.temperature,
             max_output_tokens=self.max_output_tokens,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from jaato.abc.asker import Answer
-from jaato.agent.session import Session
 from jaato.log import logger
 from jaato.protocol.events import ClarificationQuestion, Event, PermissionRequested
+
+if TYPE_CHECKING:
+    from jaato.agent.session import Session
 
 LOG = logger("answers")
 

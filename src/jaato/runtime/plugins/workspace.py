@@ -1,20 +1,26 @@
-"""The files of a plugin that a workspace brings, read once: what is hashed is what would be run."""
+"""The plugins that a workspace brings: read once, shown, and run from memory only if a person has vouched for every byte of them."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import itertools
 import json
 import os
 import re
 import stat
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
+from types import CodeType, MappingProxyType, ModuleType
+from typing import Literal
 
 from jaato.errors import PluginError
+from jaato.tools.permissions.trust import Trust
 
 FOLDER = Path(".jaato") / "plugins"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -178,3 +184,128 @@ def read_file(parent: int, entry: str, below: str, files: dict[str, bytes]) -> N
         if os.fstat(number).st_size > room or len(data := file.read(room + 1)) > room:
             raise PluginError(f"is larger than {MAX_TREE_BYTES // 1_048_576} MiB")
     files[below] = data
+
+
+Standing = Literal["trusted", "untrusted", "changed", "unusable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A plugin of the workspace and whether it may run; `changed` since it was trusted is as good as untrusted."""
+
+    tree: Tree
+    standing: Standing
+
+    @property
+    def said(self) -> str:
+        """Why it was not run; empty for a trusted one."""
+        match self.standing:
+            case "unusable":
+                return f"of this workspace {self.tree.problem}; it was not run"
+            case "untrusted":
+                return (
+                    "is brought by this workspace and was not run: read it, then `jaato plugins trust "
+                    f"{self.tree.name}`"
+                )
+            case "changed":
+                return (
+                    "has changed since it was trusted and was not run: read it again, then `jaato plugins trust "
+                    f"{self.tree.name}`"
+                )
+        return ""
+
+
+def brought_by(workspace: Path, trust: Trust) -> list[Brought]:
+    """What this workspace brings. Raises `ConfigError` for a damaged list of what is trusted."""
+    return [Brought(tree, standing_of(tree, trust)) for tree in trees_of(workspace)]
+
+
+def standing_of(tree: Tree, trust: Trust) -> Standing:
+    """Whether exactly these bytes are trusted at this place."""
+    if tree.problem:
+        return "unusable"
+    if trust.trusts(tree.path, tree.content):
+        return "trusted"
+    return "changed" if trust.known(tree.path) else "untrusted"
+
+
+class Memory(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Finds and loads the modules of one plugin, below a name that nobody else has, from its bytes alone.
+
+    Only source is run: no byte code, no extension module. `pkgutil.get_data` gives the plugin's other files.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.root = f"jaato_plugin_{tree.name}_{tree.digest[-16:]}"
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The module of this name, if the plugin has it."""
+        file = self._file(fullname)
+        if file is None:
+            return None
+        spec = importlib.util.spec_from_loader(
+            fullname, self, origin=str(self._place(file)), is_package=file.endswith("__init__.py")
+        )
+        if spec is not None:
+            spec.has_location = True
+        return spec
+
+    def _file(self, fullname: str) -> str | None:
+        if fullname == self.root:
+            return next(one for one in (f"{self.tree.name}.py", "__init__.py") if one in self.tree.files)
+        if not fullname.startswith(f"{self.root}."):
+            return None
+        below = fullname[len(self.root) + 1 :].replace(".", "/")
+        return next((one for one in (f"{below}.py", f"{below}/__init__.py") if one in self.tree.files), None)
+
+    def _place(self, file: str) -> str:
+        path = self.tree.path
+        return str(path if path.suffix == ".py" else path / file)
+
+    def is_package(self, fullname: str) -> bool:
+        """Whether a module may have others below it."""
+        return (self._file(fullname) or "").endswith("__init__.py")
+
+    def get_source(self, fullname: str) -> str:
+        """The text of a module, for tracebacks too."""
+        return importlib.util.decode_source(self._bytes(fullname))
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The module, compiled."""
+        file = self._file(fullname) or fullname
+        code: CodeType = compile(self._bytes(fullname), self._place(file), "exec", dont_inherit=True)
+        return code
+
+    def get_data(self, path: str) -> bytes:
+        """A file of the plugin, as it was when it was trusted. Raises OSError."""
+        base = str(self.tree.path)
+        below = path[len(base) :].lstrip("/") if path.startswith(base) else path
+        try:
+            return self.tree.files[below or f"{self.tree.name}.py"]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def _bytes(self, fullname: str) -> bytes:
+        file = self._file(fullname)
+        if file is None:
+            raise ImportError(f"The plugin {self.tree.name} has no module {fullname}.", name=fullname)
+        return self.tree.files[file]
+
+
+def load_tree(tree: Tree) -> ModuleType:
+    """The plugin's module, run from the bytes of the tree. Raises what it raises, and `PluginError`."""
+    if tree.problem:
+        raise PluginError(f"The plugin {tree.name} {tree.problem}.")
+    finder = Memory(tree)
+    known = sys.modules.get(finder.root)
+    if known is not None:
+        return known
+    sys.meta_path.append(finder)
+    try:
+        return importlib.import_module(finder.root)
+    except BaseException:
+        sys.meta_path.remove(finder)
+        raise

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 from jaato.abc.plugin import Plugin
 from jaato.errors import PluginError
-from jaato.runtime.adapt import Toolset, adapt, optional
-from jaato.runtime.bounded import apart_from_the_terminal, within
-from jaato.runtime.claims import at_hand, plugin_name
-from jaato.runtime.discovery import instance
-from jaato.runtime.host import HostServices, PluginHost
-from jaato.runtime.later import Builtin, Later
-from jaato.runtime.traces import surroundings
-from jaato.runtime.wiring import release
+from jaato.runtime.plugins.adapter import Toolset, adapt, optional
+from jaato.runtime.plugins.discovery import instance
+from jaato.runtime.plugins.host import HostServices, PluginHost
+from jaato.runtime.plugins.isolation import apart_from_the_terminal, within
+from jaato.runtime.plugins.lazy import Builtin, Later
+from jaato.runtime.plugins.lifecycle import release
+from jaato.runtime.plugins.side_effects import surroundings
+from jaato.runtime.plugins.validation import at_hand, plugin_name
 
 T = TypeVar("T")
 LOADING_S = 20.0

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from jaato.log import logger
-from jaato.runtime.adapt import Toolset, call_optional
-from jaato.runtime.bounded import BROKEN, brief, within
+from jaato.runtime.plugins.adapter import Toolset, call_optional
+from jaato.runtime.plugins.isolation import BROKEN, brief, within
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 

@@ -12,10 +12,10 @@ from jaato.agent.session import Session
 from jaato.errors import ConfigError, from_code
 from jaato.protocol.events import AgentOutput, Event, MessageModel, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
-from jaato.runtime.hooks import completion, context_usage, feed
-from jaato.runtime.keeper import Keeper
-from jaato.runtime.message import text_of
+from jaato.runtime.attachments import text_of
+from jaato.runtime.embedding.hooks import completion, context_usage, feed
 from jaato.runtime.portal import PORTAL
+from jaato.runtime.session_saving import Keeper
 
 OutputCallback = Callable[[str, str, str], None]
 RetryCallback = Callable[[str, int, int, float], None]

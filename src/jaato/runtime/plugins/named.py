@@ -1,4 +1,4 @@
-"""Plugins of which one is chosen by its name: strategies for a full context, and those that save sessions."""
+"""Plugins of which one is chosen by its name: compaction strategies for a full context, and those that save sessions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar
 
+from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.errors import PluginError
-from jaato.runtime.bounded import within
-from jaato.runtime.discovery import entry_points_of, identity, kind_of
+from jaato.runtime.plugins.discovery import entry_points_of, identity, kind_of
+from jaato.runtime.plugins.isolation import within
 
 P = TypeVar("P")
 Loader = Callable[[], Any]
@@ -81,3 +82,33 @@ class Kind(Generic[P]):
             raise PluginError(f"{name} is no {self.noun}: it has no {lacks} (see {self.protocol}).")
         found: P = plugin
         return found
+
+
+BUILTIN_STRATEGIES = {
+    f"gc_{name}": f"jaato.agent.compaction.{name}" for name in ("truncate", "summarize", "hybrid")
+}
+STRATEGIES: Kind[GCPlugin] = Kind(
+    "gc",
+    "GC strategy",
+    "GCPlugin",
+    ("initialize", "shutdown", "should_collect", "collect"),
+    BUILTIN_STRATEGIES,
+)
+
+__all__ = ["GCConfig", "GCPlugin", "GCResult", "discover_gc_plugins", "load_gc_plugin"]
+
+
+def discover_gc_plugins(modules: Mapping[str, ModuleType] = NONE) -> dict[str, Loader]:
+    """A loader for each strategy by name: built-in ones, those of the entry point group `jaato.gc_plugins`, and
+    those of these modules. Nothing is imported yet."""
+    return STRATEGIES.discover(modules)
+
+
+def load_gc_plugin(
+    name: str, config: dict[str, Any] | None = None, modules: Mapping[str, ModuleType] = NONE
+) -> GCPlugin:
+    """The strategy of this name, initialised. Raises `PluginError` for one that is not there or cannot be used.
+
+    Whoever loads it shuts it down.
+    """
+    return STRATEGIES.load(name, config, modules)

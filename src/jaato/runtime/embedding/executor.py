@@ -13,13 +13,13 @@ from jaato.protocol.events import Permission
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.enrichment import enriched_at_once, result_enrichers
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.portal import PORTAL
-from jaato.runtime.registry import PluginRegistry
 from jaato.tools.background import Task, Tasks, outcome_within, promise, settled, start_thread, watch
 from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
 from jaato.tools.catalog import Found
 from jaato.tools.ledger import TokenLedger
-from jaato.tools.permissions import Decision
+from jaato.tools.permissions.gate import Decision
 from jaato.tools.pipeline import Reraised, run
 from jaato.tools.tool import Tool
 

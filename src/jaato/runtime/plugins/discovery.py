@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins import BUILTIN
-from jaato.runtime.bounded import BROKEN
-from jaato.runtime.later import Builtin
-from jaato.runtime.plugin_import import load_tree
-from jaato.runtime.plugin_tree import Tree
+from jaato.runtime.plugins.isolation import BROKEN
+from jaato.runtime.plugins.lazy import Builtin
+from jaato.runtime.plugins.workspace import Tree, load_tree
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -11,10 +11,9 @@ from jaato.abc.provider import Chunk, ModelRequest, Provider, Reply, TextDelta
 from jaato.errors import ConfigError, ConnectionFault, InvalidRequest, JaatoError, ProviderError
 from jaato.protocol.messages import Media, Message, Part, Text, ToolResult
 from jaato.protocol.specs import ModelInfo
-from jaato.runtime.keys import stored_key
-from jaato.runtime.provider_plugin import ModelProviderPlugin
-from jaato.runtime.providers import discover_providers
-from jaato.runtime.types import ProviderConfig, ProviderResponse
+from jaato.runtime.embedding.providers import ModelProviderPlugin, discover_providers
+from jaato.runtime.embedding.types import ProviderConfig, ProviderResponse
+from jaato.runtime.provider_keys import stored_key
 from jaato.settings import Settings
 from jaato.tools.background import start_thread
 from jaato.tools.cancel import CancelToken

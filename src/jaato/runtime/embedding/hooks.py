@@ -27,7 +27,7 @@ from jaato.protocol.events import (
 
 if TYPE_CHECKING:
     from jaato.plugins.subagent.plugin import SubagentPlugin
-    from jaato.runtime.registry import PluginRegistry
+    from jaato.runtime.plugins.registry import PluginRegistry
 
 LOG = logger("hooks")
 

@@ -20,8 +20,8 @@ from jaato.agent.subagents.supervisor import Supervisor
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
 from jaato.protocol.specs import AgentBounds
-from jaato.runtime.hooks import SubagentHooks
-from jaato.runtime.registry import PluginRegistry
+from jaato.runtime.embedding.hooks import SubagentHooks
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.settings import Settings, Value
 from jaato.settings.fields import FIELDS
 from jaato.tools.catalog import Catalog

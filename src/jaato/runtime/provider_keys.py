@@ -9,7 +9,7 @@ from typing import Any
 
 from jaato.errors import ConfigError
 from jaato.settings import Settings
-from jaato.tools.atomic import write_private
+from jaato.tools.filesystem.atomic import write_private
 
 SERVICE = "jaato"
 MAX_BYTES = 100_000

@@ -11,22 +11,21 @@ from typing import Any
 from jaato.abc.compactor import GCConfig
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.errors import ConfigError, PluginError
-from jaato.runtime.adapt import Toolset
-from jaato.runtime.brought import brought_by
-from jaato.runtime.configured_secrets import MCP_FILE, REGISTRIES_FILE
-from jaato.runtime.registry import PluginRegistry
-from jaato.runtime.secret_values import secrets_of
+from jaato.runtime.plugins.adapter import Toolset
+from jaato.runtime.plugins.named import discover_gc_plugins, load_gc_plugin
+from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.plugins.workspace import brought_by
+from jaato.runtime.secrets import MCP_FILE, REGISTRIES_FILE, secrets_of
 from jaato.runtime.session_options import Blueprint
-from jaato.runtime.strategies import discover_gc_plugins, load_gc_plugin
 from jaato.settings import Settings, home_of
 from jaato.tools.catalog import Catalog
-from jaato.tools.control_names import control_names
-from jaato.tools.paths import Roots
+from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.control_names import control_names
+from jaato.tools.permissions.trust import HeldTrust
 from jaato.tools.processes.sandbox.sandbox import Sandbox
-from jaato.tools.secrets import Secrets
-from jaato.tools.semantic import Meaning
+from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.search.embeddings import Meaning
 from jaato.tools.tool import Tool, options_of, tool_from
-from jaato.tools.trust import HeldTrust
 
 
 def make_registry(

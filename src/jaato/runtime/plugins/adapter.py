@@ -1,17 +1,17 @@
-"""A plugin of either form as one record; the only place that looks for optional methods."""
+"""What a plugin declares, in either form, as one `Toolset`; and tools as the plain functions of the documented form."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from jaato.abc.background import BackgroundCapable
-from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
+from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.claims import (
+from jaato.runtime.plugins.validation import (
     MAX_COMMANDS,
     MAX_DESCRIPTION_CHARS,
     MAX_INSTRUCTION_CHARS,
@@ -25,10 +25,11 @@ from jaato.runtime.claims import (
     plugin_name,
     some,
 )
-from jaato.tools.call import Call, clean
+from jaato.runtime.portal import PORTAL
+from jaato.tools.call import CURRENT, Call, clean
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import Validator
-from jaato.tools.tool import Tool, tools_of
+from jaato.tools.tool import Rename, Tool, tools_of
 
 ALWAYS = Enrichment()
 
@@ -231,3 +232,44 @@ def declaration_problem(schema: Any, parameters: dict[str, Any]) -> str | None:
 def run_documented(executor: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any], Call], Any]:
     """An executor of one argument as one that is told about its call."""
     return lambda arguments, _call: executor(arguments)
+
+
+Executor = Callable[[dict[str, Any]], Any]
+
+
+def executors_of(toolsets: Iterable[Toolset], tools: Iterable[Tool]) -> dict[str, Executor]:
+    """A function per tool name, alias and user command; a tool's own name comes before any alias of another."""
+    executors: dict[str, Executor] = {}
+    for toolset in toolsets:
+        executors |= {name: run for name, (_, run) in toolset.commands.items() if run is not None}
+        for tool in toolset.tools:
+            executors |= {alias: blocking(tool, rename) for alias, rename in tool.aliases.items()}
+    return executors | {tool.name: blocking(tool, {}) for tool in tools}
+
+
+def blocking(tool: Tool, rename: Rename) -> Executor:
+    """The tool as a plain function of its argument dict."""
+
+    def execute(arguments: dict[str, Any]) -> Any:
+        renamed = {rename.get(key, key): value for key, value in arguments.items()}
+        call = CURRENT.get() or Call(id="", name=tool.name, arguments=renamed)
+        value = tool.run(renamed, call)
+        if inspect.iscoroutine(value):
+            return PORTAL.call(value)
+        return value
+
+    return execute
+
+
+def schemas_of(tools: Iterable[Tool]) -> list[ToolSchema]:
+    """The declarations of tools in the documented form."""
+    return [
+        ToolSchema(
+            tool.name,
+            tool.spec.description,
+            tool.spec.parameters,
+            tool.spec.category,
+            tool.spec.discoverability,
+        )
+        for tool in tools
+    ]

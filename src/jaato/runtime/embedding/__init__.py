@@ -1,0 +1,1 @@
+"""The interfaces for programs: `Agent`, `JaatoClient`, `ToolExecutor`, and providers in the documented form."""
