@@ -29,15 +29,18 @@ from jaato.tools.processes.output_text import Streams, pipes
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 MAX_MESSAGE_BYTES = 32 << 20
-READ_BYTES = 1 << 18
+READ_BYTES = 1 << 16
 BYTES_A_SECOND = 32 << 20
+LINES_A_SECOND = 10_000
 """How fast a server is read; a faster one has to wait."""
 JUNK_BYTES = 64 << 20
 """How much that is no message a server may print before it is given up."""
 UNASKED_A_SECOND = 400
 """Notifications and requests of the server that are heeded; answers always are."""
 WAITING = 32
-"""Messages in each direction that wait to be read."""
+"""Messages to a server that wait until it reads."""
+UNREAD = 512
+"""Messages of a server that wait to be dispatched: more than are heeded in a second."""
 READS_AT_END = 64
 """How often the pipe of a process that has ended is read."""
 LIMITS = Limits(bound_bytes=8_192, grace_s=1.0)
@@ -82,13 +85,14 @@ class MessageReader:
     """Reads what a server prints, message by message; what cannot be read fails the request it answers at once."""
 
     def __init__(self, fd: int, log: ServerLog) -> None:
-        self._send, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](WAITING)
+        self._send, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](UNREAD)
         self.pending: set[types.RequestId] = set()
         """The ids of requests that wait for their answers."""
         self.over = anyio.Event()
         self._fd = fd
         self._log = log
         self._bytes = Pace(BYTES_A_SECOND, BYTES_A_SECOND)
+        self._lines = Pace(LINES_A_SECOND, LINES_A_SECOND)
         self._unasked = Pace(UNASKED_A_SECOND, UNASKED_A_SECOND)
         self._reads_left = math.inf
         self._waiting = anyio.CancelScope()
@@ -102,7 +106,8 @@ class MessageReader:
             while (data := await self._read()) and self._junk <= JUNK_BYTES:
                 if not self._discards:
                     await self._take(data)
-                await anyio.sleep(self._bytes.wait_s(len(data)))
+                lines_s = self._lines.wait_s(data.count(b"\n"))
+                await anyio.sleep(max(lines_s, self._bytes.wait_s(len(data))))
             if self._junk > JUNK_BYTES:
                 self._log.note(f"printed {JUNK_BYTES >> 20} MB that are no messages and was given up")
         finally:
