@@ -12,12 +12,10 @@ from tests.kit import call as model_call
 from tests.kit import results, say, session
 from tests.mcp.hosting import call, configure, hosted, places, processes, raw
 
-from jaato.abc.asker import Clarification
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.faults import ServerFault, ServerRefusal, ServerUnusable
+from jaato.plugins.mcp.faults import ServerFault, ServerUnusable
 from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.pool import POOL
-from jaato.tools.call import Call
 
 
 def test_sessions_share_a_server_and_other_secrets_do_not(tmp_path: Path) -> None:
@@ -124,29 +122,10 @@ def test_a_tool_that_changed_is_held_back(tmp_path: Path) -> None:
     hosted(tmp_path, {"raw": raw("counts-up", str(number))}, talk)
 
 
-def test_a_task_is_followed_to_its_end(tmp_path: Path) -> None:
-    """A call that the server makes a task gives the task's result, shows how far it is, and puts its questions."""
-    shown: list[str] = []
-
-    async def clarify(_question: Clarification) -> list[str | None]:
-        return ["Ada"]
-
-    async def talk(host: Host) -> None:
-        plain = await call(host, "plain", text="", call=Call("c", "x", {}, output=shown.append))
-        assert plain.text == "done None"
-        asking = Call("c", "x", {}, services={"clarify": clarify})
-        assert (await call(host, "asks", text="", call=asking)).text == "done Ada"
-        with pytest.raises(ServerRefusal, match="the oven broke"):
-            await call(host, "fails", text="")
-
-    hosted(tmp_path, {"plain": raw("task"), "asks": raw("task-asks"), "fails": raw("task-fails")}, talk)
-    assert "at it" in "".join(shown)
-
-
-def test_a_task_goes_on_in_the_background_and_is_cancelled_with_it(tmp_path: Path) -> None:
-    """A long task of a server is a background task of the session; stopping that one cancels it at the server."""
+def test_a_call_goes_on_in_the_background_and_is_cancelled_with_it(tmp_path: Path) -> None:
+    """A long call of a server can be a background task of the session; stopping that one cancels it at the server."""
     trace = tmp_path / "trace"
-    configure(tmp_path, {"raw": raw("task-forever", str(trace))})
+    configure(tmp_path, {"raw": raw("never", str(trace))})
 
     async def main() -> None:
         names = ["mcp_connect", "start_background", "stop_background", "list_background"]
@@ -162,10 +141,10 @@ def test_a_task_goes_on_in_the_background_and_is_cancelled_with_it(tmp_path: Pat
                 await live.post("go")
                 assert results(live)[-1].ok
                 (task,) = live.tasks.running()
-                while "tasks/get" not in (trace.read_text() if trace.exists() else ""):
+                while "tools/call" not in (trace.read_text() if trace.exists() else ""):
                     await anyio.sleep(0.02)
                 task.cancel()
-                while "tasks/cancel" not in trace.read_text():
+                while "notifications/cancelled" not in trace.read_text():
                     await anyio.sleep(0.02)
         finally:
             await anyio.to_thread.run_sync(POOL.close)

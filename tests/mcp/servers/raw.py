@@ -11,7 +11,6 @@ import time
 from typing import Any
 
 from raw_lists import listed  # type: ignore[import-not-found]  # beside this file, which is run by itself
-from raw_tasks import task  # type: ignore[import-not-found]
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "fine"
 TEXT = {"content": [{"type": "text", "text": "never seen"}]}
@@ -76,7 +75,6 @@ def instead() -> None:
 def answer(id_: Any, text: str) -> bytes | None:
     """An answer that is wrong in some way; None for a mode whose answers are right."""
     content = [{"type": "text", "text": text}]
-    result: dict[str, Any]
     match MODE:
         case "text-id":
             return line(str(id_), result={"content": content})
@@ -99,9 +97,6 @@ def answer(id_: Any, text: str) -> bytes | None:
             return lines.encode() + line(id_, result={"content": content})
         case "deep":
             return b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (id_, b"[" * 100_000 + b"]" * 100_000)
-        case "task" | "task-fails" | "task-asks" | "task-forever":
-            result = {"resultType": "task", "taskId": "t-1", "status": "working", "pollIntervalMs": 20}
-            return line(id_, result={**result, "ttlMs": 60_000})
     return None
 
 
@@ -189,12 +184,6 @@ def reply(id_: Any, method: str | None, params: dict[str, Any]) -> None:
             call(id_, params)
         case "server/discover" if MODE == "dies-at-discover":
             os._exit(1)
-        case "server/discover" if MODE.startswith("task"):
-            able: dict[str, Any] = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
-            kept = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-            send({"id": id_, "result": {"supportedVersions": ["2026-07-28"], "capabilities": able, **kept}})
-        case "tasks/get" | "tasks/update" | "tasks/cancel":
-            send({"id": id_, "result": {"resultType": "complete", **task(MODE, method, params)}})
         case _ if id_ is not None:
             send({"id": id_, "error": {"code": -32601, "message": "Method not found"}})
 

@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 import anyio
 import mcp_types as types
 from mcp.client.client import Client
-from mcp.client.extension import ClientExtension
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import CallOptions, coerce_request_id
@@ -24,7 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.calls import Deadline, Tasks, shown_progress
+from jaato.plugins.mcp.calls import Deadline, shown_progress
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.elicit import CALLER, Caller, elicited
 from jaato.plugins.mcp.faults import CallLost, ServerFault, ServerRefusal
@@ -143,7 +142,6 @@ class SdkClient(Client):
     async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
         transport: Any = self.server
         read, write = await exit_stack.enter_async_context(transport)
-        extensions = self.extensions or ()
         return Session(
             dispatcher=Dispatcher(read, write, transport, self.log),
             client_info=self.client_info,
@@ -151,8 +149,6 @@ class SdkClient(Client):
             list_roots_callback=self.list_roots_callback,
             logging_callback=self.logging_callback,
             message_handler=self.message_handler,
-            extensions={one.identifier: one.settings() for one in extensions},
-            result_claims={one.identifier: one.claims() for one in extensions},
         )
 
 
@@ -220,7 +216,6 @@ class McpClient:
 
     async def _live(self) -> None:
         seconds = self.config.start_timeout_s
-        extensions: list[ClientExtension] = [Tasks()]
         with anyio.move_on_after(seconds) as starting:
             async with SdkClient(
                 self._transport,
@@ -230,7 +225,6 @@ class McpClient:
                 list_roots_callback=self._roots,
                 logging_callback=self._logged,
                 message_handler=self._told,
-                extensions=extensions,
                 cache=None,
                 log=self.log,
             ) as sdk:
