@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import termios
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,12 +111,3 @@ def leave(child: Any) -> int:
     child.close()
     code: int = child.exitstatus
     return code
-
-
-def at_rest(child: Any) -> None:
-    """Wait until the chat waits for a key: a signal between a prompt and its wait is heard with the next key only."""
-    quiet = 0
-    while quiet < 5:
-        state = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        quiet = quiet + 1 if state == "S" else 0
-        time.sleep(0.02)

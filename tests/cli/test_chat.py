@@ -9,7 +9,7 @@ import subprocess
 import pexpect
 import pytest
 from tests.cli.desk import Desk, call, say
-from tests.cli.terminal import at_rest, leave, talking
+from tests.cli.terminal import leave, talking
 
 
 @pytest.mark.parametrize(("term", "toolkit"), [("dumb", True), ("xterm", True), ("xterm", False)])
@@ -177,7 +177,6 @@ def test_sigterm_leaves(desk: Desk, term: str, toolkit: bool) -> None:
     with talking(desk, *desk.script(say("x")), term=term, toolkit=toolkit) as child:
         child.expect("Ctrl-D leaves")
         child.expect(">")
-        at_rest(child)
         child.kill(15)
         child.expect(pexpect.EOF)
         child.close()

@@ -12,7 +12,7 @@ import time
 import pexpect
 import pytest
 from tests.cli.desk import Desk, call, say
-from tests.cli.terminal import at_rest, talking
+from tests.cli.terminal import talking
 
 NAP = "61.7"
 
@@ -93,7 +93,6 @@ def test_a_hang_up_at_the_prompt(desk: Desk, toolkit: bool) -> None:
         child.expect("Good day.")
         child.expect("tokens in")
         child.expect(">")
-        at_rest(child)
         child.kill(signal.SIGHUP)
         child.expect(pexpect.EOF)
         child.close()

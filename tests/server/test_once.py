@@ -98,8 +98,8 @@ def test_a_client_of_another_protocol_is_told_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that speaks a newer protocol than the server is refused with both versions and the way out."""
-    monkeypatch.setattr("jaato.client.blocking.PROTOCOL", 2)
-    monkeypatch.setattr("jaato.client.link.PROTOCOL", 2)
+    for module in ("blocking", "connection", "websocket"):
+        monkeypatch.setattr(f"jaato.client.{module}.PROTOCOL", 2)
     told: list[str] = []
 
     def blocking(path: Path) -> None:

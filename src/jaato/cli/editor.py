@@ -6,7 +6,9 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from jaato.cli.signals import heeded
 PROMPT = "> "
 SIGNAL_S = 0.02
 """Time for the loop to hear of a signal that came while it stood still."""
+AGAIN_S = 0.01
+"""How often a signal is sent again that readline has not taken."""
 MAX_HISTORY_BYTES = 1_000_000
 
 
@@ -69,14 +73,11 @@ class Editor:
             readline.parse_and_bind("tab: complete")
             readline.set_completer_delims(" ")
             readline.set_completer(self._complete)
-        before = [(number, signal.signal(number, signal.default_int_handler)) for number in heeded()]
         try:
-            line = input(PROMPT)
+            with interruptible_input():
+                line = input(PROMPT)
         except EOFError:
             return None
-        finally:
-            for number, handler in before:
-                signal.signal(number, handler)
         if self._session and line.strip():
             try:
                 readline.write_history_file(self._history)
@@ -130,3 +131,48 @@ class Editor:
         except OSError:
             return False
         return True
+
+
+@contextmanager
+def interruptible_input() -> Iterator[None]:
+    """Have the first signal raise KeyboardInterrupt out of `input()`, and the loop hear of it afterwards.
+
+    readline does not return for a signal that comes between its prompt and its wait (python/cpython#112585), so a thread
+    sends it again until it has been taken.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    taken = threading.Event()
+    main = threading.get_ident()
+
+    heard: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        if not taken.is_set():
+            heard.append(number)
+            taken.set()
+            raise KeyboardInterrupt
+
+    def repeat() -> None:
+        while (number := os.read(reading, 1)) and number[0] not in numbers:
+            pass
+        while number and not taken.wait(AGAIN_S):
+            signal.pthread_kill(main, number[0])
+
+    numbers = heeded()
+    before = [(number, signal.signal(number, interrupt)) for number in numbers]
+    loop_wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        taken.set()
+        signal.set_wakeup_fd(loop_wakeup)
+        if loop_wakeup >= 0:
+            os.write(loop_wakeup, bytes(heard))
+        os.close(writing)
+        thread.join()
+        os.close(reading)
+        for number, handler in before:
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The client's half of a WebSocket (RFC 6455) without any reading or writing: text frames, no extensions.
+"""The client's half of a WebSocket (RFC 6455): text frames, no extensions; and such a connection over a socket that blocks.
 
 A library for it takes longer to import than all the rest of a short run; a client of a server at hand needs little of one.
 """
@@ -8,10 +8,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import select
+import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from jaato.errors import ConnectionFault, NotAllowed
+from jaato.client.address import PATH, Address, dial
+from jaato.errors import ConnectionFault, JaatoError, NotAllowed, ServerGone, from_code
+from jaato.protocol.frames import NOT_LET_IN, OTHER_PROTOCOL, PROTOCOL
 
+REPLY_S = 60.0
+GREETING_S = 15.0
+READ_BYTES = 1 << 18
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_HEAD_BYTES = 16_384
 MAX_MESSAGE_BYTES = 64 << 20
@@ -169,3 +177,130 @@ class Frames:
         payload = bytes(held[start : start + size])
         del held[: start + size]
         return bool(first & 0x80), first & 0x0F, payload
+
+
+class SocketTransport:
+    """A WebSocket over a socket that blocks."""
+
+    in_process = False
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._frames = Frames()
+        self._greeting: list[bytes] = []
+        self._closed: Closed | None = None
+
+    def open(self) -> None:
+        """Connect, and change to the WebSocket protocol. Raises `ServerGone`, `NotAllowed`."""
+        self._socket = dial(self.address)
+        try:
+            opening = Handshake(self.address.name, PATH, self.address.headers, self.address.token_from)
+            self._socket.settimeout(GREETING_S)
+            self._socket.sendall(opening.request)
+            until = time.monotonic() + GREETING_S
+            while (rest := opening.take(self._received(until))) is None:
+                pass
+            self._greeting = self._taken(rest)
+        except TimeoutError:
+            self._socket.close()
+            raise ServerGone("The server does not answer.") from None
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def send(self, message: bytes, /) -> None:
+        """Send one whole frame. Raises `ServerGone`."""
+        try:
+            self._socket.settimeout(REPLY_S)
+            self._socket.sendall(frame(TEXT, message))
+        except TimeoutError:
+            raise ServerGone("The server does not read what is said to it.") from None
+        except OSError as error:
+            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
+
+    def wait(
+        self, timeout_s: float | None, descriptors: Collection[int] = ()
+    ) -> tuple[list[bytes], Collection[int]]:
+        """See `BlockingTransport`. Raises what the server has refused the client with, too."""
+        told, self._greeting = self._greeting, []
+        readable: set[int] = set()
+        if not told and self._closed is None:
+            until = None if timeout_s is None else time.monotonic() + timeout_s
+            if descriptors:
+                readable = self._select(timeout_s, descriptors)
+            try:
+                if not descriptors or self.fileno() in readable:
+                    told = self._taken(self._received(until))
+                    while self._held_back():
+                        told += self._taken(self._received(until))
+            except TimeoutError:
+                pass
+        if self._closed is not None and not told:
+            raise refused(self._closed)
+        return told, readable
+
+    def _select(self, timeout_s: float | None, descriptors: Collection[int]) -> set[int]:
+        """Which of the descriptors and of our own can be read."""
+        if self._held_back():
+            return {self.fileno()}
+        poll = select.poll()
+        for descriptor in (self.fileno(), *descriptors):
+            poll.register(descriptor, select.POLLIN)
+        return {number for number, _ in poll.poll(None if timeout_s is None else timeout_s * 1_000)}
+
+    def _taken(self, data: bytes) -> list[bytes]:
+        """What is whole now; pings are answered."""
+        told = self._frames.take(data)
+        try:
+            for due in self._frames.due:
+                self._socket.sendall(due)
+        except OSError:
+            pass  # what came before the end is taken in first
+        self._frames.due.clear()
+        self._closed = next((one for one in told if isinstance(one, Closed)), self._closed)
+        return [one for one in told if not isinstance(one, Closed)]
+
+    def _received(self, until: float | None) -> bytes:
+        """Some bytes. Raises `TimeoutError`, for a server may say a byte now and then, and never anything."""
+        left_s = None if until is None else until - time.monotonic()
+        if left_s is not None and left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
+        if not data:
+            raise ServerGone("The server has ended the connection.")
+        return data
+
+    def _held_back(self) -> bool:
+        """Whether TLS has bytes that `fileno` does not tell of."""
+        pending = getattr(self._socket, "pending", None)
+        return pending is not None and pending() > 0
+
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """End the connection."""
+        try:
+            self._socket.sendall(frame(CLOSE, (1000).to_bytes(2, "big")))
+        except OSError:
+            pass
+        self._socket.close()
+
+
+def refused(closed: Closed) -> JaatoError:
+    """Why a server ended a connection."""
+    if closed.code == NOT_LET_IN:
+        return from_code("not_allowed", f"The server does not let this client in: {closed.reason}.")
+    if closed.code == OTHER_PROTOCOL:
+        return ServerGone(
+            f"{closed.reason.capitalize() or 'The server speaks another protocol'}, this client {PROTOCOL}: "
+            "bring both to the same version of jaato (`jaato serve --stop` ends an old server)."
+        )
+    return ServerGone(f"The server has ended the connection: {closed.reason or closed.code}.")

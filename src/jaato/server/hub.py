@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -23,13 +25,14 @@ from jaato.server.folding import Folding
 from jaato.server.left import Left
 from jaato.server.listing import entries, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume, works
-from jaato.server.offered import learn
 from jaato.server.opening import change_model
 from jaato.server.room import Room
-from jaato.server.surroundings import Surroundings
 from jaato.server.upkeep import REMOVED, is_idle, make_room, refuse, renew
 from jaato.server.waking import went_on
 from jaato.tools.redaction.redactor import Secrets
+
+if TYPE_CHECKING:
+    from jaato.server.surroundings import Surroundings
 
 LOG = logger("server")
 IDLE_AFTER_S = 300.0
@@ -51,7 +54,6 @@ class Hub:
         self.rooms: dict[str, Room] = {}
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
-        self._surroundings = Surroundings(self)
         self._work: set[asyncio.Task[None]] = set()
         self._heard = 0
         self.closing = self.news = False  # news: of sessions that not all who watch others were told of
@@ -212,6 +214,12 @@ class Hub:
         if session.is_interrupted:
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
 
+    @cached_property
+    def _surroundings(self) -> Surroundings:
+        from jaato.server.surroundings import Surroundings  # not every client wants to know them
+
+        return Surroundings(self)
+
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions, and wants to know what surrounds it."""
         live = self.lives.by_id.get(room.session_id)
@@ -222,6 +230,8 @@ class Hub:
             self._surroundings.join(room, live)
         there = any(client.answers and client.role != "viewer" for client in room.clients)
         if there and room.informs and not live.listed:
+            from jaato.server.offered import learn
+
             live.listed = True
             self._asking.start_soon(learn, room, live)
         if there and not live.answering:
