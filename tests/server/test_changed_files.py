@@ -90,7 +90,7 @@ def test_changed_files_are_told_as_they_change(tmp_path: Path) -> None:
                 [("m1", "deleted", None, None), ("deep/m2", "created", None, None)],
                 [("old.txt", "modified", 1, 1)],
                 [("old.txt", "modified", 1, 1)],
-                [("letter.txt", "created", None, None)],
+                [("letter.txt", "created", 1, 0)],
                 [(".jaato/templates/t.md", "created", None, None)],
                 [(".jaato/templates/t.md", "deleted", None, None)],
                 [("all.zip", "created", None, None)],

@@ -20,8 +20,9 @@ from jaato.server.mcp.changes import Changes, Tell
 from jaato.server.mcp.door import Door
 from jaato.server.mcp.entered import allowed, sees, who_of
 from jaato.server.mcp.forms import Filled, Form, one_line
+from jaato.server.mcp.handles import SCHEME, uri_of
 from jaato.server.mcp.held import ANSWER_S, Held
-from jaato.server.mcp.present import SCHEME, contents_of, failed, result_of, tool_of, uri_of
+from jaato.server.mcp.present import contents_of, failed, result_of, tool_of
 from jaato.server.mcp.visit import Visit
 from jaato.tools.call import problem_of
 from jaato.version import __version__

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,14 +12,12 @@ from msgspec.structs import replace
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.protocol.specs import Access, ToolSpec
+from jaato.server.mcp.handles import uri_of
 
-SCHEME = "jaato://results/"
 MAX_MEDIA_BYTES = 6_000_000
 """A larger image or sound is named, not sent: the client reads it as a resource."""
 MAX_STRUCTURED_BYTES = 100_000
 
-READ = re.compile(r'\breadFile\(path="(result:[0-9a-f]{64})"\)')
-"""How a session's model reads what was left out of a long text."""
 
 Told = Callable[[str], str]
 ReadBlob = Callable[[str, int, int], bytes]
@@ -101,11 +98,6 @@ def link(
     return mcp.ResourceLink(
         uri=uri_of(handle), name=name, description=description or None, mime_type=mime_type, size=size
     )
-
-
-def uri_of(handle: str) -> str:
-    """Where the client reads what is behind a handle."""
-    return SCHEME + handle.removeprefix("result:")
 
 
 def contents_of(uri: str, data: bytes) -> mcp.TextResourceContents | mcp.BlobResourceContents:

@@ -12,8 +12,8 @@ from jaato.errors import ConfigError, StoreError
 from jaato.protocol.events import Event, ToolActivated, ToolCallEnd, ToolOutput
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import ToolSpec
+from jaato.server.mcp.handles import READ, uri_of
 from jaato.server.mcp.held import Held, clarify
-from jaato.server.mcp.present import READ, uri_of
 
 MAX_CALLS = 64
 MAX_HANDLES = 200
