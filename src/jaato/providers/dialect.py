@@ -1,4 +1,4 @@
-"""What a wire dialect implements (encode a request, decode a stream), and what every dialect is given: encoded conversation, token counts."""
+"""What a wire dialect implements (encode a request, decode a stream) and is given: the encoded conversation, counts of tokens."""
 
 from __future__ import annotations
 

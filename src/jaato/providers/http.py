@@ -21,9 +21,8 @@ from jaato.errors import (
     ProviderError,
 )
 from jaato.protocol.specs import ModelInfo
-from jaato.providers import errors as faults
+from jaato.providers import errors
 from jaato.providers.dialect import Decoder, Dialect
-from jaato.providers.errors import transport_errors
 from jaato.providers.sse import MAX_EVENT_BYTES, SseParser, is_event_stream
 from jaato.tools.network.proxy_settings import checked, login_of, open_transport, proxy_for, shown, split_url
 
@@ -67,7 +66,7 @@ async def read_beginning(response: httpx2.Response, limit_bytes: int) -> bytes:
                 body += data
                 if len(body) > limit_bytes:
                     break
-        except transport_errors():
+        except errors.transport_errors():
             pass
     return bytes(body[:limit_bytes])
 
@@ -78,7 +77,7 @@ async def drain(raw: AsyncGenerator[bytes, None]) -> None:
         try:
             async for _ in raw:
                 pass
-        except transport_errors():
+        except errors.transport_errors():
             pass  # the answer is complete; only the reuse of the connection is lost
 
 
@@ -208,12 +207,12 @@ class HttpProvider:
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
-        except faults.transport_errors() as error:
+        except errors.transport_errors() as error:
             typed = self._typed(error, key)
             if isinstance(typed, ModelNotFound) and request.model in str(typed):
                 typed.args = (
                     " ".join(
-                        [faults.end_sentence(str(typed)), await suggest_models(self, request.model)]
+                        [errors.end_sentence(str(typed)), await suggest_models(self, request.model)]
                     ).strip(),
                 )
             raise typed from None
@@ -237,7 +236,7 @@ class HttpProvider:
                 response = await self._send("GET", self._url(path, self._listing.from_root), headers, b"")
                 await self._accept(response)
                 page, path = self._listing.read(await read_body(response, self.base_url))
-            except faults.transport_errors() as error:
+            except errors.transport_errors() as error:
                 raise self._typed(error, key) from None
             finally:
                 if response is not None:
@@ -298,20 +297,20 @@ class HttpProvider:
         status = response.status_code
         coding = unsupported_encoding(response)
         if 200 <= status < 300 and coding:
-            raise faults.not_a_stream(
+            raise errors.not_a_stream(
                 self.base_url, f"answered in the content coding {coding!r:.200}", self.name
             )
         if 200 <= status < 300:
             return
         headers = {name.lower(): value for name, value in response.headers.items()}
         if 300 <= status < 400:
-            raise faults.redirect_error(self.base_url, status, shown(headers.get("location", "")), self.name)
+            raise errors.redirect_error(self.base_url, status, shown(headers.get("location", "")), self.name)
         body = b"" if coding else await read_beginning(response, MAX_ERROR_BYTES)
         error = self.dialect.error(status, headers, body)
         error.status = status
         if error.retry_after_s is None and error.retryable:
-            error.retry_after_s = faults.retry_after_s(headers)
-        raise faults.add_wait(error)
+            error.retry_after_s = errors.retry_after_s(headers)
+        raise errors.add_wait(error)
 
     async def _chunks(self, response: httpx2.Response, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
         """What the decoder makes of a successful answer, until its `Reply`."""
@@ -324,7 +323,7 @@ class HttpProvider:
         answered = f"answered with {content_type or 'no content type'}"
         if content_type not in STREAM_TYPES:
             body = await read_beginning(response, MAX_ERROR_BYTES)
-            raise faults.not_a_stream(self.base_url, answered, self.name, body)
+            raise errors.not_a_stream(self.base_url, answered, self.name, body)
         parser = SseParser(MAX_EVENT_BYTES)
         size = events = 0
         start = b""
@@ -348,11 +347,11 @@ class HttpProvider:
                         await drain(raw)
                         return
                 if not events and size > MAX_EVENT_BYTES:
-                    raise faults.not_a_stream(self.base_url, "sent no stream of events", self.name, start)
+                    raise errors.not_a_stream(self.base_url, "sent no stream of events", self.name, start)
         if start and not events and content_type != "text/event-stream":
-            raise faults.not_a_stream(self.base_url, answered, self.name, start)
+            raise errors.not_a_stream(self.base_url, answered, self.name, start)
         if not events and not is_event_stream(start):
-            raise faults.not_a_stream(self.base_url, "sent no stream of events", self.name, start)
+            raise errors.not_a_stream(self.base_url, "sent no stream of events", self.name, start)
         for chunk in decoder.end():
             yield chunk
 
@@ -362,11 +361,11 @@ class HttpProvider:
             error = MalformedReply(f"{self.base_url} answered in a form that is not understood: {error}.")
         elif not isinstance(error, JaatoError):
             proxy = None if self._proxy is None else shown(self._proxy)
-            error = faults.transport_error(error, self.base_url, self.name, proxy, str(self._timeouts))
+            error = errors.transport_error(error, self.base_url, self.name, proxy, str(self._timeouts))
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.name
             text = str(error)
             if self._remedy and isinstance(error, AuthenticationError):
-                text = f"{faults.end_sentence(text)} {self._remedy}"
-            error.args = (faults.redact_key(key, text),)
+                text = f"{errors.end_sentence(text)} {self._remedy}"
+            error.args = (errors.redact_key(key, text),)
         return error
