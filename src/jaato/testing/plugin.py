@@ -87,8 +87,6 @@ def check_plugin(
     checked as such. Raises `ConfigError` for a name that names nothing.
     """
     if isinstance(target, str | Path):
-        from jaato.testing.plugin import plugin_loader
-
         target = plugin_loader(str(target), Path.cwd())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         return Check(target, config or {}, dict(calls), services, Path(place), seconds).run()
