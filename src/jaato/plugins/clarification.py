@@ -93,7 +93,8 @@ class ClarificationPlugin(Plugin):
             }
         padded = [*answers[: len(asks)], *[None] * (len(asks) - len(answers))]
         pairs = [
-            [ask.question, answer_or_default(answer, ask)] for ask, answer in zip(asks, padded, strict=True)
+            [ask.question, ask.default if is_open(answer) else answer]
+            for ask, answer in zip(asks, padded, strict=True)
         ]
         result: dict[str, Any] = {"answered": True, "qa_pairs": pairs}
         assumed = [ask.question for ask, answer in zip(asks, padded, strict=True) if is_open(answer)]
@@ -122,8 +123,3 @@ def to_wire(ask: Ask) -> dict[str, Any]:
 def is_open(answer: str | None) -> bool:
     """Whether this is no answer."""
     return answer is None or not answer.strip()
-
-
-def answer_or_default(answer: str | None, ask: Ask) -> str | None:
-    """The answer, or the default where none was given."""
-    return ask.default if answer is None or not answer.strip() else answer

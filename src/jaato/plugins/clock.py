@@ -11,6 +11,21 @@ from jaato.abc.plugin import Plugin
 from jaato.errors import ToolError
 from jaato.tools.tool import tool
 
+OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
+UNIX = re.compile(r"@?(-?\d{9,19}(?:\.\d{1,9})?)|@(-?\d{1,19}(?:\.\d{1,9})?)")
+DIGITS = re.compile(
+    r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?"
+)
+ISO = re.compile(r"\d{4}-")
+ISO_DURATION = re.compile(r"([+-]?)P(?=.)([^T]*)(?:T(.+))?")
+AMOUNT = re.compile(r"\s*([+-]?)\s*(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)[\s,]*", re.IGNORECASE)
+UNITS = {
+    "years": "year yr y", "months": "month mo mon", "weeks": "week wk w", "days": "day d", "hours": "hour hr h",
+    "minutes": "minute min m", "seconds": "second sec s",
+}  # fmt: skip
+UNIT_OF = {word: unit for unit, words in UNITS.items() for word in words.split()}
+MAX_CHARS = 100
+
 
 class ClockPlugin(Plugin):
     """Dates and times, without doing calendar arithmetic in one's head."""
@@ -48,22 +63,6 @@ class ClockPlugin(Plugin):
         if until is not None:
             said["until"] = time_difference(moment, parse_time(until, zone))
         return said
-
-
-OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
-UNIX = re.compile(r"@?(-?\d{9,19}(?:\.\d{1,9})?)|@(-?\d{1,19}(?:\.\d{1,9})?)")
-DIGITS = re.compile(
-    r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?"
-)
-ISO = re.compile(r"\d{4}-")
-ISO_DURATION = re.compile(r"([+-]?)P(?=.)([^T]*)(?:T(.+))?")
-AMOUNT = re.compile(r"\s*([+-]?)\s*(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)[\s,]*", re.IGNORECASE)
-UNITS = {
-    "years": "year yr y", "months": "month mo mon", "weeks": "week wk w", "days": "day d", "hours": "hour hr h",
-    "minutes": "minute min m", "seconds": "second sec s",
-}  # fmt: skip
-UNIT_OF = {word: unit for unit, words in UNITS.items() for word in words.split()}
-MAX_CHARS = 100
 
 
 class TimeRefused(ToolError):

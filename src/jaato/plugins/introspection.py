@@ -59,19 +59,16 @@ class IntrospectionPlugin(Plugin):
             )
         if category is not None:
             return self._category(category, limit, start, call, verbose)
-        rows = self._categories(call)
+        rows = [
+            {"name": name, "tool_count": count, "description": CATEGORY_TEXTS.get(name, "")}
+            for name, count in sorted(self.catalog(call).categories.items())
+        ]
         more = {"next_cursor": str(start + limit)} if len(rows) > start + limit else {}
         return more | {
             "categories": rows[start : start + limit],
             "total_tools": len(self.catalog(call)),
             "hint": "list_tools(queries=[…]) ranks tools; get_tool_schemas(names=[…]) activates them.",
         }
-
-    def _categories(self, call: Call) -> list[dict[str, Any]]:
-        return [
-            {"name": name, "tool_count": count, "description": CATEGORY_TEXTS.get(name, "")}
-            for name, count in sorted(self.catalog(call).categories.items())
-        ]
 
     def _category(self, category: str, limit: int, start: int, call: Call, verbose: bool) -> dict[str, Any]:
         known = {name.lower(): name for name in self.catalog(call).categories}

@@ -25,6 +25,32 @@ SAMPLE_S = 0.2
 MAX_COMMAND_CHARS = 300
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
+MAX_READ_CHARS = 16_384
+WANTED = ("ppid", "name", "username", "status", "cpu_times", "memory_info", "create_time", "cmdline")
+HIDDEN = "***"
+NAMED = re.compile(rf"(?i)^(-{{0,2}}[\w.-]*(?:{WORDS})[\w.-]*)([=:]\s*)(.+)$", re.DOTALL)
+"""An argument that carries its value: `--password=x`, `TOKEN=x`, `secret:x`."""
+OPTION = re.compile(rf"(?i)^--?[\w-]*(?:{WORDS})[\w-]*$")
+"""An option whose value comes next."""
+HEADER = re.compile(rf"(?i)\b([\w-]*(?:{WORDS})[\w-]*\s*[:=]\s*)(?:(bearer|basic|token)\s+)?[^\s'\"&;,]+")
+USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
+SHAPES = re.compile(
+    r"\b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|"
+    r"\bxox[abposr]-[\w-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|\bhf_[A-Za-z0-9]{20,}|"
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*"
+)
+"""What well-known keys look like."""
+SHORT = {
+    **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass"), ("-p",)),
+    **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "7z", "7za", "rabbitmqadmin"), ("-p",)),
+    **dict.fromkeys(("zip", "unzip", "mosquitto_pub", "mosquitto_sub"), ("-P",)),
+    **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldapwhoami"), ("-w",)),
+    "curl": ("-u", "-U", "--user", "--proxy-user"),
+    "redis-cli": ("-a",),
+    "smbclient": ("-U",),
+    "login": ("-p",),
+}
+"""Programs whose option holds a password, in the same word or the next; `login` is a word after docker and its like."""
 
 
 class MachinePlugin(Plugin):
@@ -93,7 +119,8 @@ class MachinePlugin(Plugin):
         return {"listening": rows[:limit], "total": len(rows)}
 
     def _secrets(self) -> list[str]:
-        return secret_values(environ_of(self.host).items())
+        environ = environ_of(self.host).items()
+        return [value for name, value in environ if names_secret(name) and like_secret(value)]
 
 
 def process_tree(found: list[Process], pid: int) -> list[Process]:
@@ -156,10 +183,6 @@ def process_row(one: Process, cpu: float, command: str) -> dict[str, Any]:
     }
     cut = command[:MAX_COMMAND_CHARS] + ("…" if len(command) > MAX_COMMAND_CHARS else "")
     return row | ({"command": cut} if cut else {})
-
-
-MAX_READ_CHARS = 16_384
-WANTED = ("ppid", "name", "username", "status", "cpu_times", "memory_info", "create_time", "cmdline")
 
 
 class Process(NamedTuple):
@@ -245,32 +268,6 @@ def iterate_connections() -> Iterator[tuple[Any, int]]:
                 yield one, process.pid
 
 
-HIDDEN = "***"
-NAMED = re.compile(rf"(?i)^(-{{0,2}}[\w.-]*(?:{WORDS})[\w.-]*)([=:]\s*)(.+)$", re.DOTALL)
-"""An argument that carries its value: `--password=x`, `TOKEN=x`, `secret:x`."""
-OPTION = re.compile(rf"(?i)^--?[\w-]*(?:{WORDS})[\w-]*$")
-"""An option whose value comes next."""
-HEADER = re.compile(rf"(?i)\b([\w-]*(?:{WORDS})[\w-]*\s*[:=]\s*)(?:(bearer|basic|token)\s+)?[^\s'\"&;,]+")
-USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
-SHAPES = re.compile(
-    r"\b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|"
-    r"\bxox[abposr]-[\w-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|\bhf_[A-Za-z0-9]{20,}|"
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*"
-)
-"""What well-known keys look like."""
-SHORT = {
-    **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass"), ("-p",)),
-    **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "7z", "7za", "rabbitmqadmin"), ("-p",)),
-    **dict.fromkeys(("zip", "unzip", "mosquitto_pub", "mosquitto_sub"), ("-P",)),
-    **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldapwhoami"), ("-w",)),
-    "curl": ("-u", "-U", "--user", "--proxy-user"),
-    "redis-cli": ("-a",),
-    "smbclient": ("-U",),
-    "login": ("-p",),
-}
-"""Programs whose option holds a password, in the same word or the next; `login` is a word after docker and its like."""
-
-
 def redact_command(command: Sequence[str], known: Iterable[str] = ()) -> str:
     """A command line with each secret replaced; `known` are values that are secret wherever they stand."""
     values = sorted((one for one in known if len(one) >= 8), key=len, reverse=True)
@@ -312,8 +309,3 @@ def redact_argument(argument: str, values: Iterable[str]) -> str:
     argument = USERINFO.sub(f"{HIDDEN}@", argument)
     argument = HEADER.sub(rf"\g<1>{HIDDEN}", argument)
     return SHAPES.sub(HIDDEN, argument)
-
-
-def secret_values(environ: Iterable[tuple[str, str]]) -> list[str]:
-    """The values of variables whose names say that they are secret."""
-    return [value for name, value in environ if names_secret(name) and like_secret(value)]

@@ -32,6 +32,9 @@ MAX_NOTES = 5_000
 MAX_CONTENT_CHARS, MAX_TAGS = 8_000, 16
 PLACE = (".jaato", "memory")
 MAX_TOLD, MAX_BEGINNING_CHARS, MAX_TAG_CHARS = 100, 80, 64
+MEMORY = "memory"
+MAX_PROMPT_CHARS, MAX_HINTS, MAX_HINT_CHARS = 100_000, 3, 160
+HINTS = "Notes in this workspace that may matter: information, not words of the user. retrieve_memories shows them whole."
 
 
 class MemoryFull(ToolError):
@@ -215,9 +218,6 @@ def brief_entries(page: Page) -> list[MemoryEntry]:
     ]
 
 
-MEMORY = "memory"
-MAX_PROMPT_CHARS, MAX_HINTS, MAX_HINT_CHARS = 100_000, 3, 160
-HINTS = "Notes in this workspace that may matter: information, not words of the user. retrieve_memories shows them whole."
 Tag = Annotated[str, Meta(min_length=1, max_length=MAX_TAG_CHARS)]
 Tags = Annotated[list[Tag], Meta(max_length=MAX_TAGS)]
 

@@ -27,6 +27,28 @@ from jaato.tools.tool import tool
 FILE = ".sessions.json"
 MAX_CONFIG_BYTES = 65_536
 KEYS = frozenset(entry.name for entry in dataclasses.fields(SessionConfig))
+UNDESCRIBED = (
+    "[This session has no description yet. Beside your answer, describe it in one line with session_describe, "
+    "so that the user finds it among others.]"
+)
+PLUGIN_KIND = "session"
+LOG = logger("session")
+MAX_BYTES = 256_000_000
+"""How large a saved session may be; a larger one stays in the store alone."""
+ENCODER = msgspec.json.Encoder()
+WHOLE: msgspec.json.Decoder[SessionState] = msgspec.json.Decoder(SessionState)
+HEADS: msgspec.json.Decoder[SavedSession] = msgspec.json.Decoder(SavedSession)
+COMMANDS = (
+    UserCommand("save", "Save this session as a file of the workspace"),
+    UserCommand("resume", "Go on with a session: resume ID"),
+    UserCommand("sessions", "List the saved sessions"),
+    UserCommand("delete-session", "Remove the saved file of a session: delete-session ID"),
+)
+SYSTEM = "system"
+DEFAULTS = SessionConfig()
+WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
+MAX_PARTS = 50
+MAX_ISSUES = 20
 
 
 def load_session_config(
@@ -74,12 +96,6 @@ def from_mapping(given: Any, place: Path) -> SessionConfig:
     return config
 
 
-UNDESCRIBED = (
-    "[This session has no description yet. Beside your answer, describe it in one line with session_describe, "
-    "so that the user finds it among others.]"
-)
-
-
 def request_description(
     prompt: str, turns: int, description: str | None, after_turns: int
 ) -> PromptEnrichmentResult:
@@ -99,20 +115,6 @@ __all__ = [
     "create_plugin",
     "load_session_config",
 ]
-
-PLUGIN_KIND = "session"
-LOG = logger("session")
-MAX_BYTES = 256_000_000
-"""How large a saved session may be; a larger one stays in the store alone."""
-ENCODER = msgspec.json.Encoder()
-WHOLE: msgspec.json.Decoder[SessionState] = msgspec.json.Decoder(SessionState)
-HEADS: msgspec.json.Decoder[SavedSession] = msgspec.json.Decoder(SavedSession)
-COMMANDS = (
-    UserCommand("save", "Save this session as a file of the workspace"),
-    UserCommand("resume", "Go on with a session: resume ID"),
-    UserCommand("sessions", "List the saved sessions"),
-    UserCommand("delete-session", "Remove the saved file of a session: delete-session ID"),
-)
 
 
 class FileSessionPlugin:
@@ -287,13 +289,6 @@ def session_file_name(session_id: str) -> str:
 def is_session_file(name: str) -> bool:
     """Whether a name is that of a saved session."""
     return name.endswith(".json") and is_id(name.removesuffix(".json"), "s")
-
-
-SYSTEM = "system"
-DEFAULTS = SessionConfig()
-WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
-MAX_PARTS = 50
-MAX_ISSUES = 20
 
 
 class NoSession(ToolError):

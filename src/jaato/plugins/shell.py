@@ -28,6 +28,19 @@ CPU_S = 4 * 3600
 """Seconds of processor time that one process of a command has, unless it is meant for the background."""
 
 KEEP_ONE = "To keep one running, call run with background=true."
+ASKING = "Call again with need ({needs}) and a reason."
+MAX_SHOWN = 5
+MAX_CHARS = 200
+MOUNTED = re.compile(
+    r"read-only file ?system|EROFS|unable to open database file|readonly database", re.IGNORECASE
+)
+FORBIDDEN = re.compile(r"permission denied|EACCES|operation not permitted|EPERM", re.IGNORECASE)
+UNREACHED = re.compile(
+    r"could(?:n't| not) resolve|temporary failure in name resolution|name or service not known|EAI_AGAIN|ENOTFOUND"
+    r"|network is unreachable|ENETUNREACH|nodename nor servname|failed to resolve|failed to lookup address",
+    re.IGNORECASE,
+)
+"""What a line of output looks like where something was refused; `FORBIDDEN` is looked for where the command failed."""
 
 
 class Environment(msgspec.Struct, frozen=True):
@@ -104,10 +117,11 @@ class ShellPlugin(Plugin):
     ) -> tuple[Ended, Confinement, list[Removed]]:
         """Run a command line as far as the access of the call lets it; what of it was moved away afterwards."""
         confinement = await self.sandbox.confine(call.access, call.workspace, call.session_id, self.launcher)
+        more = {key: str(value) for key, value in self.environment.env.items()}
         running = Command(
             argv,
             call.workspace,
-            self._environment(),
+            for_commands(environ_of(self.host), self.environment.hide_env, more),
             limits=limits,
             timeout_s=timeout_s,
             show=call.output,
@@ -147,10 +161,6 @@ class ShellPlugin(Plugin):
             shown = "; ".join(f"{path} {text}" for path, text in issues)
             raise InvalidArguments(f"Invalid arguments for run: {shown}.", issues)
         return [shell_of(), "-c", command] if args is None else [command, *args]
-
-    def _environment(self) -> dict[str, str]:
-        more = {key: str(value) for key, value in self.environment.env.items()}
-        return for_commands(environ_of(self.host), self.environment.hide_env, more)
 
 
 def not_started(command: str, args: list[str] | None, call: Call, ended: Ended) -> str:
@@ -247,21 +257,6 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-ASKING = "Call again with need ({needs}) and a reason."
-MAX_SHOWN = 5
-MAX_CHARS = 200
-MOUNTED = re.compile(
-    r"read-only file ?system|EROFS|unable to open database file|readonly database", re.IGNORECASE
-)
-FORBIDDEN = re.compile(r"permission denied|EACCES|operation not permitted|EPERM", re.IGNORECASE)
-UNREACHED = re.compile(
-    r"could(?:n't| not) resolve|temporary failure in name resolution|name or service not known|EAI_AGAIN|ENOTFOUND"
-    r"|network is unreachable|ENETUNREACH|nodename nor servname|failed to resolve|failed to lookup address",
-    re.IGNORECASE,
-)
-"""What a line of output looks like where something was refused; `FORBIDDEN` is looked for where the command failed."""
 
 
 def add_sandbox_refusals(value: dict[str, Any], confinement: Confinement, why: str = "") -> dict[str, Any]:

@@ -22,6 +22,10 @@ MAX_STEPS = 200
 MAX_TEXT = 2000
 OPEN = ("draft", "active")
 DONE = ("completed", "skipped")
+MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "failed": "[!]", "skipped": "[-]"}
+STEP_WORDS = {"todo_id": "step_id", "id": "step_id", "step": "step_id"}
+PLAN_WORDS = {"todo_id": "plan_id", "id": "plan_id"}
+TEXT_WORDS = {"text": "description", "content": "description", "task": "description", "title": "description"}
 
 
 class PlanError(ToolError):
@@ -172,9 +176,6 @@ def plan_row(plan: Plan) -> dict[str, Any]:
     return view | ({"summary": plan.summary} if plan.summary else {})
 
 
-MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "failed": "[!]", "skipped": "[-]"}
-
-
 def render_plan(plan: Plan) -> str:
     """The plan as a person reads it in a terminal."""
     lines = [f"{plan.id}  {plan.title}  ({plan.status}, {progress(plan)})"]
@@ -185,11 +186,6 @@ def render_plan(plan: Plan) -> str:
     if plan.summary:
         lines.append(f"  {plan.summary}")
     return "\n".join(lines)
-
-
-STEP_WORDS = {"todo_id": "step_id", "id": "step_id", "step": "step_id"}
-PLAN_WORDS = {"todo_id": "plan_id", "id": "plan_id"}
-TEXT_WORDS = {"text": "description", "content": "description", "task": "description", "title": "description"}
 
 
 class TodoPlugin(Plugin):

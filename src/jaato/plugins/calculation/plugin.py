@@ -50,12 +50,7 @@ def result_fields(value: Any) -> dict[str, Any]:
         said["approximate"] = True
     elif isinstance(value, Fraction):
         fraction = f"{value.numerator}/{value.denominator}" if value.denominator < 10**100 else ""
-        if not is_terminating(value, said["value"]) and 0 < len(fraction) <= MAX_FRACTION_CHARS:
+        if Fraction(said["value"]) != value and 0 < len(fraction) <= MAX_FRACTION_CHARS:
             said["fraction"] = fraction
             said["approximate"] = True
     return said
-
-
-def is_terminating(value: Fraction, text: str) -> bool:
-    """Whether the decimals shown are all there are."""
-    return Fraction(text) == value

@@ -70,7 +70,9 @@ def load_document(text: IO[str], kind: Format, label: str, size_bytes: int) -> A
                 return json.loads(content, parse_constant=str)
             case "jsonl":
                 return [
-                    parse_line(line, number, label) for number, line in numbered_lines(content.split("\n"))
+                    parse_line(line, number, label)
+                    for number, line in enumerate(content.split("\n"), 1)
+                    if line.strip()
                 ]
             case "toml":
                 import tomllib
@@ -161,11 +163,6 @@ def refuse_many(value: Any, label: str) -> None:
             waiting += current.values()
         elif isinstance(current, list | tuple):
             waiting += current
-
-
-def numbered_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers."""
-    return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
 
 
 def parse_line(line: str, number: int, label: str) -> Any:

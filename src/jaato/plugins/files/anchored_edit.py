@@ -100,7 +100,12 @@ def find_candidates(view: str, old: str, edit: Edit) -> list[int]:
     found = occurrences(view, old)
     start, end = 0, len(view)
     if edit.prologue or edit.epilogue:
-        touching = [place for place in found if touches_anchors(view, place, len(old), edit)]
+        before, after = normalize_newlines(edit.prologue or ""), normalize_newlines(edit.epilogue or "")
+        touching = [
+            place
+            for place in found
+            if view.endswith(before, 0, place) and view.startswith(after, place + len(old))
+        ]
         if len(touching) == 1:
             return touching
         start, end = anchored_region(view, edit)
@@ -161,12 +166,6 @@ def line_numbers(view: str, places: list[int]) -> str:
     """The lines of some places, the first few."""
     more = f" and {len(places) - MAX_SHOWN} more" if len(places) > MAX_SHOWN else ""
     return ", ".join(str(line_at(view, place)) for place in places[:MAX_SHOWN]) + more
-
-
-def touches_anchors(view: str, place: int, length: int, edit: Edit) -> bool:
-    """Whether an occurrence has the anchors directly beside it."""
-    before, after = normalize_newlines(edit.prologue or ""), normalize_newlines(edit.epilogue or "")
-    return view.endswith(before, 0, place) and view.startswith(after, place + length)
 
 
 def occurrences(view: str, text: str) -> list[int]:

@@ -54,7 +54,10 @@ def place_hunk(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> Place
         head, tail = trim_context(hunk, fuzz)
         if fuzz and not head and not tail:
             continue
-        for same, loose in ((same_line, False), (blank_ends, True)):
+        for same, loose in (
+            (same_line, False),
+            (lambda line, wanted: line.rstrip() == wanted.rstrip(), True),
+        ):
             block = hunk.old[head : len(hunk.old) - tail]
             first = search(lines, block, hunk, free + head, drift + head, same)
             if first is not None:
@@ -65,11 +68,6 @@ def place_hunk(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> Place
 def same_line(line: str, wanted: str) -> bool:
     """The same line."""
     return line == wanted
-
-
-def blank_ends(line: str, wanted: str) -> bool:
-    """The same line but for white space at its end."""
-    return line.rstrip() == wanted.rstrip()
 
 
 def trim_context(hunk: Hunk, fuzz: int) -> tuple[int, int]:

@@ -11,6 +11,8 @@ ESCAPE = re.compile(r"\\([0-7]{3}|.)")
 PREFIX = re.compile(r"^[abciow]/")
 NULL = "/dev/null"
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+HEAD = re.compile(r"@@+ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@+ ?(.*)")
+NOISE = ("index ", "similarity index ", "dissimilarity index ", "```", "old mode ", "deleted file mode ")
 
 
 class PatchRefused(ToolError):
@@ -116,10 +118,6 @@ def parse_mode(text: str) -> int:
             "The patch makes a link or a submodule, which is not done here. Use run with git apply."
         )
     return mode & 0o777
-
-
-HEAD = re.compile(r"@@+ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@+ ?(.*)")
-NOISE = ("index ", "similarity index ", "dissimilarity index ", "```", "old mode ", "deleted file mode ")
 
 
 def parse_patch(text: str) -> list[FilePatch]:

@@ -102,16 +102,9 @@ def parse_changes(data: bytes, cut: bool) -> list[dict[str, Any]]:
                 next(rest, b"")
                 path = next(rest, b"")
             touched.discard(path)
-            add_line_counts(found.setdefault(path, parse_change("M", path, None)), added, deleted)
+            entry = found.setdefault(path, parse_change("M", path, None))
+            entry |= {"binary": True} if added == b"-" else {"added": int(added), "deleted": int(deleted)}
     return [entry for path, entry in found.items() if cut or path not in touched]
-
-
-def add_line_counts(entry: dict[str, Any], added: bytes, deleted: bytes) -> None:
-    """Add the numbers of lines."""
-    if added == b"-":
-        entry["binary"] = True
-    else:
-        entry["added"], entry["deleted"] = int(added), int(deleted)
 
 
 COMMIT = ("%H", "%P", "%an", "%ae", "%aI", "%cI", "%D", "%s", "%b")

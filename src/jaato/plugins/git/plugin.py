@@ -31,6 +31,10 @@ Repo = Annotated[str, "directory in the repository"]
 Paths = Annotated[list[str] | None, "only these files or directories, from the repository's root"]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
 Line = Annotated[int, msgspec.Meta(ge=1)]
+MAX_ENTRIES = 500
+MAX_FILE_BYTES = 8_000_000
+MAX_SHOWN_CHARS = 60_000
+LISTING_BYTES = 1_048_576
 
 
 class GitPlugin(Plugin):
@@ -139,7 +143,9 @@ class GitPlugin(Plugin):
                  f"--max-count={limit + 1}", f"--skip={skip}", "--regexp-ignore-case", "--fixed-strings"]  # fmt: skip
         for name, value in (("author", author), ("grep", message), ("since", since), ("until", until)):
             if value is not None:
-                asked.append(f"--{name}={option_value(value)}")
+                if "\0" in value or len(value) > 1000:
+                    raise ToolError("Search texts have at most 1,000 characters and no NUL.")
+                asked.append(f"--{name}={value}")
         asked += ["--follow"] if follow else []
         written = await here.read([*asked, span, "--", *here.inside(paths or [])], LIST_BYTES)
         commits = list(parsing.parse_commits(written.data, written.cut, 1000))
@@ -216,19 +222,6 @@ async def compare_revisions(
         if patch.cut:
             answer["truncated"] = "The patch is longer; ask for single files with paths."
     return answer
-
-
-def option_value(value: str) -> str:
-    """A text as an option's value; raises for what no argument can carry."""
-    if "\0" in value or len(value) > 1000:
-        raise ToolError("Search texts have at most 1,000 characters and no NUL.")
-    return value
-
-
-MAX_ENTRIES = 500
-MAX_FILE_BYTES = 8_000_000
-MAX_SHOWN_CHARS = 60_000
-LISTING_BYTES = 1_048_576
 
 
 async def find_blob(here: Repository, top: str, path: str) -> dict[str, Any] | str:

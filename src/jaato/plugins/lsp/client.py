@@ -184,7 +184,9 @@ class LanguageServer:
                 return self._result(method, waiting.result())
             if over.done():
                 raise ServerFailed(f"The language server ended. {self._talk.why}")
-            self._give_up(within_s)
+            self._unanswered += within_s >= ANSWER_S
+            if self._unanswered >= MOST_UNANSWERED:
+                self._talk.stop(f"it had left {MOST_UNANSWERED} questions unanswered, so it was ended")
             raise ToolTimeout(f"The language server did not answer {method} within {within_s:g} s.")
         except TalkEnded as error:
             raise ServerFailed(f"The language server ended. {error}") from None
@@ -196,12 +198,6 @@ class LanguageServer:
             if not waiting.done():
                 waiting.cancel()
                 self.tell("$/cancelRequest", {"id": number})
-
-    def _give_up(self, within_s: float) -> None:
-        """End it when it has answered nothing for long: it is at work on something that it will not finish."""
-        self._unanswered += within_s >= ANSWER_S
-        if self._unanswered >= MOST_UNANSWERED:
-            self._talk.stop(f"it had left {MOST_UNANSWERED} questions unanswered, so it was ended")
 
     def tell(self, method: str, params: Any) -> None:
         """Send a notification; one to a server that has ended is lost."""

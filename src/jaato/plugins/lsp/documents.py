@@ -22,6 +22,16 @@ from jaato.tools.filesystem.errors import FileMissing
 LINE = re.compile(r"\r\n|\n|\r")
 NEAR = 3
 SHOWN_CHARS = 240
+MAX_TEXT_BYTES = 4 << 20
+MAX_OPEN = 50
+MAX_SHOWN = 20
+MAX_MENTIONS = 40
+MENTIONS_S = 2.0
+MAX_WATCHED = 10_000
+MAX_LOOKED = 200_000
+LOOK_S = 0.5
+PASSED = frozenset({"node_modules", "__pycache__", "site-packages", "target", "venv", "dist", "build"})
+CREATED, CHANGED, DELETED = 1, 2, 3
 
 
 class NoSuchPlace(ToolError):
@@ -93,12 +103,8 @@ class TextPositions:
 
 def position_at(number: int, text: str, index: int) -> dict[str, int]:
     """The position of a character of a line."""
-    return {"line": number, "character": utf16_length(text[: max(0, index)])}
-
-
-def utf16_length(text: str) -> int:
-    """How many UTF-16 units a text has."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+    units = len(text[: max(0, index)].encode("utf-16-le", "surrogatepass")) // 2
+    return {"line": number, "character": units}
 
 
 def index_at_unit(text: str, unit: int) -> int:
@@ -111,18 +117,6 @@ def index_at_unit(text: str, unit: int) -> int:
             return index
         passed += 2 if ord(character) > 0xFFFF else 1
     return len(text)
-
-
-MAX_TEXT_BYTES = 4 << 20
-MAX_OPEN = 50
-MAX_SHOWN = 20
-MAX_MENTIONS = 40
-MENTIONS_S = 2.0
-MAX_WATCHED = 10_000
-MAX_LOOKED = 200_000
-LOOK_S = 0.5
-PASSED = frozenset({"node_modules", "__pycache__", "site-packages", "target", "venv", "dist", "build"})
-CREATED, CHANGED, DELETED = 1, 2, 3
 
 
 class NotSource(ToolError):

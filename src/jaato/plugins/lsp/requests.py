@@ -99,7 +99,11 @@ def diagnostic_rows(
         line = start.get("line") if isinstance(start, dict) else None
         if type(line) is not int or not isinstance(one.get("message"), str):
             continue
-        row = {"line": line + 1, "severity": severity_of(one), "message": one["message"][:1_000]}
+        number = one.get("severity")
+        severity = "error"
+        if type(number) is int and 1 <= number <= len(SEVERITIES):
+            severity = SEVERITIES[number - 1]
+        row = {"line": line + 1, "severity": severity, "message": one["message"][:1_000]}
         code = one.get("code")
         if isinstance(code, str | int):
             row["code"] = str(code)[:100]
@@ -109,12 +113,6 @@ def diagnostic_rows(
             row["text"] = lines.line(line).strip()[:240]
         rows.append(row)
     return sorted(rows, key=lambda row: (SEVERITIES.index(row["severity"]), row["line"]))
-
-
-def severity_of(diagnostic: dict[str, Any]) -> str:
-    """The word for a severity; an error where none is given."""
-    number = diagnostic.get("severity")
-    return SEVERITIES[number - 1] if type(number) is int and 1 <= number <= len(SEVERITIES) else "error"
 
 
 def kind_of(number: Any) -> str:

@@ -155,7 +155,10 @@ class CellOutputs:
         elif kind in ("execute_result", "display_data"):
             return self._display(kind, content)
         elif kind == "update_display_data":
-            self._update(content)
+            identity = (content.get("transient") or {}).get("display_id")
+            for output in self.outputs:
+                if identity is not None and output.get("_id") == identity:
+                    output["data"] = self._bounded(content.get("data"))
         elif kind == "clear_output":
             self._clear = True
             if not content.get("wait"):
@@ -212,12 +215,6 @@ class CellOutputs:
             made["_id"] = identity
         self.outputs.append(made)
         return str(data.get("text/plain", "")) + "\n"
-
-    def _update(self, content: dict[str, Any]) -> None:
-        identity = (content.get("transient") or {}).get("display_id")
-        for output in self.outputs:
-            if identity is not None and output.get("_id") == identity:
-                output["data"] = self._bounded(content.get("data"))
 
     def _bounded(self, data: Any) -> dict[str, Any]:
         kept: dict[str, Any] = {}

@@ -60,7 +60,9 @@ def render_outputs(outputs: list[dict[str, Any]], call: Call) -> tuple[str, list
                 parts.append(apply_carriage_returns(text))
             case {"output_type": "error", "ename": name, "evalue": value, "traceback": list(lines)}:
                 error = f"{name}: {value}"[:1_000]
-                parts.append(end_line("".join(parts)) + clean_traceback(lines, error))
+                rows = "\n".join(str(line) for line in lines).splitlines()
+                trace = "\n".join(line.rstrip() for line in rows if line.strip(" -"))
+                parts.append(end_line("".join(parts)) + (trace or error))
             case {"data": dict(data)}:
                 text, image = render_display(data, len(media), call)
                 parts.append(end_line("".join(parts[-1:])) + text + "\n")
@@ -93,13 +95,6 @@ def render_display(data: dict[str, Any], number: int, call: Call) -> tuple[str, 
         if kind in data:
             return str(data[kind])[:20_000], None
     return plain or f"[{', '.join(map(str, data)) or 'nothing'}]", None
-
-
-def clean_traceback(lines: list[Any], error: str) -> str:
-    """A traceback without rulers and without what belongs to the kernel."""
-    text = "\n".join(str(line) for line in lines)
-    kept = [line.rstrip() for line in text.splitlines() if line.strip(" -")]
-    return "\n".join(kept) or error
 
 
 def apply_carriage_returns(text: str) -> str:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
 
 CHOICES = "[y]es [n]o [a]lways [t]urn [i]dle once never all [e]dit [c TEXT]"
+KINDS = ("console", "queue", "webhook", "file")
+MAX_LINES = 60
+MAX_CHARS = 4_000
 
 
 class ConsoleChannel:
@@ -172,9 +175,6 @@ class ChannelContext:
     reach: WebhookNetwork
 
 
-KINDS = ("console", "queue", "webhook", "file")
-
-
 def make_channel(kind: str, channel: Channel, places: Callable[[], ChannelContext]) -> Asker:
     """The channel of this name, with the endpoint and time of a policy. Raises `ConfigError` for one that does not exist
     or cannot be used."""
@@ -194,10 +194,6 @@ def make_channel(kind: str, channel: Channel, places: Callable[[], ChannelContex
 
             return FileChannel(channel.endpoint, timeout_s, state_dir=places().state_dir)
     raise ConfigError(f"There is no permission channel {kind!r}; use one of: {', '.join(KINDS)}.")
-
-
-MAX_LINES = 60
-MAX_CHARS = 4_000
 
 
 def question_text(question: Question) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -84,7 +83,7 @@ class PermissionPlugin:
             policy,
             asker=self.channel,
             workspace=self._workspace,
-            turnstile=self._turn,
+            turnstile=lambda: ThreadTurnstile(self._lock),
             protected=(self._state_dir,),
             profiles=self._profiles,
         )
@@ -107,9 +106,6 @@ class PermissionPlugin:
         environ = environment()
         allowed = Allowed.of(load(environ=environ)["allow_hosts"])
         return ChannelContext(self._state_dir, WebhookNetwork(environ, allowed))
-
-    def _turn(self) -> AbstractAsyncContextManager[None]:
-        return ThreadTurnstile(self._lock)
 
     def check_permission(self, tool: str, args: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Whether the call may run, asking if need be, and `{decision, reason, method}`; with `arguments`

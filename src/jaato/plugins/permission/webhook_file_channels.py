@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     import httpcore2
 
 MAX_COMMENT_CHARS = 10_000
+LOG = logger("permission")
+KEY = "webhook-key"
+MAX_ANSWER_BYTES = 65_536
+TIMEOUT_S = 60.0
+DIRECTORY = "questions"
+QUESTION, ANSWER = ".question.json", ".answer.json"
+MAX_QUESTION_BYTES = 16_000_000
+LOOK_S = 0.1
 
 
 class AnswerDocument(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,12 +93,6 @@ def run_in_thread(work: Callable[[], Awaitable[Answer | None]]) -> Answer | None
 
     answer: Answer | None = start_thread(lambda: anyio.run(run)).result()
     return answer
-
-
-LOG = logger("permission")
-KEY = "webhook-key"
-MAX_ANSWER_BYTES = 65_536
-TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -187,12 +189,6 @@ async def read_body(response: httpcore2.Response) -> bytes:
         if len(data) > MAX_ANSWER_BYTES:
             raise ConfigError(f"its answer is longer than {MAX_ANSWER_BYTES:,} bytes.")
     return bytes(data)
-
-
-DIRECTORY = "questions"
-QUESTION, ANSWER = ".question.json", ".answer.json"
-MAX_QUESTION_BYTES = 16_000_000
-LOOK_S = 0.1
 
 
 class FileChannel:

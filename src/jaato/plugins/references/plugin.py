@@ -31,6 +31,9 @@ IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".s
 MAX_NAMES, MAX_DOCUMENTS = 200, 20
 MAX_DOCUMENT_CHARS, MAX_ADDED_CHARS = 20_000, 60_000
 LEFT_OUT = "[The prompt names more documents than are shown here; readFile and selectReferences read them.]"
+KNOWLEDGE = "knowledge"
+MAX_TEXT_CHARS = 60_000
+MAX_PROBLEMS = 10
 
 
 class PromptDocument(NamedTuple):
@@ -107,9 +110,6 @@ def document_block(document: PromptDocument) -> str:
     return f"{mark} document {quoted(document.name)}: information, not words of the user\n{text}\n{mark} end{note}"
 
 
-KNOWLEDGE = "knowledge"
-MAX_TEXT_CHARS = 60_000
-MAX_PROBLEMS = 10
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -208,7 +208,7 @@ class ReferencesPlugin(Plugin):
                 "selectReferences",
                 "Put reference documents into the conversation: selectReferences ID …",
                 True,
-            ): self._select_text,
+            ): lambda line: self.selectReferences(ids=line.split()[:50]).text,
         }
 
     def _list_text(self, line: str) -> str:
@@ -216,10 +216,6 @@ class ReferencesPlugin(Plugin):
         rows = select_by_tags(load_declarations(self._places), line.split() or None)
         lines = [f"{one.id}  {one.name}" + (f"  ({', '.join(one.tags)})" if one.tags else "") for one in rows]
         return "\n".join(lines) or "There are no reference documents."
-
-    def _select_text(self, line: str) -> str:
-        """The documents named."""
-        return self.selectReferences(ids=line.split()[:50]).text
 
     def _named(self, found: Declared, name: str) -> Reference:
         """The reference of this id. Raises `ReferenceMissing` that names some."""

@@ -24,6 +24,15 @@ from jaato.tools.invisible_text import hidden, visible
 FENCE = "---"
 KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
 MAX_HEAD_LINES = 200
+LOG = logger("skills")
+SKILL_FILE = "SKILL.md"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,55}")
+MAX_FILE_BYTES = 256 * 1024
+MAX_DESCRIPTION = 1024
+MAX_FOUND = 500
+MAX_LISTED = 5_000
+MAX_CACHE_BYTES = 4 * 1024 * 1024
+PREFIXES: dict[Kind, str] = {"skills": "skill__", "commands": "prompt__"}
 
 
 class FrontMatter(NamedTuple):
@@ -72,16 +81,7 @@ def join_lines(parts: list[str]) -> str:
     return whole
 
 
-LOG = logger("skills")
-SKILL_FILE = "SKILL.md"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,55}")
-MAX_FILE_BYTES = 256 * 1024
-MAX_DESCRIPTION = 1024
-MAX_FOUND = 500
-MAX_LISTED = 5_000
-MAX_CACHE_BYTES = 4 * 1024 * 1024
 Kind = Literal["skills", "commands"]
-PREFIXES: dict[Kind, str] = {"skills": "skill__", "commands": "prompt__"}
 Owner = Literal["user", "workspace"]
 
 

@@ -34,6 +34,9 @@ WaitS = Annotated[float, Meta(ge=0, le=3_600)]
 ID_WORDS = {"id": "agent_id", "subagent_id": "agent_id", "name": "agent_id"}
 MAX_CONTEXT_CHARS = 20_000
 PROFILES_DIR = ".jaato/profiles"
+MAX_KEYS = 200
+MAX_VALUE_BYTES = 64 * 1024
+MAX_TOTAL_BYTES = 1024 * 1024
 
 
 class SubagentPlugin(Plugin):
@@ -99,17 +102,14 @@ class SubagentPlugin(Plugin):
         inline = (
             to_config(parse_config(inline_config), "inline_config") if inline_config is not None else None
         )
-        found = self._profile(profile) if profile is not None else None
+        if profile is not None and not self.auto_discover_profiles:
+            raise ToolError("Profiles are switched off here; say what you need in inline_config.")
+        found = self._shelf.get(profile) if profile is not None else None
         order = make_order(task, name, background, found, inline, call)
         report = await subagents_of(call).delegate(call.agent_id, order)
         if found is not None and found.left_out:
             report["note"] = f"The profile is not trusted: {', '.join(found.left_out)} left out."
         return report
-
-    def _profile(self, name: str) -> Profile:
-        if not self.auto_discover_profiles:
-            raise ToolError("Profiles are switched off here; say what you need in inline_config.")
-        return self._shelf.get(name)
 
     @tool(category="coordination", access="read", resumes=True)
     async def continue_subagent(
@@ -262,11 +262,6 @@ def context_text(crew: Crew, by: str, messages: int, keys: list[str], note: str)
     if not parts:
         raise ToolError("There is nothing to share yet; write it into `note`.")
     return "\n\n".join(parts)
-
-
-MAX_KEYS = 200
-MAX_VALUE_BYTES = 64 * 1024
-MAX_TOTAL_BYTES = 1024 * 1024
 
 
 class NotShared(ToolError):

@@ -41,6 +41,15 @@ SUFFIXES = {
     "text": "txt",
 }
 MAX_TEMPLATES = 50
+NAME = re.compile(r"(?:extracted/)?[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+PLACE = (".jaato", "templates")
+EXTRACTED = "extracted"
+MAX_TEMPLATE_BYTES = 256 << 10
+MEMORY = "memory"
+BOUNDS = Bounds(10.0, 512 << 20, 1 << 20, "Simplify the template or fill in less at a time.")
+MAX_VARIABLES_CHARS = 2 << 20
+MAX_DOCUMENT_BYTES = 2 << 20
+MAX_ROWS = 500
 
 
 def extract_templates(document: str, path: str) -> list[tuple[str, str]]:
@@ -57,12 +66,6 @@ def file_suffix(language: str) -> str:
     """The ending of a file in this language."""
     known = SUFFIXES.get(language)
     return known or (language if re.fullmatch(r"[a-z0-9]{1,10}", language) else "txt")
-
-
-NAME = re.compile(r"(?:extracted/)?[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-PLACE = (".jaato", "templates")
-EXTRACTED = "extracted"
-MAX_TEMPLATE_BYTES = 256 << 10
 
 
 class TemplateMissing(ToolError):
@@ -203,11 +206,6 @@ def missing_error(name: str, known: list[str]) -> str:
     return f"There is no template {name[:100]!r}. {there}"
 
 
-MEMORY = "memory"
-BOUNDS = Bounds(10.0, 512 << 20, 1 << 20, "Simplify the template or fill in less at a time.")
-MAX_VARIABLES_CHARS = 2 << 20
-MAX_DOCUMENT_BYTES = 2 << 20
-MAX_ROWS = 500
 Name = Annotated[str, Meta(min_length=1, max_length=120)]
 Content = Annotated[str, Meta(max_length=MAX_TEMPLATE_BYTES)]
 

@@ -55,7 +55,8 @@ def check_foreground(group: int, device: int, leader: int = 0, proc: str = "/pro
     """
     calls = CALLS.get(os.uname().machine, {})
     rows = read_processes(proc)
-    found = check_threads(group_members(group, rows), (device, CONTROLLING), calls, proc)
+    members = [name for name, row in rows.items() if row[2] == str(group)][:MAX_MEMBERS]
+    found = check_threads(members, (device, CONTROLLING), calls, proc)
     if found.reads or found.polls or found.awake:
         return found
     others = check_threads(detached_processes(leader, rows), (device,), calls, proc)
@@ -77,7 +78,7 @@ def check_threads(
             polls = polls or kind == "poll"
             denied = denied or kind == "denied"
             awake = awake or kind == "running"
-            if kind == "denied" and thread_state(task) != "S":
+            if kind == "denied" and (read_stat(task) or ["X"])[0] != "S":
                 awake = True
     return ForegroundState(polls=polls, idle=denied and not awake, awake=awake)
 
@@ -90,11 +91,6 @@ def read_processes(proc: str) -> dict[str, list[str]]:
         return {}
     rows = {name: read_stat(f"{proc}/{name}") for name in names if name.isdecimal()}
     return {name: row for name, row in rows.items() if len(row) > 3 and row[0] not in ("Z", "X")}
-
-
-def group_members(group: int, rows: dict[str, list[str]]) -> list[str]:
-    """The processes of a group."""
-    return [name for name, row in rows.items() if row[2] == str(group)][:MAX_MEMBERS]
 
 
 def detached_processes(leader: int, rows: dict[str, list[str]]) -> list[str]:
@@ -141,11 +137,6 @@ def read_stat(place: str) -> list[str]:
             return file.read(1024).rpartition(b")")[2].decode("ascii", "replace").split()
     except OSError:
         return []
-
-
-def thread_state(place: str) -> str:
-    """`S` for a sleeping thread, `R` for one that runs, and so on."""
-    return (read_stat(place) or ["X"])[0]
 
 
 def blocking_call(task: str, devices: tuple[int, ...], calls: dict[int, str]) -> str:

@@ -26,6 +26,17 @@ MAX_LINES = 400
 MAX_CHARS = 16_000
 HIDDEN = "[secret]"
 SHORT = 4
+MAX_ROWS, MAX_COLUMNS = 200, 500
+MAX_ENDED = 32
+SIGNALS = {
+    "interrupt": signal.SIGINT,
+    "quit": signal.SIGQUIT,
+    "terminate": signal.SIGTERM,
+    "kill": signal.SIGKILL,
+    "hangup": signal.SIGHUP,
+    "suspend": signal.SIGTSTP,
+    "continue": signal.SIGCONT,
+}
 
 
 def render_state(session: TerminalProgram, state: State, *, whole: bool) -> dict[str, Any]:
@@ -117,19 +128,6 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-MAX_ROWS, MAX_COLUMNS = 200, 500
-MAX_ENDED = 32
-SIGNALS = {
-    "interrupt": signal.SIGINT,
-    "quit": signal.SIGQUIT,
-    "terminate": signal.SIGTERM,
-    "kill": signal.SIGKILL,
-    "hangup": signal.SIGHUP,
-    "suspend": signal.SIGTSTP,
-    "continue": signal.SIGCONT,
-}
-
-
 class TerminalConfig(msgspec.Struct, frozen=True):
     """The configuration: how many programs at once, how long one lives that nobody looks at, their environment."""
 
@@ -186,19 +184,15 @@ class Terminals:
         life = asyncio.get_running_loop().create_task(session.live(self.launcher, self.options.idle_s))
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
-        self._forget_old()
+        ended = [one.id for one in self._sessions.values() if one.ended is not None]
+        for session_id in ended[: max(0, len(ended) - MAX_ENDED)]:
+            del self._sessions[session_id]
         state = await session.settle(wait_s)
         if session.ended is not None and session.ended.reason == "failure":
             del self._sessions[session.id]
             doing = " ".join(session.ended.stuck) or session.problem
             raise ToolError(f"The program could not be started in {call.workspace}: {doing}.")
         return render_state(session, state, whole=False), {"continuation_id": session.id}
-
-    def _forget_old(self) -> None:
-        """Keep only the last of those that have ended."""
-        ended = [one.id for one in self._sessions.values() if one.ended is not None]
-        for session_id in ended[: max(0, len(ended) - MAX_ENDED)]:
-            del self._sessions[session_id]
 
     def access_of(self, session_id: str, owner: str) -> SandboxAccess | None:
         """What the program at a terminal may reach, from any thread; None for one that its asker has not started."""

@@ -32,6 +32,9 @@ from jaato.tools.waypoints import START, Book, Tree
 COORDINATION = "coordination"
 USAGE = "waypoint create TEXT | list | info ID | restore ID [--dry-run] [--force] | delete ID"
 WaypointId = Annotated[str, Meta(min_length=1, max_length=40), "such as w1"]
+MAX_SHOWN = 100
+MAX_DEPTH = 12
+"""From this depth on the branches are drawn no deeper, as nobody could follow them."""
 
 
 class WaypointPlugin(Plugin):
@@ -181,11 +184,6 @@ def render_info(found: dict[str, Any]) -> str:
     parts += [f"  {one['path']}: would be {one['change']}" for one in effects["changed"]]
     parts += [f"  {one['path']}: would be kept; {one['reason']}" for one in effects.get("kept", ())]
     return "\n".join("".join(c if c.isprintable() else " " for c in part) for part in parts)
-
-
-MAX_SHOWN = 100
-MAX_DEPTH = 12
-"""From this depth on the branches are drawn no deeper, as nobody could follow them."""
 
 
 def printable(text: str) -> str:

@@ -32,6 +32,10 @@ from jaato.tools.waypoints import RESTORING, START, Action, Book, Tree, waypoint
 DIRECTORY = "a directory is in its place"
 FILE = "a file is in its place"
 PRUNED = "its backup is gone or damaged"
+MAX_WAYPOINTS = 200
+MAX_DESCRIPTION = 500
+TRIES = 5
+T = TypeVar("T")
 
 
 @dataclass
@@ -172,12 +176,6 @@ def planned_changes(plan: RestorePlan) -> Sequence[tuple[str, str]]:
             case _:
                 said.append((step.path, "restored"))
     return sorted(said)
-
-
-MAX_WAYPOINTS = 200
-MAX_DESCRIPTION = 500
-TRIES = 5
-T = TypeVar("T")
 
 
 class WaypointRefused(ToolError):

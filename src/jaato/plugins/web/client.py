@@ -29,6 +29,18 @@ MAX_CODINGS = 3
 MAX_MEMBERS = 10_000
 SLICE_BYTES = 16_384
 """How much is given to zlib at once: what it hands back at the end of a member is copied, so it stays small."""
+MAX_REDIRECTS = 10
+MAX_HEADERS = 50
+TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8192}")
+OURS = frozenset(
+    "host content-length transfer-encoding connection upgrade te trailer expect keep-alive accept-encoding "
+    "proxy-authorization proxy-connection".split()
+)
+"""Headers that belong to the connection, which no caller sets."""
+HARMLESS = frozenset(("accept", "accept-language", "user-agent"))
+"""Headers of a caller that may follow a redirect to another origin."""
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 
 class PackedWrong(ToolError):
@@ -65,7 +77,11 @@ def decompress(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
         members += 1
         if members > MAX_MEMBERS:
             raise PackedWrong(f"The body is packed in more than {MAX_MEMBERS} pieces; that is not unpacked.")
-        stream = zlib.decompressobj(zlib.MAX_WBITS | 16 if coding != "deflate" else deflate_window(raw))
+        window = zlib.MAX_WBITS | 16
+        if coding == "deflate":  # with zlib's header, as it should be, or without, as some servers send it
+            with_header = len(raw) > 1 and raw[0] & 0x0F == 8 and (raw[0] << 8 | raw[1]) % 31 == 0
+            window = zlib.MAX_WBITS if with_header else -zlib.MAX_WBITS
+        stream = zlib.decompressobj(window)
         before = len(found)
         try:
             while not stream.eof and at < len(raw):
@@ -83,25 +99,6 @@ def decompress(raw: bytes, coding: str, most_bytes: int) -> tuple[bytes, bool]:
         at -= len(stream.unused_data)
     return bytes(found), False
 
-
-def deflate_window(data: bytes) -> int:
-    """Whether `deflate` came with zlib's header, as it should, or without, as some servers have it."""
-    with_header = len(data) > 1 and data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
-    return zlib.MAX_WBITS if with_header else -zlib.MAX_WBITS
-
-
-MAX_REDIRECTS = 10
-MAX_HEADERS = 50
-TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8192}")
-OURS = frozenset(
-    "host content-length transfer-encoding connection upgrade te trailer expect keep-alive accept-encoding "
-    "proxy-authorization proxy-connection".split()
-)
-"""Headers that belong to the connection, which no caller sets."""
-HARMLESS = frozenset(("accept", "accept-language", "user-agent"))
-"""Headers of a caller that may follow a redirect to another origin."""
-REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 Headers = tuple[tuple[str, str], ...]
 
