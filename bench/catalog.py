@@ -19,8 +19,8 @@ from bench.search import QUERIES, tools
 
 from jaato.protocol.specs import ToolSpec
 from jaato.settings import environment
-from jaato.tools.search.bm25 import Index
-from jaato.tools.search.embeddings import Meaning, View, mixed
+from jaato.tools.search.bm25 import Bm25Index
+from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores
 from jaato.tools.search.sentence_model import installed
 
 ROOT = Path(__file__).parents[1]
@@ -62,15 +62,15 @@ def spread_ms(search: Callable[[str], object]) -> tuple[float, float]:
     return spent[len(spent) // 2], spent[int(len(spent) * 0.99)]
 
 
-def meaning_rows(known: list[ToolSpec], index: Index) -> list[Row]:
+def meaning_rows(known: list[ToolSpec], index: Bm25Index) -> list[Row]:
     """What a search costs when it goes by meaning too; none without the extra."""
     if not installed():
         return []
     with tempfile.TemporaryDirectory() as folder:
-        meaning, view = Meaning(Path(folder) / "vectors"), View(known[:VECTORS])
+        meaning, view = EmbeddingIndex(Path(folder) / "vectors"), ToolView(known[:VECTORS])
         if not meaning.await_view(view, 300.0):
             return []
-        half, most = spread_ms(lambda query: mixed(index.scores(query), meaning.scores(query, view)))
+        half, most = spread_ms(lambda query: combine_scores(index.scores(query), meaning.scores(query, view)))
     against = "words and the reading of the request by the model, one thread"
     return [
         Row("search with meaning, p50", round(half, 2), "CPU ms", None, against),
@@ -101,7 +101,7 @@ def recall_rows() -> list[Row]:
 def rows() -> list[Row]:
     """All figures of discovery."""
     known = tools(5000)
-    index = Index()
+    index = Bm25Index()
     index.update(known)
     half, most = spread_ms(index.search)
     against = "5,000 tools, five kinds of request"
@@ -121,7 +121,7 @@ def rows() -> list[Row]:
         Row("tool search, p99", round(most, 2), "CPU ms", 10.0, against),
         Row(
             "index 5,000 tools",
-            round(best_cpu_s(lambda: Index().update(known)), 3),
+            round(best_cpu_s(lambda: Bm25Index().update(known)), 3),
             "CPU s",
             0.3,
             "a fresh index",

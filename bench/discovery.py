@@ -22,8 +22,8 @@ from bench.row import Row
 
 from jaato.protocol.specs import ToolSpec
 from jaato.settings import environment, user_dir
-from jaato.tools.search.bm25 import Index, best
-from jaato.tools.search.embeddings import Meaning, View, mixed
+from jaato.tools.search.bm25 import Bm25Index, best
+from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores
 
 DATA = Path(__file__).parent / "data" / "discovery"
 CUTS = (1, 3, 5, 10)
@@ -128,15 +128,15 @@ Table = dict[str, dict[str, float]]
 
 def searches(tools: list[ToolSpec]) -> dict[str, Search]:
     """The ways of searching by their titles; the one with meaning where its extra is installed."""
-    index = Index()
+    index = Bm25Index()
     index.update(tools)
     ways: dict[str, Search] = {"naive": Naive(tools).search}
     ways["words"] = lambda query, limit: [name for name, _ in index.search(query, limit)]
-    meaning = Meaning(user_dir(environment(), "XDG_CACHE_HOME", ".cache") / "bench-vectors")
-    view = View(tools)
+    meaning = EmbeddingIndex(user_dir(environment(), "XDG_CACHE_HOME", ".cache") / "bench-vectors")
+    view = ToolView(tools)
     if meaning.await_view(view, WAIT_S):
         ways["meaning"] = lambda query, limit: [
-            name for name, _ in best(mixed(index.scores(query), meaning.scores(query, view)), limit)
+            name for name, _ in best(combine_scores(index.scores(query), meaning.scores(query, view)), limit)
         ]
     return ways
 

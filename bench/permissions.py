@@ -13,7 +13,7 @@ from bench.row import Row
 from jaato.protocol.specs import Access, ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.permissions.gate import Gate, Policy
-from jaato.tools.shell.parser import analyse
+from jaato.tools.shell.parser import parse_command
 from jaato.tools.tool import Tool
 
 
@@ -70,7 +70,7 @@ def rows() -> list[Row]:
                 Row(f"gate.check {name}", value, "µs", bound, "allowed or denied by a rule, no loop")
             )
         command = "cd src && git log --oneline -n 20 | grep -v merge | head -n 5"
-        value = best_us(lambda: analyse.__wrapped__(command), 300)
+        value = best_us(lambda: parse_command.__wrapped__(command), 300)
         found.append(Row("analyse a typical command", value, "µs", None, repr(command)))
         return found
 

@@ -12,8 +12,8 @@ from bench.row import Row
 from bench.shell import spent_s
 
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox
 
 ROOTS_OWN = ("/proc/", "/etc/")
@@ -38,13 +38,13 @@ async def commands(
     workspace: Path, environ: Mapping[str, str], confinement: Confinement | None, runs: int
 ) -> None:
     """Start a command again and again under one warden, which is ended so that its time counts."""
-    launcher = Launcher()
+    launcher = WardenClient()
     for _ in range(runs):
         ended = await Command(
             ["/bin/sh", "-c", "true"],
             workspace,
             environ,
-            limits=Limits(),
+            limits=CommandLimits(),
             show=lambda _text: None,
             confinement=confinement or UNCONFINED,
         ).run(launcher)

@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 from bench.row import Row
 
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits
+from jaato.tools.processes.launcher import WardenClient
 
 RUNS = 100
 ROUNDS = 3
@@ -31,10 +31,14 @@ def peak_kb() -> int:
 
 async def through_tool(argv: list[str], runs: int) -> None:
     """Run a command again and again under one warden, which is ended so that its time counts."""
-    launcher = Launcher()
+    launcher = WardenClient()
     for _ in range(runs):
         ended = await Command(
-            argv, Path(tempfile.gettempdir()), {"PATH": os.defpath}, limits=Limits(), show=lambda _text: None
+            argv,
+            Path(tempfile.gettempdir()),
+            {"PATH": os.defpath},
+            limits=CommandLimits(),
+            show=lambda _text: None,
         ).run(launcher)
         if ended.spool is not None:
             ended.spool.unlink()

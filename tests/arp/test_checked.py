@@ -20,7 +20,7 @@ from jaato.plugins.arp.kept import (
 )
 from jaato.plugins.arp.source import path_of
 from jaato.protocol.arp import ToolDefinition, ToolView
-from jaato.tools.invisible_text import hidden
+from jaato.tools.invisible_text import find_invisible
 
 
 @given(st.lists(st.builds(ToolView, st.text(max_size=30), st.text(max_size=30)), max_size=20))
@@ -36,7 +36,7 @@ def test_names(views: list[ToolView]) -> None:
         assert path.count("/") == 3
         assert unquote(path.rpartition("/")[2]) == view.name
         assert path.rpartition("/")[2].strip(".")
-        assert not hidden(view.name + view.description)
+        assert not find_invisible(view.name + view.description)
 
 
 @given(

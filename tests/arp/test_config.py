@@ -15,7 +15,7 @@ from tests.kit import call, recorded, say
 from jaato.errors import JaatoError
 from jaato.plugins.arp.config import expand_variables
 from jaato.plugins.arp.directory import allowed_for
-from jaato.tools.network.addresses import AddressRefused, check
+from jaato.tools.network.addresses import AddressRefused, check_address
 
 URL = "https://tools.example.com"
 WRONG: dict[str, tuple[Any, str]] = {
@@ -161,7 +161,7 @@ def test_addresses(tmp_path: Path) -> None:
         config = found.sources[name]
         base = expand_variables(config, {}).base
         try:
-            check(base.host, port, ipaddress.ip_address(address), allowed_for(config, base, hosts))
+            check_address(base.host, port, ipaddress.ip_address(address), allowed_for(config, base, hosts))
         except AddressRefused:
             return False
         return True

@@ -22,7 +22,7 @@ from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call, Output
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.remote.directory import SourceContext
 
 
@@ -41,7 +41,7 @@ def plugins(path: Path, **environ: str) -> PluginRegistry:
     """The plugins of that user that are about registries, as a program that starts has them."""
     (path / "work").mkdir(exist_ok=True)
     given = {"PATH": "/usr/bin:/bin", "HOME": str(path), **environ}
-    services = {"environ": given, "settings": settings.load(environ=given), "secrets": Secrets()}
+    services = {"environ": given, "settings": settings.load(environ=given), "secrets": Redactor()}
     made = PluginRegistry(workspace=path / "work", services=services)
     for name in ("introspection", "arp"):
         made.expose_tool(name)

@@ -14,7 +14,7 @@ from tests.control.player import Player
 
 from jaato.abc.background import TaskStatus
 from jaato.plugins.background import BackgroundPlugin
-from jaato.tools.background import Task, Tasks
+from jaato.tools.background import BackgroundTask, TaskRecords
 from jaato.tools.call import Call
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.edits.backups import Backups
@@ -55,8 +55,8 @@ def test_the_result_of_another_command_reports_it_too(player: Player) -> None:
 def test_looking_at_a_background_task_moves_it_away(player: Player) -> None:
     """Fetching the output of a task that still runs removes what it has made, and says so."""
     plugin = BackgroundPlugin(player.host)
-    tasks = Tasks()
-    task = tasks.add(Task("run", "cli", lambda: None))
+    tasks = TaskRecords()
+    task = tasks.add(BackgroundTask("run", "cli", lambda: None))
     services = {"tasks": tasks}
 
     async def main() -> dict[str, Any]:

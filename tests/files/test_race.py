@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.filesystem.edits.atomic_replace import FileChanged, Seen, draft
+from jaato.tools.filesystem.edits.atomic_replace import FileChanged, FileState, draft
 from jaato.tools.filesystem.edits.renames import read_at
 
 
@@ -19,7 +19,7 @@ def add_line(roots: Roots, staging: int, line: bytes) -> None:
             data = read_at(place.dir_fd, place.name, 1 << 20)
             with draft(place, "f", data.replace(b"end", line + b"\nend"), staging) as made:
                 try:
-                    made.publish_over(Seen(info, data))
+                    made.publish_over(FileState(info, data))
                     return
                 except FileChanged:
                     continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaato.runtime.plugins.lazy import known_plugins
-from jaato.tools.search.bm25 import Index
+from jaato.tools.search.bm25 import Bm25Index
 
 WANTED = {
     "delete a file": "removeFile",
@@ -38,14 +38,14 @@ WANTED = {
 
 
 @pytest.fixture(scope="module")
-def index() -> Index:
+def index() -> Bm25Index:
     """An index over the tools that come with jaato."""
-    found = Index()
+    found = Bm25Index()
     found.update(tool.spec for plugin in known_plugins().values() for tool in plugin.tools)
     return found
 
 
 @pytest.mark.parametrize(("request_", "tool"), WANTED.items(), ids=lambda value: str(value).replace(" ", "-"))
-def test_a_plain_request_finds_its_tool(index: Index, request_: str, tool: str) -> None:
+def test_a_plain_request_finds_its_tool(index: Bm25Index, request_: str, tool: str) -> None:
     """The tool meant is the first of the list."""
     assert index.search(request_)[0][0] == tool

@@ -16,7 +16,7 @@ from jaato.protocol.messages import Problem
 from jaato.runtime.flow.flow import Flow
 from jaato.runtime.flow.records import Described, Ended
 from jaato.runtime.flow.trace import Recorder
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 OTHER = "pump-88aa77bb-handle"
 SECRET = "hunter2-and-more-of-it"
@@ -212,7 +212,7 @@ def test_a_secret_goes_nowhere(tmp_path: Path) -> None:
     assert done.run.ok
     assert "masked:API_TOKEN" in done.run.answer
     file = tmp_path / "other.jsonl"
-    recorder = Recorder(file, lambda _: None, Secrets({"API_TOKEN": SECRET}))
+    recorder = Recorder(file, lambda _: None, Redactor({"API_TOKEN": SECRET}))
     recorder(Ended(status="failed", error=Problem(code="x", message=f"Wrong key {SECRET}")))
     recorder.close()
     assert SECRET not in file.read_text() + repr(recorder.records)

@@ -20,7 +20,7 @@ from jaato.runtime.flow.records import Begun, Ended, StepBegun
 from jaato.runtime.flow.replay import ReplayMismatch, replay
 from jaato.runtime.flow.result import fold
 from jaato.runtime.flow.trace import MAX_RECORDS, MAX_TRACE_BYTES, Recorder, read_trace
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 Line = dict[str, Any]
 
@@ -201,7 +201,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     begun = Begun(format=1, flow_id="s1", instruction="x", registries=[], max_steps=1, jaato_version="0.1.0")
     heard: list[object] = []
     path = tmp_path / "full.jsonl"
-    recorder = Recorder(path, heard.append, Secrets.none())
+    recorder = Recorder(path, heard.append, Redactor.none())
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
     try:
@@ -216,8 +216,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
     trace = read_trace(path)
     assert (trace.records, trace.torn) == ([begun], False)
     with pytest.raises(ConfigError, match="already"):
-        Recorder(path, heard.append, Secrets.none())
+        Recorder(path, heard.append, Redactor.none())
     link = tmp_path / "link.jsonl"
     link.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="already"):
-        Recorder(link, heard.append, Secrets.none())
+        Recorder(link, heard.append, Redactor.none())

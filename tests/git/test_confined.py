@@ -11,7 +11,7 @@ from tests.git.desk import Desk, started
 from tests.hostile import ALL, Lair
 
 from jaato.tools.processes.git import git_environment, git_program, run_git
-from jaato.tools.processes.sandbox.sandbox import Reader, Sandbox
+from jaato.tools.processes.sandbox.sandbox import ReadOnlyRunner, Sandbox
 
 ASKED = [
     ["status", "--porcelain"],
@@ -36,7 +36,7 @@ def hostile(lair: Lair) -> Desk:
     return desk
 
 
-def ask(desk: Desk, reader: Reader) -> None:
+def ask(desk: Desk, reader: ReadOnlyRunner) -> None:
     """Run git with the repository's own settings: none of ours is among them."""
     program = git_program(desk.environ)
     assert program is not None
@@ -64,7 +64,7 @@ def test_what_a_repository_starts_does_no_harm(tmp_path: Path) -> None:
         assert reader.backend, "bubblewrap must work here"
         ask(desk, reader)
         assert lair.harm == set()
-        ask(desk, Reader())
+        ask(desk, ReadOnlyRunner())
         assert lair.harm == ALL
 
 

@@ -12,7 +12,7 @@ from tests.git.traps import CALLS, trapped
 
 from jaato.errors import ToolError, ToolTimeout
 from jaato.tools.processes.git import git_environment, git_program, run_git
-from jaato.tools.processes.sandbox.sandbox import Reader
+from jaato.tools.processes.sandbox.sandbox import ReadOnlyRunner
 
 
 def test_another_user_s_repository_is_explained(tmp_path: Path) -> None:
@@ -84,7 +84,13 @@ def test_a_git_that_hangs_is_ended(tmp_path: Path) -> None:
 
     async def slow(within_s: float) -> None:
         await run_git(
-            program, ["status"], Reader(), cwd=desk.work, environ=told, most_bytes=100, within_s=within_s
+            program,
+            ["status"],
+            ReadOnlyRunner(),
+            cwd=desk.work,
+            environ=told,
+            most_bytes=100,
+            within_s=within_s,
         )
 
     with pytest.raises(ToolTimeout, match="Narrow it"):

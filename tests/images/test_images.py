@@ -18,7 +18,7 @@ from jaato.errors import ToolError
 from jaato.plugins.images import MODELS, ImagesPlugin
 from jaato.protocol.messages import Media
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.tools.images import Picture, look
+from jaato.tools.images import Picture, identify_image
 
 GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 WEBP = base64.b64decode("UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA")
@@ -69,17 +69,17 @@ def test_the_model_gets_the_image_itself(tmp_path: Path) -> None:
 )
 def test_images_are_known_by_their_bytes_and_must_be_whole(data: bytes, picture: Picture) -> None:
     """Type and size are read from the bytes; the start of an image is refused wherever it was cut."""
-    assert look(data) == picture
+    assert identify_image(data) == picture
     for end in range(len(data)):
         with pytest.raises(ToolError):
-            look(data[:end])
+            identify_image(data[:end])
 
 
 def test_what_no_decoder_needs_may_be_damaged() -> None:
     """A colour profile with a wrong checksum is skipped by whoever shows the image, so it is no reason to refuse it."""
     whole = png(2, 2)
     damaged = struct.pack(">I4s", 3, b"iCCP") + b"abc" + b"\0\0\0\0"
-    assert look(whole[:33] + damaged + whole[33:]) == Picture("image/png", 2, 2)
+    assert identify_image(whole[:33] + damaged + whole[33:]) == Picture("image/png", 2, 2)
 
 
 def test_broken_and_foreign_files_are_refused(tmp_path: Path) -> None:
@@ -145,17 +145,19 @@ EXTENDED = b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8X" + struct.pack("<I", 10)
 def test_what_only_begins_like_an_image_is_refused(data: bytes) -> None:
     """A provider that refused it would refuse every later request of the session too, so the content is looked at."""
     with pytest.raises(ToolError, match="damaged file"):
-        look(data)
+        identify_image(data)
 
 
 def test_an_image_larger_than_it_says_is_known(tmp_path: Path) -> None:
     """The frames of a GIF count; a header of any size unpacks nothing beyond a bound; what follows an end does not."""
     at = GIF.index(b",", 13)
-    assert look(GIF[: at + 5] + b"\xff\xff\xff\xff" + GIF[at + 9 :]) == Picture("image/gif", 65_535, 65_535)
+    assert identify_image(GIF[: at + 5] + b"\xff\xff\xff\xff" + GIF[at + 9 :]) == Picture(
+        "image/gif", 65_535, 65_535
+    )
     bomb = chunk(b"IHDR", struct.pack(">IIBBBBB", 100_000, 100_000, 8, 0, 0, 0, 0))
     rows = chunk(b"IDAT", zlib.compress(bytes(80 << 20)))
-    assert look(png(1, 1)[:8] + bomb + rows + chunk(b"IEND", b"")).width == 100_000
-    assert look(GIF + bytes(9)) == Picture("image/gif", 1, 1)
-    assert look(png(2, 2) + b"PK\x03\x04") == Picture("image/png", 2, 2)
+    assert identify_image(png(1, 1)[:8] + bomb + rows + chunk(b"IEND", b"")).width == 100_000
+    assert identify_image(GIF + bytes(9)) == Picture("image/gif", 1, 1)
+    assert identify_image(png(2, 2) + b"PK\x03\x04") == Picture("image/png", 2, 2)
     framed = EXTENDED[:4] + struct.pack("<I", len(WEBP) + 10) + EXTENDED[8:] + WEBP[12:]
-    assert look(framed) == Picture("image/webp", 10, 10)
+    assert identify_image(framed) == Picture("image/webp", 10, 10)

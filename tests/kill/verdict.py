@@ -22,7 +22,7 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.state import State
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 EFFECTS = {made.__name__ for made in TOOLS}
 
@@ -60,7 +60,7 @@ def complaints(played: Played, acts: list[str]) -> list[str]:
 
 def read(store: SqliteStore, session_id: str) -> list[Event]:
     """A log, which has no damage."""
-    log = [event for event in masked_log(store.read(session_id), Secrets.none()) if isinstance(event, Event)]
+    log = [event for event in masked_log(store.read(session_id), Redactor.none()) if isinstance(event, Event)]
     assert len(log) == store.last_seq(session_id), "a record of the log is damaged"
     return log
 

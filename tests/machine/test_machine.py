@@ -18,8 +18,8 @@ import pytest
 from jaato.plugins.machine import MachinePlugin, iterate_connections, list_listeners, redact_command
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.tool import tools_of
 
@@ -192,12 +192,12 @@ def test_what_jaato_started_is_told_apart(tmp_path: Path) -> None:
     async def work() -> dict[str, Any]:
         sandbox = Sandbox(tmp_path, environ={"PATH": os.defpath, "HOME": str(tmp_path)})
         confinement = await sandbox.confine(SandboxAccess("read-only"), tmp_path, "s")
-        launcher = Launcher()
+        launcher = WardenClient()
         command = Command(
             ["sleep", "4711"],
             tmp_path,
             {"PATH": os.defpath},
-            limits=Limits(),
+            limits=CommandLimits(),
             show=lambda _: None,
             confinement=confinement,
         )

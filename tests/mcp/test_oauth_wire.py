@@ -12,7 +12,7 @@ from tests.providers import test_route
 
 from jaato.plugins.mcp.oauth.options import OAuthFault, Unreachable
 from jaato.plugins.mcp.oauth.requests import Wire, secure_url
-from jaato.tools.network.addresses import Allowed
+from jaato.tools.network.addresses import AllowedHosts
 
 authority = test_route.authority
 NAMES = {
@@ -31,7 +31,7 @@ async def resolve(host: str, _port: int) -> list[str]:
     return NAMES[host]
 
 
-def fetched(server: str, url: str, allowed: Allowed | None = None, **environ: str) -> dict[str, object]:
+def fetched(server: str, url: str, allowed: AllowedHosts | None = None, **environ: str) -> dict[str, object]:
     """A document, as the login of this server gets it."""
 
     async def main() -> dict[str, object]:
@@ -76,7 +76,7 @@ def test_names_that_lead_inside_are_refused(name: str, why: str) -> None:
 def test_metadata_addresses_are_refused_to_the_server_itself() -> None:
     """Even the server's own name, and a setting that allows everything, do not open the cloud's secrets."""
     with pytest.raises(OAuthFault, match="cloud keeps its secrets"):
-        fetched("https://cloud.test", "https://cloud.test/x", Allowed.of(["*"]))
+        fetched("https://cloud.test", "https://cloud.test/x", AllowedHosts.of(["*"]))
 
 
 def test_a_server_on_this_machine_may_name_another_on_it_alone() -> None:

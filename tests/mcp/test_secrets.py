@@ -14,7 +14,7 @@ from jaato.plugins.mcp.pool import POOL
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 KEY, TOKEN = "k3y-4f9c2a7be1d05583", "t0ken-9d1e77aa43c0b6f2"
 
@@ -22,7 +22,7 @@ KEY, TOKEN = "k3y-4f9c2a7be1d05583", "t0ken-9d1e77aa43c0b6f2"
 def masking(path: Path) -> Runtime:
     """A runtime whose sessions and plugins share what is secret, as those of a program do."""
     (path / "work").mkdir()
-    secrets = Secrets()
+    secrets = Redactor()
     environ = {"PATH": settings.environment()["PATH"], "HOME": str(path)}
     registry = PluginRegistry(workspace=path / "work", services={"environ": environ, "secrets": secrets})
     for name in ("introspection", "mcp"):

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.network.addresses import Allowed
-from jaato.tools.network.pinned_connect import Dialer
+from jaato.tools.network.addresses import AllowedHosts
+from jaato.tools.network.pinned_connect import CheckedResolver
 from jaato.tools.network.proxy.allowlist import NetworkGrant
 from jaato.tools.network.proxy.server import Proxy
-from jaato.tools.processes.command import Command, Limits, shell_of
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits, shell_of
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import Confinement, Sandbox
 
 WRITE = SandboxAccess("workspace-write")
@@ -51,7 +51,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.sandbox = Sandbox(self.workspace, environ=self.environ, allow_hosts=self.allow_hosts)
-        self.launcher = Launcher()
+        self.launcher = WardenClient()
 
     async def run(
         self,
@@ -59,7 +59,7 @@ class Session:
         access: SandboxAccess | None = WRITE,
         *,
         session: str = "s1",
-        launcher: Launcher | None = None,
+        launcher: WardenClient | None = None,
         seen: list[str] | None = None,
     ) -> Done:
         """Run a command to its end; `seen` is told its output as it comes."""
@@ -70,7 +70,7 @@ class Session:
             [shell_of(), "-c", command],
             self.workspace,
             self.environ,
-            limits=Limits(),
+            limits=CommandLimits(),
             show=output.append,
             confinement=confinement,
         )
@@ -154,12 +154,12 @@ def web(folder: Path, tls: Any = None, host: str = OUTSIDE) -> Iterator[int]:
 
 @asynccontextmanager
 async def proxy(
-    *allow_hosts: str, environ: Mapping[str, str] | None = None, dialer: Dialer | None = None
+    *allow_hosts: str, environ: Mapping[str, str] | None = None, dialer: CheckedResolver | None = None
 ) -> AsyncIterator[tuple[Proxy, int]]:
     """A proxy on a listener of this process's network, and its port."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
-    made = Proxy(listener, dialer or Dialer(Allowed.of(allow_hosts)), environ or {})
+    made = Proxy(listener, dialer or CheckedResolver(AllowedHosts.of(allow_hosts)), environ or {})
     await made.open()
     try:
         yield made, listener.getsockname()[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaato.tools.network.addresses import AddressRefused
-from jaato.tools.network.proxy.allowlist import DomainRefused, Domains, parse_authority
+from jaato.tools.network.proxy.allowlist import DomainPatterns, DomainRefused, parse_authority
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_what_a_pattern_covers(
     pattern: str, covered: list[tuple[str, int]], other: list[tuple[str, int]]
 ) -> None:
     """A name covers itself, `*.` what is below it, both at 80 and 443 unless a port is named."""
-    domains = Domains.of([pattern])
+    domains = DomainPatterns.of([pattern])
     assert all(domains.covers(*one) for one in covered)
     assert not any(domains.covers(*one) for one in other)
 
@@ -36,7 +36,7 @@ def test_what_a_pattern_covers(
 def test_a_pattern_that_names_no_host_is_refused(pattern: str) -> None:
     """The error says how a pattern is written."""
     with pytest.raises(DomainRefused, match=r"pypi\.org"):
-        Domains.of([pattern])
+        DomainPatterns.of([pattern])
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from tests.processes import children
 
 from jaato.errors import ToolError
 from jaato.tools.permissions.access import READ_ONLY
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits
+from jaato.tools.processes.launcher import WardenClient
 
 SERVER = 'python3 -u -c \'import http.server as h; s = h.HTTPServer(("127.0.0.1", 8123), h.SimpleHTTPRequestHandler); '
 SERVER += 'print("ready"); s.serve_forever()\''
@@ -35,7 +35,7 @@ def test_a_server_of_one_command_answers_the_next(session: Session) -> None:
         async with session.background(SERVER, until="ready"):
             assert (await session.run(GET)).output == "hello"
             assert (await session.run(GET, READ_ONLY)).output == "hello"
-            other = Launcher()
+            other = WardenClient()
             try:
                 assert (await session.run(GET, READ_ONLY, launcher=other)).output == "hello"
             finally:
@@ -142,7 +142,7 @@ def test_the_network_cannot_be_changed_from_inside(session: Session) -> None:
 def test_a_killed_warden_takes_no_network_along(session: Session) -> None:
     """The namespace is held by jaato: after the warden was killed the next command still finds the same one."""
     (session.workspace / "page").write_text("hello")
-    other = Launcher()
+    other = WardenClient()
 
     async def main() -> None:
         async with session.background(SERVER, until="ready", launcher=other):
@@ -210,7 +210,7 @@ async def failure_of(session: Session) -> ToolError:
     confinement = await session.sandbox.confine(WRITE, session.workspace, "s4", session.launcher)
     session.sandbox.end_session("s4")
     command = Command(
-        ["true"], session.workspace, {}, limits=Limits(), show=lambda _: None, confinement=confinement
+        ["true"], session.workspace, {}, limits=CommandLimits(), show=lambda _: None, confinement=confinement
     )
     ended = await command.run(session.launcher)
     assert ended.reason == "failure"

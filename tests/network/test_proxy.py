@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.network.running import OUTSIDE, connect, login, proxy, send, settled, web
 
-from jaato.tools.network.addresses import Allowed
-from jaato.tools.network.pinned_connect import Dialer
+from jaato.tools.network.addresses import AllowedHosts
+from jaato.tools.network.pinned_connect import CheckedResolver
 from jaato.tools.network.proxy import server as module
 
 
@@ -91,7 +91,7 @@ def test_the_checked_address_is_the_one_that_is_dialed(tmp_path: Path) -> None:
 
     async def main() -> None:
         with web(tmp_path) as site:
-            dialer = Dialer(Allowed.of([OUTSIDE]), resolve)
+            dialer = CheckedResolver(AllowedHosts.of([OUTSIDE]), resolve)
             async with proxy(dialer=dialer) as (made, port):
                 grant = made.grants.open([f"rebind.example:{site}"])
                 line = f"GET http://ReBind.example.:{site}/page HTTP/1.1\r\n{login(grant)}\r\n"

@@ -16,7 +16,7 @@ from tests.permissions.test_lattice import DOCUMENTS, ORDER, examples
 
 from jaato.protocol.specs import Grant
 from jaato.tools.permissions.gate import Gate, Policy
-from jaato.tools.permissions.policy_document import Rules
+from jaato.tools.permissions.policy_document import RuleSet
 from jaato.tools.permissions.rules import ToolRules
 from jaato.tools.permissions.trust import Trust
 
@@ -155,12 +155,12 @@ def test_what_two_whitelists_have_in_common_is_covered_by_both(
 ) -> None:
     """Argument rules of two whitelists, taken together, allow nothing that either does not."""
 
-    def rules(conditions: Any) -> Rules:
+    def rules(conditions: Any) -> RuleSet:
         globs = {name: tuple(texts) for name, texts in conditions.items()}
-        return Rules(arguments={"writeNewFile": globs})
+        return RuleSet(arguments={"writeNewFile": globs})
 
-    def covers(whitelist: Rules) -> bool:
-        found = ToolRules.of(WRITE, Rules(), whitelist)
+    def covers(whitelist: RuleSet) -> bool:
+        found = ToolRules.of(WRITE, RuleSet(), whitelist)
         return found.allows({"path": path, "content": content}, "path", "/nonexistent") is not None
 
     both = rules(one) & rules(other)

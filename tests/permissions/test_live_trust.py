@@ -30,7 +30,7 @@ from jaato.protocol.messages import ToolResult
 from jaato.providers.scripted import ScriptedProvider
 from jaato.runtime.plugins.workspace import trees_of
 from jaato.settings import environment
-from jaato.tools.permissions.trust import HeldTrust, Trust, content_hash
+from jaato.tools.permissions.trust import SessionTrust, Trust, content_hash
 from jaato.tools.remote.config_file import load_sources
 from jaato.tools.remote.trust import trust_path
 
@@ -241,7 +241,7 @@ def test_held_trust_only_shrinks(tmp_path: Path) -> None:
     one, two, three = (tmp_path / name for name in ("one", "two", "three"))
     disk = Trust(tmp_path)
     disk.add(one, b"1")
-    here = HeldTrust(tmp_path)
+    here = SessionTrust(tmp_path)
     assert here.is_current
     assert here.trusts(one, b"1")
     disk.add(two, b"2")
@@ -254,9 +254,9 @@ def test_held_trust_only_shrinks(tmp_path: Path) -> None:
     assert not here.trusts(one, b"1")
     disk.add(one, b"1")
     assert not here.trusts(one, b"1")
-    assert HeldTrust(tmp_path).trusts(one, b"1")
+    assert SessionTrust(tmp_path).trusts(one, b"1")
     disk.path.write_text("{")
-    damaged = HeldTrust(tmp_path)
+    damaged = SessionTrust(tmp_path)
     disk.path.unlink()
     disk.add(one, b"1")
     assert not damaged.trusts(one, b"1")

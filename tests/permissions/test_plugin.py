@@ -18,7 +18,7 @@ from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
 from jaato.plugins.permission import PermissionPlugin, QueueChannel
 from jaato.plugins.permission.channels import question_text
-from jaato.tools.invisible_text import visible
+from jaato.tools.invisible_text import escape_all
 
 S1 = pytest.mark.spec("S1", "Permission Integration")
 C4 = pytest.mark.spec("C4", "Permissions")
@@ -231,9 +231,9 @@ def test_a_question_cannot_forge_the_terminal() -> None:
 )
 def test_a_question_shows_what_is_blank_or_invisible(char: str) -> None:
     """A character that shows nothing, printable or not, is spelled out; letters and pictures stay."""
-    assert visible(f"rm{char}x") == "rm" + char.encode("unicode_escape").decode() + "x"
-    assert visible("naïve 漢字 🎉 e\u0301") == "naïve 漢字 🎉 e\u0301"
-    assert visible("a" + "\u0301" * 9).count("\\u0301") == 6
+    assert escape_all(f"rm{char}x") == "rm" + char.encode("unicode_escape").decode() + "x"
+    assert escape_all("naïve 漢字 🎉 e\u0301") == "naïve 漢字 🎉 e\u0301"
+    assert escape_all("a" + "\u0301" * 9).count("\\u0301") == 6
 
 
 def test_a_word_typed_before_the_question_is_no_answer(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.permissions.ground import explain, reach
 
-from jaato.tools.shell.parser import analyse
+from jaato.tools.shell.parser import parse_command
 
 PROGRAMS = ("git", "ls", "cat", "rm", "sh", "tool")
 STUB = '#!/bin/dash\nname=${0##*/}\nIFS=$(printf "\\037")\nprintf "%s\\036" "$name$IFS$*" >>"$RECORD"\n'
@@ -61,7 +61,7 @@ def check(command: str, root: Path) -> bool:
     before = sorted(os.listdir(root / "work"))
     if reach(command, root / "work", ["git *", "ls *", "cat *"]) != "workspace-write":
         return False
-    seen = [[word.value for word in part.words] for part in analyse(command).parts]
+    seen = [[word.value for word in part.words] for part in parse_command(command).parts]
     seen = [one[:1] if one[1:] == [""] else one for one in seen]
     for one in started(command, root):
         assert one in seen, f"{command!r} starts {one}, seen was {seen}"

@@ -20,11 +20,11 @@ from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError
 from jaato.plugins.permission.webhook_file_channels import KEY, WebhookChannel, WebhookNetwork
 from jaato.protocol.ids import new_id
-from jaato.tools.network.addresses import Allowed
+from jaato.tools.network.addresses import AllowedHosts
 from jaato.tools.network.webhooks import key_of
 
 C4 = pytest.mark.spec("C4", "Permissions", "C4.permissions.4")
-LOCAL = WebhookNetwork({}, Allowed.of(["127.0.0.1"]))
+LOCAL = WebhookNetwork({}, AllowedHosts.of(["127.0.0.1"]))
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 

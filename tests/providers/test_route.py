@@ -19,7 +19,7 @@ from jaato.abc.provider import ModelRequest, Reply, ThinkingDelta
 from jaato.errors import ConfigError, ConnectionFault
 from jaato.protocol.messages import Message, Text
 from jaato.providers.profiles import make
-from jaato.tools.network.proxy_settings import certificates, proxy_for, shown, split_url
+from jaato.tools.network.proxy_settings import certificates, proxy_for, redact_url, split_url
 
 HELLO = stream(*events({"choices": [{"delta": {"content": "Hello"}, "finish_reason": "stop"}]}, "[DONE]"))
 PROXY = "http://proxy.test:3128"
@@ -223,7 +223,7 @@ def test_without_variables_this_machine_decides() -> None:
 
 def test_shown() -> None:
     """A URL is shown without user, password, query and fragment."""
-    assert shown("https://me:p@ss@host.test:8/v1?key=secret#x") == "https://host.test:8/v1"
+    assert redact_url("https://me:p@ss@host.test:8/v1?key=secret#x") == "https://host.test:8/v1"
 
 
 @pytest.mark.parametrize("url", ["api.test/v1", "ftp://api.test", "http://", "http://[::1", "http://a:99999"])

@@ -28,7 +28,7 @@ from jaato.server.registry.opening import open_registry
 from jaato.server.secret import OneToken
 from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served, fails
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.tool import tool
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -115,7 +115,7 @@ def test_what_is_secret_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None
         flow_id="hunter2hunter2",
         request_id="r-1",
     )
-    secrets = Secrets({"PASSWORD": "hunter2hunter2"})
+    secrets = Redactor({"PASSWORD": "hunter2hunter2"})
     put([entry], secrets, as_json=False)
     shown = capsys.readouterr().out
     assert not any(one in shown for one in ("hunter2", "\x1b"))
@@ -253,8 +253,8 @@ def test_who_put_and_took_away_what(tmp_path: Path, capsys: pytest.CaptureFixtur
             found = audit.newest(100)
             assert [call.request_id for call in Audit(store, Wanted(trace=TRACE)).newest(9)] == ["p-1"]
             assert len(Audit(store, Wanted(tool="say", key="ci")).newest(9)) == 3
-            put(found, Secrets(), as_json=False)
-            put(found, Secrets(), as_json=True)
+            put(found, Redactor(), as_json=False)
+            put(found, Redactor(), as_json=True)
         handler = "webhook http://127.0.0.1:9"
         assert [(e.request_id, e.who, e.action, e.tool, e.version, e.handler, e.outcome) for e in found] == [
             ("p-1", "key ci", "put", "say", "1.0.0", handler, "ok"),

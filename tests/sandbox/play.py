@@ -25,8 +25,8 @@ from tests.sandbox.attacks.table import ATTACKS, MODULES, Attack  # noqa: E402
 from tests.sandbox.world import Outside, outside  # noqa: E402
 
 from jaato.protocol.specs import SandboxAccess, SandboxProfile  # noqa: E402
-from jaato.tools.processes.command import Command, Limits  # noqa: E402
-from jaato.tools.processes.launcher import Launcher  # noqa: E402
+from jaato.tools.processes.command import Command, CommandLimits  # noqa: E402
+from jaato.tools.processes.launcher import WardenClient  # noqa: E402
 from jaato.tools.processes.sandbox.backends import BackendChoice  # noqa: E402
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox  # noqa: E402
 
@@ -85,7 +85,7 @@ async def confined(world: Outside, attacks: list[Attack], backend: str, profile:
         private=(Path(world.told["state"]),),
         backend=cast("BackendChoice", choice),
     )
-    launcher = Launcher()
+    launcher = WardenClient()
     try:
         given = UNCONFINED
         if profile != "full":
@@ -95,7 +95,7 @@ async def confined(world: Outside, attacks: list[Attack], backend: str, profile:
             words(world, attacks),
             world.workspace,
             environ,
-            limits=Limits(bound_bytes=1 << 22),
+            limits=CommandLimits(bound_bytes=1 << 22),
             timeout_s=WITHIN_S,
             show=lambda _: None,
             confinement=given,

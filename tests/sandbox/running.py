@@ -11,8 +11,8 @@ from typing import cast
 import anyio
 
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
-from jaato.tools.processes.command import Command, Ended, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits, Ended
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.backends import NAMES, BackendChoice, probe
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox
 
@@ -27,7 +27,7 @@ class Runner:
         self.workspace = workspace
         self.profile = profile
         self.sandbox = Sandbox(workspace, environ=ENVIRON, backend=cast("BackendChoice", backend))
-        self.launcher = Launcher()
+        self.launcher = WardenClient()
         self.output = ""
 
     async def confinement(self) -> Confinement:
@@ -40,15 +40,19 @@ class Runner:
         self,
         argv: Sequence[str] | str,
         *,
-        limits: Limits | None = None,
+        limits: CommandLimits | None = None,
         streams: Sequence[int] = (),
         confinement: Confinement | None = None,
     ) -> Ended:
         """Run a command, or a line of sh; in this confinement, if it was prepared before."""
-        return anyio.run(self._run, argv, limits or Limits(), streams, confinement)
+        return anyio.run(self._run, argv, limits or CommandLimits(), streams, confinement)
 
     async def _run(
-        self, argv: Sequence[str] | str, limits: Limits, streams: Sequence[int], given: Confinement | None
+        self,
+        argv: Sequence[str] | str,
+        limits: CommandLimits,
+        streams: Sequence[int],
+        given: Confinement | None,
     ) -> Ended:
         command = Command(
             ["/bin/sh", "-c", argv] if isinstance(argv, str) else argv,

@@ -19,7 +19,7 @@ import pytest
 from tests.sandbox.running import WORKING, Runner, runner
 from tests.sandbox.users import OTHER, ROOT_USER, ground
 
-from jaato.tools.processes.command import Limits
+from jaato.tools.processes.command import CommandLimits
 
 pytestmark = pytest.mark.skipif(not WORKING, reason="no sandbox works on this machine")
 
@@ -174,7 +174,7 @@ def test_nothing_is_typed_at_a_terminal(held: Runner, free: Runner) -> None:
 def test_a_fork_bomb_is_bounded(held: Runner) -> None:
     """A command that starts ever more processes is stopped, and none is left."""
     token = f"7{os.getpid() % 10_000:05}"
-    ended = held.run(f"while :; do sleep {token} & done", limits=Limits(max_processes=60))
+    ended = held.run(f"while :; do sleep {token} & done", limits=CommandLimits(max_processes=60))
     assert ended.reason == "processes"
     assert not alive(token)
 
@@ -184,7 +184,7 @@ def test_a_file_is_bounded(held: Runner, free: Runner) -> None:
     for one in (held, free):
         one.run(
             "head -c 3000000 /dev/zero >/tmp/big.$$; stat -c %s /tmp/big.$$; rm /tmp/big.$$",
-            limits=Limits(max_file_bytes=1_000_000),
+            limits=CommandLimits(max_file_bytes=1_000_000),
         )
         assert one.output.splitlines()[-1] == "1000000"
 
@@ -192,7 +192,7 @@ def test_a_file_is_bounded(held: Runner, free: Runner) -> None:
 @ONE_PROFILE
 def test_processor_time_is_bounded(held: Runner) -> None:
     """A process that computes for longer than it may is ended; no limit is set where none is asked for."""
-    ended = held.run("while :; do :; done", limits=Limits(cpu_s=1))
+    ended = held.run("while :; do :; done", limits=CommandLimits(cpu_s=1))
     assert ended.code in (128 + signal.SIGXCPU, 128 + signal.SIGKILL)
     held.run("ulimit -t; ulimit -c; ulimit -f")
     time_s, core, blocks = held.output.split()

@@ -16,7 +16,7 @@ from jaato import Agent
 from jaato.providers.scripted import ScriptedProvider
 from jaato.settings import environment
 from jaato.tools.processes.sandbox.sandbox import Sandbox
-from jaato.tools.processes.sandbox.worker_sandbox import alone
+from jaato.tools.processes.sandbox.worker_sandbox import worker_sandbox
 from jaato.tools.tool import tool
 
 needs_bubblewrap = pytest.mark.skipif("bubblewrap" not in WORKING, reason="bubblewrap does not work here")
@@ -47,7 +47,7 @@ def test_helpers_have_the_filter_of_system_calls(tmp_path: Path) -> None:
     command = ["/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable, "-I", "-c", TRIES]
     free = said(command)
     assert [one for one, known in zip(free, FREE, strict=True) if one != known] in ([], [errno.ENOSYS])
-    with alone(command[0]) as start:
+    with worker_sandbox(command[0]) as start:
         assert said([*start.prefix, *command], start.descriptors) == HELD
     reader = Sandbox(tmp_path, environ={"HOME": str(tmp_path), "PATH": environment()["PATH"]}).reader()
     with reader.start(command, tmp_path) as (argv, handed):
@@ -58,7 +58,7 @@ def test_helpers_have_the_filter_of_system_calls(tmp_path: Path) -> None:
 def test_the_filter_is_handed_over_and_nothing_else(tmp_path: Path) -> None:
     """A helper has its standard streams; bubblewrap has read the filter and closed it."""
     command = ["/bin/ls", "/proc/self/fd"]
-    with alone(command[0]) as start:
+    with worker_sandbox(command[0]) as start:
         assert said([*start.prefix, *command], start.descriptors) == [0, 1, 2, 3]  # the listing's own
     reader = Sandbox(tmp_path, environ={"HOME": str(tmp_path), "PATH": environment()["PATH"]}).reader()
     with reader.start(command, tmp_path) as (argv, handed):
@@ -80,7 +80,7 @@ def test_the_setting_decides_for_helpers_too(tmp_path: Path, backend: str, held:
     @tool(core=True, access="read")
     def look() -> str:
         """Look."""
-        with alone(sys.executable) as start:
+        with worker_sandbox(sys.executable) as start:
             found.append(bool(start.prefix))
         return "seen"
 

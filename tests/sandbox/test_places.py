@@ -14,8 +14,8 @@ import pytest
 
 from jaato.protocol.specs import SandboxAccess
 from jaato.settings import environment
-from jaato.tools.processes.command import Command, Ended, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits, Ended
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 WORKSPACE_WRITE = SandboxAccess("workspace-write")
@@ -31,7 +31,7 @@ class Ground:
         (home / ".ssh" / "id").write_text("secret")
         (home / "work").mkdir()
         self.environ = {"HOME": str(home), "PATH": environment()["PATH"]}
-        self.launcher = Launcher()
+        self.launcher = WardenClient()
 
     def run(self, workspace: Path, line: str, access: SandboxAccess = WORKSPACE_WRITE) -> Ended:
         """How a command line ended there."""
@@ -44,7 +44,7 @@ class Ground:
                     ["/bin/sh", "-c", line],
                     workspace,
                     self.environ,
-                    limits=Limits(),
+                    limits=CommandLimits(),
                     timeout_s=30,
                     show=lambda _text: None,
                     confinement=confinement,

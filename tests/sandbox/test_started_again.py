@@ -14,8 +14,8 @@ from tests.sandbox.running import WORKING
 
 from jaato.protocol.specs import SandboxAccess
 from jaato.settings import environment
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import Streams, pipes, terminal
 from jaato.tools.processes.sandbox.backends import BackendChoice
 from jaato.tools.processes.sandbox.sandbox import Sandbox
@@ -57,7 +57,7 @@ def test_a_sandbox_that_cannot_be_made_is_made_anew(tmp_path: Path, backend: str
 
     async def main() -> None:
         sandbox = Sandbox(home / "work", environ=environ, backend=cast("BackendChoice", backend))
-        launcher = Launcher()
+        launcher = WardenClient()
         shown: list[str] = []
         try:
             confinement = await sandbox.confine(SandboxAccess("read-only"), sandbox.workspace)
@@ -66,7 +66,7 @@ def test_a_sandbox_that_cannot_be_made_is_made_anew(tmp_path: Path, backend: str
                 ["/bin/sh", "-c", LINE],
                 sandbox.workspace,
                 environ,
-                limits=Limits(),
+                limits=CommandLimits(),
                 timeout_s=30,
                 show=shown.append,
                 streams=streams.theirs if streams is not None else (),

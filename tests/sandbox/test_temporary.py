@@ -110,7 +110,7 @@ def test_nothing_else_is_removed(places: Places, monkeypatch: pytest.MonkeyPatch
         names["other"].chmod(0o770)
     descriptor = temporary.held(str(names["held"]))
     assert descriptor >= 0
-    temporary.sweep()
+    temporary.remove_stale()
     os.close(descriptor)
     assert [name for name, path in names.items() if not os.path.lexists(path)] == ["free"]
     assert (places.precious / "file").exists()
@@ -121,7 +121,7 @@ def test_a_sweep_is_bounded(places: Places, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("tempfile.tempdir", str(places.tmp))
     for number in range(temporary.MOST_SWEPT + 5):
         (places.tmp / f"{temporary.PREFIX}{number}").mkdir(0o700)
-    temporary.sweep()
+    temporary.remove_stale()
     assert len(list(places.tmp.iterdir())) == 5
-    temporary.sweep()
+    temporary.remove_stale()
     assert not list(places.tmp.iterdir())

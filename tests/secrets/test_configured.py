@@ -19,8 +19,8 @@ from tests.server.serving import opened, served, turn_of
 
 from jaato.protocol.codec import encode
 from jaato.providers.scripted import ScriptedProvider
-from jaato.tools.redaction.patterns import configured_secrets, is_evident
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.patterns import find_configured_secrets, is_evident
+from jaato.tools.redaction.redactor import Redactor
 
 MARK = "Zq7" + "canary"
 
@@ -181,7 +181,7 @@ def test_no_event_on_the_wire_has_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", IN_TEXTS)
 def test_a_credential_is_masked_wherever_a_stream_is_cut(text: str) -> None:
     """In whatever two or three pieces it comes, no part of it is shown; and it is masked once."""
-    secrets = Secrets()
+    secrets = Redactor()
     assert MARK not in secrets.mask(text)
     assert secrets.mask(secrets.mask(text)) == secrets.mask(text)
     for first in range(0, len(text), 2):
@@ -195,13 +195,13 @@ def test_a_credential_is_masked_wherever_a_stream_is_cut(text: str) -> None:
 def test_what_is_evidently_no_secret_is_not_masked(value: str) -> None:
     """Words, numbers, paths, places and addresses stand everywhere; they are configured for nearly every server."""
     assert is_evident(value)
-    assert configured_secrets({"ANY": value, "Accept": value}) == {}
+    assert find_configured_secrets({"ANY": value, "Accept": value}) == {}
 
 
 @pytest.mark.parametrize("text", DOCUMENTATION)
 def test_documentation_is_left_alone(text: str) -> None:
     """What stands in the place of a credential in documentation and programs is none."""
-    assert Secrets().mask(text) == text
+    assert Redactor().mask(text) == text
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ def test_documentation_is_left_alone(text: str) -> None:
 )
 def test_a_configured_value_is_secret_by_what_it_is(value: str) -> None:
     """Whatever its name is; of a scheme and a token the token, and the password in one of basic authentication."""
-    assert configured_secrets({"THING": value}) == {"THING": value}
-    assert configured_secrets({"X-Any": f"Bearer {value}"}) == {"X-Any": value}
+    assert find_configured_secrets({"THING": value}) == {"THING": value}
+    assert find_configured_secrets({"X-Any": f"Bearer {value}"}) == {"X-Any": value}
     pair = b64encode(f"app:{value}".encode()).decode()
-    assert configured_secrets({"X-Any": f"Basic {pair}"}) == {"X-Any": pair, "X-Any.password": value}
+    assert find_configured_secrets({"X-Any": f"Basic {pair}"}) == {"X-Any": pair, "X-Any.password": value}
 
 
 def test_credentials_by_the_hundred_thousand_take_linear_time() -> None:
@@ -221,5 +221,5 @@ def test_credentials_by_the_hundred_thousand_take_linear_time() -> None:
 
     for text in ("curl -u a ", "curl ", "Authorization: ", "bearer  ", "-u curl "):
         began = time.process_time()
-        Secrets().mask(text * 50_000)
+        Redactor().mask(text * 50_000)
         assert time.process_time() - began < 10

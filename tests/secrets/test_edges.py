@@ -14,12 +14,12 @@ from jaato.agent.masking import STRUCTURAL, free_fields, masked_file
 from jaato.log import MASKED, logger
 from jaato.protocol.events import Event
 from jaato.protocol.messages import Opaque, Text, Thinking
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 
 def test_files_keep_their_bytes(tmp_path: Path) -> None:
     """Binary files and those without a secret go on as they are; bytes that are no UTF-8 survive beside a secret."""
-    secrets = Secrets({"T": VALUE})
+    secrets = Redactor({"T": VALUE})
     samples = {
         b"\0PNG" + VALUE.encode(): False,
         b"plain \xff text": False,
@@ -46,7 +46,7 @@ def test_what_identifies_is_never_masked() -> None:
     from jaato.agent.masking import masked_struct
 
     signed = Thinking(VALUE, Opaque("anthropic", msgspec.Raw(b'"sig"')))
-    secrets = Secrets({"T": VALUE})
+    secrets = Redactor({"T": VALUE})
     assert masked_struct(signed, secrets) is signed
     assert masked_struct(Thinking(VALUE), secrets).text.startswith("[masked:T:")
     kept = Text("clean words of some length")
@@ -55,7 +55,7 @@ def test_what_identifies_is_never_masked() -> None:
 
 def test_logs_have_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     """What jaato logs is masked, arguments and traceback included, while the secrets are known."""
-    secrets = Secrets({"T": VALUE})
+    secrets = Redactor({"T": VALUE})
     MASKED.learn(secrets.mask)
     log = logger("test.masking")
     with caplog.at_level(logging.INFO, "jaato"):

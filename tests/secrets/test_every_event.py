@@ -13,7 +13,7 @@ import pytest
 from jaato.agent.masking import masked_event, masked_struct
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event
-from jaato.tools.redaction.redactor import PLACEHOLDER, Secrets
+from jaato.tools.redaction.redactor import PLACEHOLDER, Redactor
 
 VALUE = "S3cret-value/42\n"
 TEXTS = (VALUE, f"x {VALUE} y", "sk-" + "Ab1" * 12, "ordinary words of middling length", "", "1", "w" * 250)
@@ -64,7 +64,7 @@ def test_every_kind_of_event_is_masked_as_if_part_by_part(kind: Any) -> None:
     for seed in range(40):
         author = Author(seed)
         event = author.made(kind)
-        quick, slow = Secrets({"ONE": VALUE}), Secrets({"ONE": VALUE})
+        quick, slow = Redactor({"ONE": VALUE}), Redactor({"ONE": VALUE})
         for text in TEXTS[: seed % 8]:
             quick.mask(text)
         assert shown(masked_event(event, quick)) == shown(masked_struct(event, slow)), seed

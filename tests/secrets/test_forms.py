@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.runtime.secrets import secret_variables
-from jaato.tools.redaction.encodings import FEW, Values
-from jaato.tools.redaction.redactor import PLACEHOLDER, Secrets, placeholder_in
+from jaato.tools.redaction.encodings import FEW, ValueIndex
+from jaato.tools.redaction.redactor import PLACEHOLDER, Redactor, placeholder_in
 
 PASSWORD = "p@ss/W0rd'+q=Zz&9!<x>\"y"
 CORE = "W0rd"
@@ -48,7 +48,7 @@ FORMS = {
 @pytest.mark.parametrize("form", list(FORMS))
 def test_a_value_is_known_as_programs_write_it(form: str) -> None:
     """Escaped for JSON, addresses, pages, shells and SQL it is the same secret."""
-    masked = Secrets({"DB_PASSWORD": PASSWORD}).mask(f"<{FORMS[form]}>")
+    masked = Redactor({"DB_PASSWORD": PASSWORD}).mask(f"<{FORMS[form]}>")
     assert CORE not in masked
     assert "[masked:DB_PASSWORD:" in masked
 
@@ -60,7 +60,7 @@ def test_a_value_is_known_anywhere_in_base64(before: str, after: str) -> None:
     text = encoded(f"{before}{PASSWORD}{after}")
     inner = encoded(f"{'abc'[: len(before) % 3]}{PASSWORD}")[6:24]
     for shown in (text, text.replace("+", "-").replace("/", "_")):
-        masked = Secrets({"DB_PASSWORD": PASSWORD}).mask(f"auth = {shown}")
+        masked = Redactor({"DB_PASSWORD": PASSWORD}).mask(f"auth = {shown}")
         assert inner not in masked
         assert "[masked:DB_PASSWORD:" in masked
 
@@ -69,7 +69,7 @@ def test_the_lines_of_a_key_written_on_one_line_are_known() -> None:
     r"""A variable that holds a key with `\n` in place of line ends masks each of its lines."""
     lines = ["".join(random.Random(n).choices(string.ascii_letters, k=64)) for n in range(6)]
     value = "-----BEGIN PRIVATE KEY-----\\n" + "\\n".join(lines) + "\\n-----END PRIVATE KEY-----"
-    masked = Secrets({"APP_PRIVATE_KEY": value}).mask(f"   4\t{lines[3]}\n")
+    masked = Redactor({"APP_PRIVATE_KEY": value}).mask(f"   4\t{lines[3]}\n")
     assert lines[3] not in masked
 
 
@@ -81,7 +81,7 @@ MANY = {
 
 def test_five_thousand_values_are_masked_whole_and_in_pieces() -> None:
     """Each of very many values is found in a text, in a stream, and where the middle of an output is left out."""
-    secrets = Secrets(MANY)
+    secrets = Redactor(MANY)
     chosen = random.Random(7).sample(list(MANY.values()), 60)
     text = "".join(f"{'word ' * (n % 5)}{value}\n" for n, value in enumerate(chosen))
     masked = secrets.mask(text)
@@ -100,7 +100,7 @@ def test_five_thousand_values_are_masked_whole_and_in_pieces() -> None:
 def test_many_values_that_begin_alike_are_told_apart() -> None:
     """Keys of one service share their first characters."""
     keys = {f"K{n}": f"sk-proj-{n:06d}abcdefgh" for n in range(400)}
-    secrets = Secrets(keys, shapes=False)
+    secrets = Redactor(keys, shapes=False)
     masked = secrets.mask("sk-proj-000007abcdefgh sk-proj-999999abcdefgh")
     assert masked.startswith("[masked:K7:")
     assert masked.endswith(" sk-proj-999999abcdefgh")
@@ -116,7 +116,7 @@ WORDS = st.text(alphabet="abAB01/+", min_size=8, max_size=24)
 )
 def test_many_are_found_as_few_are(values: list[str], places: list[int], between: str) -> None:
     """The way for many values finds exactly what looking for each of them finds."""
-    few, many = Values(), Values()
+    few, many = ValueIndex(), ValueIndex()
     few.add((value, "A") for value in values)
     many.add((value, "A") for value in values)
     many.add((f"filler{number:08d}", "F") for number in range(FEW))

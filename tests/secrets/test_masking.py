@@ -19,7 +19,7 @@ from jaato.protocol.events import AgentOutput, ClarificationQuestion, Event, Ses
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Call
 from jaato.tools.permissions.gate import Policy
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.tool import tool
 
 KEY = SHAPES["key"]
@@ -34,7 +34,7 @@ async def session(
     made = runtime(
         path, tools, more.pop("plugins", ("introspection", "cli", "file_edit", "background", "clarification"))
     )
-    made.secrets = Secrets({"DEPLOY_TOKEN": VALUE})
+    made.secrets = Redactor({"DEPLOY_TOKEN": VALUE})
     try:
         async with made.create(plan(path, script, **more)) as live:
             yield live
@@ -231,7 +231,7 @@ def test_an_old_log_is_masked_when_it_is_read(tmp_path: Path) -> None:
             session_id = live.state.session_id
         from jaato.runtime.session_store import stored
 
-        journal = stored(made.store, session_id, secrets=Secrets({"T": VALUE}))
+        journal = stored(made.store, session_id, secrets=Redactor({"T": VALUE}))
         async with made.open(journal, plan(tmp_path, [say("one"), say("two")])) as again:
             await again.post("go on")
             sent = encode(provider_of(again).requests[0].messages).decode()

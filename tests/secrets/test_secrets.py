@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.secrets.canaries import ADDRESS, CORE, LETTERS, PASSWORD, SHAPES, VALUE
 
 from jaato.runtime.secrets import secret_variables
-from jaato.tools.redaction.redactor import PLACEHOLDER, Secrets, placeholder_in
+from jaato.tools.redaction.redactor import PLACEHOLDER, Redactor, placeholder_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("kind", SHAPES)
 def test_a_known_shape_is_masked_wherever_it_stands(kind: str) -> None:
     """Each known shape becomes one placeholder: alone, in a sentence, quoted, in JSON, in colour, in an address."""
-    secret, secrets = SHAPES[kind], Secrets()
+    secret, secrets = SHAPES[kind], Redactor()
     for before, after in (
         ("", ""),
         ("the key is ", ", keep it"),
@@ -43,7 +43,7 @@ def test_a_known_shape_is_masked_wherever_it_stands(kind: str) -> None:
 
 def test_a_password_in_an_address_is_masked_alone() -> None:
     """Of `scheme://user:password@host` only the password is hidden; addresses without one stay."""
-    secrets = Secrets()
+    secrets = Redactor()
     masked = secrets.mask(f"connect to {ADDRESS} now")
     assert PASSWORD not in masked
     assert masked.startswith("connect to postgres://app:[masked:password:")
@@ -60,7 +60,7 @@ def test_a_password_in_an_address_is_masked_alone() -> None:
 def test_a_value_is_masked_in_the_forms_it_takes() -> None:
     """A known value is hidden as it is, in JSON, in JSON in JSON, percent-encoded and in base64."""
     value = 'p"q\\r/ß=' + VALUE
-    secrets = Secrets({"DEPLOY_TOKEN": value})
+    secrets = Redactor({"DEPLOY_TOKEN": value})
     once = json.dumps(value)
     for form in (
         value,
@@ -72,23 +72,23 @@ def test_a_value_is_masked_in_the_forms_it_takes() -> None:
         masked = secrets.mask(f"<{form}>")
         assert "[masked:DEPLOY_TOKEN:" in masked
         assert VALUE not in masked
-    lines = Secrets({"KEY": "head\n" + LETTERS + "\n" + LETTERS[::-1] + "\n"})
+    lines = Redactor({"KEY": "head\n" + LETTERS + "\n" + LETTERS[::-1] + "\n"})
     assert LETTERS not in lines.mask(f"   12\t{LETTERS}\n   13\t{LETTERS[::-1]}")
 
 
 def test_placeholders_tell_values_apart_and_betray_nothing() -> None:
     """The same value has one placeholder in a process, another value another one, another process another key."""
-    one, other = Secrets({"A": VALUE, "B": VALUE + "2"}), Secrets({"A": VALUE})
+    one, other = Redactor({"A": VALUE, "B": VALUE + "2"}), Redactor({"A": VALUE})
     assert one.mask(VALUE) == one.mask(f"{VALUE} ").strip()
     assert one.mask(VALUE)[-7:] != one.mask(VALUE + "2")[-7:]
     assert one.mask(VALUE) != other.mask(VALUE)
-    assert Secrets({"we ird/näme": VALUE}).mask(VALUE).startswith("[masked:we_ird_n_me:")
+    assert Redactor({"we ird/näme": VALUE}).mask(VALUE).startswith("[masked:we_ird_n_me:")
     assert one.mask(one.mask(VALUE)) == one.mask(VALUE)
 
 
 def test_data_is_made_anew_only_where_it_changes() -> None:
     """Keys and values at any depth are masked; what holds no secret is the same object."""
-    secrets = Secrets({"TOKEN": VALUE})
+    secrets = Redactor({"TOKEN": VALUE})
     clean = {"a": [1, None, {"b": "long enough to be looked at"}]}
     given_data = {"clean": clean, VALUE: [f"x {VALUE}", 5]}
     masked = secrets.masked(given_data)
@@ -100,11 +100,11 @@ def test_data_is_made_anew_only_where_it_changes() -> None:
 
 def test_what_is_added_counts_at_once() -> None:
     """A value learned later is masked from then on, also in a text seen before; without masking nothing is."""
-    secrets = Secrets()
+    secrets = Redactor()
     assert secrets.mask(f"the {VALUE}") == f"the {VALUE}"
     secrets.add("MCP_TOKEN", VALUE)
     assert VALUE not in secrets.mask(f"the {VALUE}")
-    off = Secrets.none()
+    off = Redactor.none()
     off.add("MCP_TOKEN", VALUE)
     assert off.mask(VALUE + SHAPES["github"]) == VALUE + SHAPES["github"]
     assert off.stream().feed(VALUE) == VALUE
@@ -123,7 +123,7 @@ TEXT = "".join(
 @given(st.lists(st.integers(1, 120), min_size=1, max_size=60))
 def test_pieces_are_masked_as_the_whole(sizes: list[int]) -> None:
     """However a text is cut into pieces, a stream shows of each secret its first character at most."""
-    secrets = Secrets({"TOKEN": VALUE, "LONG": LETTERS * 4})
+    secrets = Redactor({"TOKEN": VALUE, "LONG": LETTERS * 4})
     text = TEXT + LETTERS * 4 + " end"
     stream, shown, at, turn = secrets.stream(), "", 0, 0
     while at < len(text):
@@ -140,7 +140,7 @@ def test_pieces_are_masked_as_the_whole(sizes: list[int]) -> None:
 
 def test_ordinary_pieces_are_not_held_back() -> None:
     """What cannot begin a secret is shown at once; a prompt without a newline is seen."""
-    stream = Secrets({"TOKEN": VALUE}).stream()
+    stream = Redactor({"TOKEN": VALUE}).stream()
     assert stream.feed("Password: ") == "Password: "
     assert stream.feed("Proceed? [y/N] ") == "Proceed? [y/N] "
     assert stream.feed("Compiling… 中文") == "Compiling… 中文"
@@ -168,7 +168,7 @@ def test_which_variables_are_secret() -> None:
 
 def test_ordinary_text_stays() -> None:
     """Nothing of jaato's own source and documents is masked."""
-    secrets = Secrets()
+    secrets = Redactor()
     listed = subprocess.run(
         ["git", "ls-files", "-z", "src", "docs", "compat", "bench", "*.md", "*.toml"],
         cwd=ROOT,
@@ -186,7 +186,7 @@ def test_ordinary_text_stays() -> None:
 
 def test_hashes_and_ids_stay() -> None:
     """UUIDs, commit and content hashes, base64 of images, prose and class names are no secrets."""
-    secrets = Secrets()
+    secrets = Redactor()
     image = base64.b64encode(bytes(range(256)) * 40).decode()
     samples = [
         *(str(uuid.UUID(int=n * 2**64 + n)) for n in range(1, 200)),
@@ -213,7 +213,7 @@ def test_hashes_and_ids_stay() -> None:
 )
 def test_hostile_text_takes_linear_time(hostile: str) -> None:
     """Beginnings repeated without end are looked at in seconds, not in hours; nothing of the text is lost."""
-    secrets = Secrets()
+    secrets = Redactor()
     secrets.mask(hostile)
     stream, shown = secrets.stream(), 0
     for at in range(0, len(hostile), 30_000):
@@ -224,6 +224,6 @@ def test_hostile_text_takes_linear_time(hostile: str) -> None:
 
 def test_where_a_placeholder_stands() -> None:
     """A placeholder is found at any depth, whoever made it; the word alone is none."""
-    made = Secrets({"T": VALUE}).mask(VALUE)
+    made = Redactor({"T": VALUE}).mask(VALUE)
     assert placeholder_in({"a": [{"b": f"x {made}"}]}) == "/a/0/b"
     assert placeholder_in({"a": "[masked:…] and [masked:x]"}) is None

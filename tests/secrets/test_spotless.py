@@ -12,7 +12,7 @@ from jaato.agent.masking import masked_event, masked_struct
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, MessageModel, Permission, SharedUpdated, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Message, Opaque, Part, Problem, Text, Thinking, ToolCall, ToolResult
-from jaato.tools.redaction.redactor import PLACEHOLDER, Secrets
+from jaato.tools.redaction.redactor import PLACEHOLDER, Redactor
 
 VALUE, LATER = "S3cret-value/42\n", 'another \\ "one" 7'
 TEXTS = st.one_of(
@@ -91,13 +91,13 @@ def shown(event: Event) -> str:
 @given(st.lists(EVENTS, min_size=1, max_size=6), st.booleans())
 def test_an_event_is_masked_as_if_each_of_its_parts_were_looked_at(events: list[Event], shapes: bool) -> None:
     """Whatever was looked at before, and whatever becomes secret meanwhile."""
-    quick = Secrets({"ONE": VALUE}, shapes=shapes)
+    quick = Redactor({"ONE": VALUE}, shapes=shapes)
     for number, event in enumerate(events):
         if number == 3:
             quick.add("TWO", LATER)
         known = {"ONE": VALUE} | ({"TWO": LATER} if number >= 3 else {})
         masked = masked_event(event, quick)
-        assert shown(masked) == shown(masked_struct(event, Secrets(known, shapes=shapes)))
+        assert shown(masked) == shown(masked_struct(event, Redactor(known, shapes=shapes)))
         assert (masked is event) == (encode(masked) == encode(event))
 
 
@@ -112,13 +112,13 @@ def test_data_of_a_kind_of_its_own_is_looked_at_too() -> None:
     class Table(dict):  # type: ignore[type-arg]
         """An object."""
 
-    secrets = Secrets({"ONE": VALUE})
+    secrets = Redactor({"ONE": VALUE})
     for value in (Word(VALUE), Table(a=VALUE), [Table({VALUE: 1})], (1, [VALUE]), [*range(200_000), VALUE]):
         masked = masked_event(start({"a": value}, "r"), secrets)
         assert VALUE not in msgspec.json.encode(masked).decode().replace("\\n", "\n")
 
 
-class Late(Secrets):
+class Late(Redactor):
     """Comes to know a value while a text is looked at."""
 
     def _holds(self, text: str) -> bool:

@@ -16,7 +16,7 @@ from jaato.errors import NotAllowed
 from jaato.protocol.specs import Grant
 from jaato.tools.permissions.gate import Policy
 from jaato.tools.permissions.trust import Trust
-from jaato.tools.processes.call_processes import call_above, own_call
+from jaato.tools.processes.call_processes import find_call_above, find_calling_tool
 
 SLEEP = [sys.executable, "-c", "import sys, time; print('up', flush=True); sys.stdin.read()"]
 
@@ -33,11 +33,11 @@ def started(*command: str, **options: object) -> subprocess.Popen[bytes]:
 
 def test_nothing_shows_where_there_is_no_call() -> None:
     """This very process, a child of it, and the first of all."""
-    assert own_call() is None
+    assert find_calling_tool() is None
     with started() as process:
-        assert call_above(process.pid) is None
+        assert find_call_above(process.pid) is None
         process.communicate()
-    assert call_above(1) is None
+    assert find_call_above(1) is None
 
 
 def test_the_mark_shows_also_in_an_ancestor() -> None:
@@ -45,7 +45,7 @@ def test_the_mark_shows_also_in_an_ancestor() -> None:
     inner = f"import subprocess; subprocess.run({[*SLEEP]!r}, env={{}})"
     with started(sys.executable, "-c", inner, env={"JAATO_CALL": "x"}) as process:
         (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        found = call_above(int(child))
+        found = find_call_above(int(child))
         assert found is not None
         assert f"process {process.pid} has JAATO_CALL" in found
         process.communicate()
@@ -55,7 +55,7 @@ def test_the_mark_shows_also_in_an_ancestor() -> None:
 def test_a_variable_that_is_called_like_it_is_no_mark(name: str) -> None:
     """Only the whole name counts, not its text in another name or value."""
     with started(env={name: "JAATO_CALL=x"}) as process:
-        assert call_above(process.pid) is None
+        assert find_call_above(process.pid) is None
         process.communicate()
 
 
@@ -64,9 +64,9 @@ def test_a_process_that_has_gone_is_not_taken_for_any() -> None:
     with started() as process:
         process.communicate()
     with pytest.raises(ProcessLookupError):
-        call_above(process.pid)
+        find_call_above(process.pid)
     with pytest.raises(ProcessLookupError):
-        call_above(0)
+        find_call_above(0)
 
 
 def test_no_trust_and_no_permission_is_written_below_a_call(

@@ -19,8 +19,8 @@ from jaato.protocol.frames import Opened
 from jaato.protocol.specs import FileChange
 from jaato.server.folding import Folding
 from jaato.server.hub import Hub
-from jaato.tools.filesystem.edits.changes import MAX_TOLD, counted, summed
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.filesystem.edits.changes import MAX_TOLD, count_changed_lines, summarize_changes
+from jaato.tools.redaction.redactor import Redactor
 
 C8 = pytest.mark.spec("C8", "Server and events")
 FILE_SCRIPT = [
@@ -122,7 +122,7 @@ def test_changed_files_are_told_as_they_change(tmp_path: Path) -> None:
 
 def folded(hub: Hub, session_id: str) -> State:
     """What the log alone says."""
-    folding = Folding(hub.store, Secrets.none(), session_id)
+    folding = Folding(hub.store, Redactor.none(), session_id)
     for _ in folding:
         pass
     return folding.state
@@ -155,15 +155,20 @@ def test_changes_of_one_file_are_one() -> None:
 
 def test_lines_are_counted_where_that_is_cheap() -> None:
     """Lines only one side has are counted; what is large or no text is not."""
-    assert counted(b"a\nb\n", b"a\nc\nd\n") == (2, 1)
-    assert counted(b"a\nb", b"b\na") == (0, 0)
-    assert counted(b"a\0", b"b") == counted(None, b"") == counted(b"", b"x" * (2 << 20)) == (None, None)
+    assert count_changed_lines(b"a\nb\n", b"a\nc\nd\n") == (2, 1)
+    assert count_changed_lines(b"a\nb", b"b\na") == (0, 0)
+    assert (
+        count_changed_lines(b"a\0", b"b")
+        == count_changed_lines(None, b"")
+        == count_changed_lines(b"", b"x" * (2 << 20))
+        == (None, None)
+    )
 
 
 def test_lists_of_files_are_bounded() -> None:
     """A call that changes thousands of files says how many it leaves out, and a state keeps the latest."""
     many = [changed(f"f{n}", "created") for n in range(MAX_TOLD + 7)] + [changed("x" * 5_000)]
-    files, more = summed(many)
+    files, more = summarize_changes(many)
     assert (len(files), more) == (MAX_TOLD, 8)
     state = State(session_id="s")
     head: dict[str, Any] = {"session_id": "s", "agent_id": "a"}

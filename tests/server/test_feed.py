@@ -22,7 +22,7 @@ from jaato.server.folding import Folding
 from jaato.server.ring import Ring
 from jaato.server.room import Room
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 
 class Client:
@@ -91,14 +91,14 @@ def happenings(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Happe
 def room_of(happenings: Happenings) -> Room:
     """The room of the session."""
     session_id = happenings.journal.state.session_id
-    room = Room(happenings.store, Secrets.none(), folded(happenings.store, session_id))
+    room = Room(happenings.store, Redactor.none(), folded(happenings.store, session_id))
     happenings.journal.bus.listen(room.hear)
     return room
 
 
 def folded(store: SqliteStore, session_id: str) -> State:
     """The state of a stored session."""
-    folding = Folding(store, Secrets.none(), session_id)
+    folding = Folding(store, Redactor.none(), session_id)
     for _ in folding:
         pass
     return folding.state

@@ -22,7 +22,7 @@ from jaato.protocol.messages import Message, Text
 from jaato.runtime.session_store import storing
 from jaato.server import folding as module
 from jaato.server.folding import KEPT, Folding
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 
 @pytest.fixture(params=range(3))
@@ -35,9 +35,9 @@ def happenings(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Happe
     made.store.close()
 
 
-def folded(happenings: Happenings, secrets: Secrets | None = None) -> tuple[State, int]:
+def folded(happenings: Happenings, secrets: Redactor | None = None) -> tuple[State, int]:
     """The state of the stored session, and how often others had their turn."""
-    folding = Folding(happenings.store, secrets or Secrets.none(), happenings.journal.state.session_id)
+    folding = Folding(happenings.store, secrets or Redactor.none(), happenings.journal.state.session_id)
     turns = sum(1 for _ in folding)
     return folding.state, turns
 
@@ -118,7 +118,7 @@ def test_a_secret_that_is_known_since_is_masked(
     assert b"kq7-winter-garden" in (
         happenings.store.load_snapshot(happenings.journal.state.session_id) or b""
     )
-    state, _ = folded(happenings, Secrets({"KEY": "kq7-winter-garden"}))
+    state, _ = folded(happenings, Redactor({"KEY": "kq7-winter-garden"}))
     assert b"kq7-winter-garden" not in encode(state)
 
 

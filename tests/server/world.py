@@ -37,7 +37,7 @@ from jaato.server.carry import Carrier
 from jaato.server.hub import Hub
 from jaato.server.live import Live
 from jaato.server.upkeep import maintained
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 PLUGINS = ("introspection", "subagent", "file_edit", "clarification")
 ROUNDS, SPUN = 5_000, 100
@@ -124,7 +124,7 @@ class World:
             plugins=PLUGINS,
         )
         self.store = open_store(settings_for(base, self.work), self._state_dir)
-        self.hub = Hub(self.store, base, Secrets.none())
+        self.hub = Hub(self.store, base, Redactor.none())
         self._stop, begun = asyncio.Event(), asyncio.Event()
         self._serving = asyncio.create_task(self._serve(self.hub, self._stop, begun))
         await begun.wait()

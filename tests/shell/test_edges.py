@@ -118,7 +118,7 @@ def test_cancelled_while_the_request_goes_out(shell: Shell) -> None:
             ["/bin/sh", "-c", "touch started", *arguments],
             shell.workspace,
             {"PATH": os.defpath},
-            limits=shell_command.Limits(),
+            limits=shell_command.CommandLimits(),
             show=print,
         )
         async with anyio.create_task_group() as group:

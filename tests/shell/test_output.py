@@ -91,10 +91,10 @@ def test_a_full_disk_keeps_head_and_tail(shell: Shell) -> None:
     """Where the rest cannot be kept the command goes on and the result says so."""
 
     async def main() -> None:
-        from jaato.tools.processes.command import Command, Limits
+        from jaato.tools.processes.command import Command, CommandLimits
 
         running = Command(
-            ["seq", "100000"], shell.workspace, {"PATH": os.defpath}, limits=Limits(), show=print
+            ["seq", "100000"], shell.workspace, {"PATH": os.defpath}, limits=CommandLimits(), show=print
         )
         running.request["spool"] = "/dev/full"
         ended = await running.run(shell.plugin.launcher)

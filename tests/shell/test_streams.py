@@ -16,8 +16,8 @@ from tests.shell.running import SOURCES
 from tests.shell.test_edges import carrying
 
 from jaato import settings
-from jaato.tools.processes.command import Command, Ended, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits, Ended
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import Streams, pipes, resize, terminal
 
 ENVIRONMENT = {"PATH": settings.environment()["PATH"]}
@@ -56,19 +56,19 @@ def run(
     talk: Callable[[Streams, Command], object],
     *,
     shown: list[str] | None = None,
-    limits: Limits | None = None,
+    limits: CommandLimits | None = None,
     over: anyio.Event | None = None,
 ) -> Ended:
     """The process, while `talk` has a word with it, and then stopped."""
     ended: list[Ended] = []
 
     async def main() -> None:
-        launcher = Launcher()
+        launcher = WardenClient()
         command = Command(
             argv,
             cwd,
             ENVIRONMENT,
-            limits=limits or Limits(),
+            limits=limits or CommandLimits(),
             show=(shown if shown is not None else []).append,
             streams=streams.theirs,
         )
@@ -113,7 +113,7 @@ def test_pipes_carry_both_ways(tmp_path: Path) -> None:
 
 def test_errors_without_end_are_kept_by_their_ends_and_end_nothing(tmp_path: Path) -> None:
     """A process that goes on may print errors for ever: no file, no cap, a bounded memory."""
-    limits = Limits(bound_bytes=1000, cap_bytes=2000)
+    limits = CommandLimits(bound_bytes=1000, cap_bytes=2000)
     script = "head -c 5000000 /dev/zero >&2; echo end >&2; echo done; cat"
 
     async def talk(streams: Streams, command: Command) -> None:
@@ -172,10 +172,15 @@ def test_a_program_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     before = len(os.listdir("/dev/fd"))
 
     async def main() -> Ended:
-        streams, launcher = pipes(), Launcher()
+        streams, launcher = pipes(), WardenClient()
         try:
             command = Command(
-                ["/no/such"], tmp_path, ENVIRONMENT, limits=Limits(), show=print, streams=streams.theirs
+                ["/no/such"],
+                tmp_path,
+                ENVIRONMENT,
+                limits=CommandLimits(),
+                show=print,
+                streams=streams.theirs,
             )
             return await command.run(launcher)
         finally:

@@ -16,8 +16,8 @@ from jaato.plugins.skills.plugin import FrontMatter, SkillsPlugin, list_skill_fi
 from jaato.tools.call import Call, Output
 from jaato.tools.cancel import CancelToken
 from jaato.tools.catalog import Catalog, wire_name
-from jaato.tools.filesystem.private_directory import Folder
-from jaato.tools.invisible_text import hidden
+from jaato.tools.filesystem.private_directory import PrivateDirectory
+from jaato.tools.invisible_text import find_invisible
 
 SKILL = (
     "---\nname: pdf\ndescription: Fill in and merge PDF forms. Use it for forms.\n---\n# PDF\n\nDo it so.\n"
@@ -199,7 +199,7 @@ def test_only_changed_files_are_read_again(tmp_path: Path, monkeypatch: pytest.M
     assert cache.stat().st_mode & 0o777 == 0o600
     read: list[str] = []
 
-    def noted(folder: Folder, name: str) -> str:
+    def noted(folder: PrivateDirectory, name: str) -> str:
         read.append(folder.label)
         return read_text(folder, name)
 
@@ -227,5 +227,5 @@ def test_front_matter(text: str, head: dict[str, str]) -> None:
 
 def test_words_of_every_script_are_visible() -> None:
     """Letters, emoji with joiners and ordinary white space hide nothing."""
-    assert hidden("नमस्\u200dते 👩\u200d🚀 日本\n\tx \xa0") == []
-    assert hidden("a\u00ad") == ["U+00AD"]
+    assert find_invisible("नमस्\u200dते 👩\u200d🚀 日本\n\tx \xa0") == []
+    assert find_invisible("a\u00ad") == ["U+00AD"]

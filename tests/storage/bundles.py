@@ -11,14 +11,14 @@ from jaato.protocol.events import PermissionGranted
 from jaato.protocol.specs import Grant
 from jaato.storage.export import write_bundle
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 SECRET = "wonderland-7461-rabbit"
 
 
-def packed(store: SqliteStore, target: Path, secrets: Secrets | None = None) -> Path:
+def packed(store: SqliteStore, target: Path, secrets: Redactor | None = None) -> Path:
     """A bundle of the session s1."""
-    known = secrets or Secrets.none()
+    known = secrets or Redactor.none()
     write_bundle(
         store,
         "s1",

@@ -22,7 +22,7 @@ from jaato.protocol.events import PermissionRevoked, SessionCreated, SessionUpda
 from jaato.storage.bundle import is_bundle
 from jaato.storage.export import write_bundle
 from jaato.storage.sqlite import SqliteStore
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 
 def test_a_session_goes_from_one_store_to_another(
@@ -71,7 +71,7 @@ def test_a_bundle_has_no_secrets(store: SqliteStore, other: SqliteStore, tmp_pat
     """What is secret is masked in the events and in the blobs; a masked blob has the name of what it holds now, which the
     events know."""
     whole(store, "s1")
-    path = packed(store, tmp_path / "trip.jaato", Secrets({"KEY": SECRET}))
+    path = packed(store, tmp_path / "trip.jaato", Redactor({"KEY": SECRET}))
     with zipfile.ZipFile(path) as archive:
         assert all(SECRET.encode() not in archive.read(name) for name in archive.namelist())
         (blob,) = [name for name in archive.namelist() if name.startswith("blobs/")]
@@ -110,6 +110,6 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(store: SqliteStore, tmp_
         raise StoreError("The disk is gone.")
 
     with pytest.raises(StoreError, match="disk is gone"):
-        write_bundle(store, "s1", broken, lambda path: masked_file(path, Secrets.none()), target)
+        write_bundle(store, "s1", broken, lambda path: masked_file(path, Redactor.none()), target)
     assert target.read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["trip.jaato"]

@@ -16,7 +16,7 @@ from jaato.plugins.files.plugin import FilesPlugin
 from jaato.plugins.templates import plugin as module
 from jaato.plugins.templates.plugin import TemplatesPlugin
 from jaato.tools.catalog import Catalog
-from jaato.tools.processes.sandbox_process import Bounds
+from jaato.tools.processes.sandbox_process import ResourceLimits
 from jaato.tools.tool import tools_of
 
 LIST = "# {{ title }}\n{% for item in items %}- {{ item | upper }}\n{% endfor %}"
@@ -148,7 +148,7 @@ def test_a_hostile_template_reaches_nothing(desk: Desk, template: str, problem: 
 
 def test_a_template_without_end_is_stopped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops in loops end with the time they are given."""
-    monkeypatch.setattr(module, "BOUNDS", Bounds(0.5, 512 << 20, 1 << 20, "Simplify the template."))
+    monkeypatch.setattr(module, "BOUNDS", ResourceLimits(0.5, 512 << 20, 1 << 20, "Simplify the template."))
     loops = "{% for a in range(99999) %}" * 3 + "{% endfor %}" * 3
     with pytest.raises(ToolError, match="Simplify"):
         desk.call("renderTemplate", template=loops)

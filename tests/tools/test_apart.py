@@ -14,10 +14,17 @@ from tests.processes import children
 from jaato.errors import CancelledException, ToolError
 from jaato.tools.call import problem_of
 from jaato.tools.cancel import CancelToken
-from jaato.tools.processes.sandbox_process import NOWHERE, Bounds, Places, WorkFailed, wait_apart, work_apart
+from jaato.tools.processes.sandbox_process import (
+    NOWHERE,
+    Mounts,
+    ResourceLimits,
+    WorkFailed,
+    run_in_sandbox_process,
+    run_in_sandbox_process_async,
+)
 
 HERE = "tests.tools.test_apart"
-ROOM = Bounds(20.0, 1 << 30, 1 << 20, "Ask for less.")
+ROOM = ResourceLimits(20.0, 1 << 30, 1 << 20, "Ask for less.")
 
 
 class Refused(ToolError):
@@ -53,15 +60,15 @@ def work(request: dict[str, Any]) -> Any:
 
 def do(
     what: str,
-    bounds: Bounds = ROOM,
+    bounds: ResourceLimits = ROOM,
     token: CancelToken | None = None,
     fds: tuple[int, ...] = (),
-    places: Places = NOWHERE,
+    places: Mounts = NOWHERE,
     **more: Any,
 ) -> Any:
     """Have something done apart."""
     request = {"what": what, **more}
-    return work_apart(f"{HERE}:work", request, bounds, token or CancelToken(), fds, places=places)
+    return run_in_sandbox_process(f"{HERE}:work", request, bounds, token or CancelToken(), fds, places=places)
 
 
 def test_a_value_comes_back_from_another_process() -> None:
@@ -93,9 +100,9 @@ def test_every_bound_holds(tmp_path: Path) -> None:
     with pytest.raises(WorkFailed, match="too large"):
         do("memory")
     with pytest.raises(WorkFailed, match=r"0\.5 s and was stopped\. Ask for less"):
-        do("spin", Bounds(0.5, 1 << 30, 1 << 20, "Ask for less."))
+        do("spin", ResourceLimits(0.5, 1 << 30, 1 << 20, "Ask for less."))
     with pytest.raises(WorkFailed):
-        do("write", path=str(tmp_path / "big"), places=Places(writes=[tmp_path]))
+        do("write", path=str(tmp_path / "big"), places=Mounts(writes=[tmp_path]))
     assert (tmp_path / "big").stat().st_size <= 1 << 20
     with pytest.raises(WorkFailed, match="memory"):
         do("crash")
@@ -117,7 +124,7 @@ def test_a_cancelled_task_leaves_no_process() -> None:
 
     async def main() -> bool:
         with anyio.move_on_after(0.2) as scope:
-            await wait_apart(f"{HERE}:work", {"what": "spin"}, ROOM)
+            await run_in_sandbox_process_async(f"{HERE}:work", {"what": "spin"}, ROOM)
         return scope.cancelled_caught
 
     assert anyio.run(main)
@@ -128,7 +135,7 @@ def test_bytes_go_along_and_the_environment_stays(monkeypatch: pytest.MonkeyPatc
     """The work reads bytes of any size as they are, and sees neither keys nor the directory of the process."""
     monkeypatch.setenv("CANARY_KEY", "canary")
     data = bytes(range(256)) * 40_000
-    said = anyio.run(lambda: wait_apart(f"{HERE}:measure", {"a": 1}, ROOM, data))
+    said = anyio.run(lambda: run_in_sandbox_process_async(f"{HERE}:measure", {"a": 1}, ROOM, data))
     assert said == {
         "size": len(data),
         "sum": sum(data),
@@ -137,7 +144,7 @@ def test_bytes_go_along_and_the_environment_stays(monkeypatch: pytest.MonkeyPatc
         "request": {"a": 1},
     }
     with pytest.raises(WorkFailed, match="odd"):
-        anyio.run(lambda: wait_apart(f"{HERE}:work", {"what": "refuse"}, ROOM))
+        anyio.run(lambda: run_in_sandbox_process_async(f"{HERE}:work", {"what": "refuse"}, ROOM))
 
 
 def measure(request: dict[str, Any], data: bytes) -> Any:

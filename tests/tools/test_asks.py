@@ -11,7 +11,7 @@ from jaato.runtime.plugins.setup import make_registry
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.tools.catalog import Catalog
 from jaato.tools.search import sentence_model
-from jaato.tools.search.embeddings import Meaning
+from jaato.tools.search.embeddings import EmbeddingIndex
 
 WAIT_S = 120.0
 
@@ -21,7 +21,7 @@ def known(tmp_path: Path) -> Catalog:
     """The built-in tools, with the search by meaning."""
     blueprint = Blueprint(workspace=tmp_path)
     registry = make_registry(tmp_path, settings_for(blueprint, tmp_path), "", blueprint)
-    catalog = Catalog(Meaning(tmp_path / "vectors"))
+    catalog = Catalog(EmbeddingIndex(tmp_path / "vectors"))
     catalog.add(registry.catalog)
     registry.shutdown()
     return catalog

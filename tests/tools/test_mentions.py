@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaato.tools.invisible_text import one_line, quoted, spelt_out
+from jaato.tools.invisible_text import escape_invisible, one_line, quote
 from jaato.tools.markdown import Block, mentions, parts_of
 
 
@@ -51,10 +51,10 @@ def test_blocks_and_prose() -> None:
 
 def test_what_cannot_be_seen_is_spelt_out() -> None:
     """Controls, marks of direction and tags are; line ends, tabs, accents, joiners and emoji are not."""
-    assert spelt_out("a\tb\r\nc é ❤\ufe0f 👩\u200d👩") == "a\tb\r\nc é ❤\ufe0f 👩\u200d👩"
+    assert escape_invisible("a\tb\r\nc é ❤\ufe0f 👩\u200d👩") == "a\tb\r\nc é ❤\ufe0f 👩\u200d👩"
     hidden = "\x1b[8m\x00\x7f\x85\u200b\u202e\u2066\ufeff\U000e0041\U000e0101\ud800\rx"
-    assert spelt_out(hidden).isascii()
-    assert spelt_out("\u200d\ufe0f\u200c") == "\\u200d\\ufe0f\\u200c"
+    assert escape_invisible(hidden).isascii()
+    assert escape_invisible("\u200d\ufe0f\u200c") == "\\u200d\\ufe0f\\u200c"
     assert one_line("a\n\n b\x1b", 10) == "a b\\x1b"
     assert one_line("x" * 99, 10) == "x" * 9 + "…"
-    assert quoted('a"\u202e') == '"a\\"\\\\u202e"'
+    assert quote('a"\u202e') == '"a\\"\\\\u202e"'

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search.bm25 import Index
+from jaato.tools.search.bm25 import Bm25Index
 from jaato.tools.search.tokenizer import stem, terms
 
 
@@ -20,14 +20,14 @@ def spec(name: str, description: str = "", category: str = "uncategorized", **pa
     return ToolSpec(name, description, {"type": "object", "properties": properties}, category)
 
 
-def index_of(*tools: ToolSpec) -> Index:
+def index_of(*tools: ToolSpec) -> Bm25Index:
     """An index over these tools."""
-    index = Index()
+    index = Bm25Index()
     index.update(tools)
     return index
 
 
-def names(index: Index, query: str, limit: int = 10) -> list[str]:
+def names(index: Bm25Index, query: str, limit: int = 10) -> list[str]:
     """What a query finds, best first."""
     return [name for name, _ in index.search(query, limit)]
 
@@ -132,7 +132,7 @@ def test_nothing_is_found_where_nothing_fits() -> None:
     assert index.search("xylophone") == []
     assert index.search("") == []
     assert index.search("read", 0) == []
-    assert Index().search("read") == []
+    assert Bm25Index().search("read") == []
 
 
 def test_ties_are_settled_by_name() -> None:
@@ -155,7 +155,7 @@ QUERY = "read files, send mail, zip 日本語"
 @given(st.lists(st.lists(TOOL, max_size=6, unique_by=lambda tool: tool.name), min_size=1, max_size=5))
 def test_updates_leave_no_trace(versions: list[list[ToolSpec]]) -> None:
     """However an index came to its tools, it answers as one made of them afresh."""
-    index = Index()
+    index = Bm25Index()
     for tools in versions:
         index.update(tools)
     assert len(index) == len(versions[-1])
@@ -188,7 +188,7 @@ def nested(depth: int) -> dict[str, Any]:
 )  # fmt: skip
 def test_strange_schemas_are_indexed(parameters: dict[str, Any]) -> None:
     """Schemas from strangers, deep, wide, wrong or unwritable, neither fail nor cost without bound."""
-    index = Index()
+    index = Bm25Index()
     tools = [ToolSpec("odd", "An odd tool.", parameters)]
     index.update(tools)
     index.update(tools)

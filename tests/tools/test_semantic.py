@@ -15,7 +15,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.settings import environment
 from jaato.tools.catalog import Catalog
 from jaato.tools.search import sentence_model, tokenizer
-from jaato.tools.search.embeddings import Meaning, mixed
+from jaato.tools.search.embeddings import EmbeddingIndex, combine_scores
 from jaato.tools.tool import Tool
 
 needs_model = pytest.mark.skipif(
@@ -39,7 +39,7 @@ def made(name: str, description: str) -> Tool:
 
 def catalog(path: Path | None, tools: dict[str, str] = TOOLS) -> Catalog:
     """A catalogue of these tools, with the search by meaning when there is a path for its vectors."""
-    known = Catalog(Meaning(path) if path is not None else None)
+    known = Catalog(EmbeddingIndex(path) if path is not None else None)
     known.add(made(name, text) for name, text in tools.items())
     return known
 
@@ -266,7 +266,7 @@ SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.0, 1.0), max_s
 @given(SCORES, SCORES)
 def test_mixed_scores_are_as_sure_as_meaning(words: dict[str, float], meaning: dict[str, float]) -> None:
     """Every tool of either has a score from 0 to 1, and the best is as sure as the nearest in meaning."""
-    both = mixed(words, meaning)
+    both = combine_scores(words, meaning)
     assert both.keys() == words.keys() | meaning.keys()
     assert all(0.0 <= score <= 1.0 + 1e-9 for score in both.values())
     if meaning:
@@ -278,9 +278,9 @@ def test_mixed_scores_are_as_sure_as_meaning(words: dict[str, float], meaning: d
 def test_the_steps_of_a_request() -> None:
     """A request is read step by step, neighbours together where there are too many; one of one step as a whole."""
     request = "send the mail and then delete the draft"
-    assert tokenizer.steps_of(request, 8) == ["send the mail", "delete the draft"]
-    assert tokenizer.steps_of("send the mail", 8) == ["send the mail"]
-    many = tokenizer.steps_of(" and then ".join(f"step {at}" for at in range(5)), 3)
+    assert tokenizer.split_steps(request, 8) == ["send the mail", "delete the draft"]
+    assert tokenizer.split_steps("send the mail", 8) == ["send the mail"]
+    many = tokenizer.split_steps(" and then ".join(f"step {at}" for at in range(5)), 3)
     assert many == ["step 0", "step 1. step 2", "step 3. step 4"]
 
 

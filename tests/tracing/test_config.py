@@ -10,7 +10,7 @@ from jaato.errors import ConfigError
 from jaato.runtime.tracing.config import TracingConfig, read_config
 from jaato.runtime.tracing.tracer import tracer_for
 from jaato.settings import load
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 WORK = Path("/somewhere")
 
@@ -30,7 +30,7 @@ def test_nothing_is_traced_by_itself(tmp_path: Path) -> None:
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "JAATO_TRACE_ENDPOINT": "off"},
     ):
         settings = load(environ={"HOME": str(tmp_path), **variables})
-        assert tracer_for(settings, tmp_path, Secrets.none()) is None
+        assert tracer_for(settings, tmp_path, Redactor.none()) is None
 
 
 def test_a_file_is_in_the_workspace_unless_it_says_where(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from jaato.errors import ConfigError
 from jaato.tools.network.addresses import (
     AddressRefused,
-    Allowed,
+    AllowedHosts,
     canonical_host,
-    check,
-    meant,
+    check_address,
+    effective_address,
     parse_url,
-    why_refused,
+    refusal_reason,
 )
 
 LOOPBACK = [
@@ -51,13 +51,13 @@ def test_every_spelling_of_an_address_is_that_address(text: str) -> None:
 @pytest.mark.parametrize("text", REFUSED)
 def test_addresses_that_strangers_must_not_send_us_to(text: str) -> None:
     """Private, local, reserved, multicast, translated and metadata addresses are told."""
-    assert why_refused(ipaddress.ip_address(text))
+    assert refusal_reason(ipaddress.ip_address(text))
 
 
 @pytest.mark.parametrize("text", OPEN)
 def test_addresses_of_the_open_internet(text: str) -> None:
     """What anyone may reach is not refused."""
-    assert why_refused(ipaddress.ip_address(text)) is None
+    assert refusal_reason(ipaddress.ip_address(text)) is None
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -79,8 +79,8 @@ def test_an_address_inside_another_is_judged_as_what_it_means(number: int) -> No
     inner = ipaddress.IPv4Address(number)
     for text in (f"::ffff:{inner}", f"64:ff9b::{inner}", f"2002:{number >> 16:x}:{number & 0xFFFF:x}::1"):
         outer = ipaddress.ip_address(text)
-        assert meant(outer) == inner
-        assert why_refused(outer) == why_refused(inner)
+        assert effective_address(outer) == inner
+        assert refusal_reason(outer) == refusal_reason(inner)
 
 
 @pytest.mark.parametrize(
@@ -127,16 +127,16 @@ def test_what_the_user_allows() -> None:
         ("*", "any.name", 80, True),
         ("11.0.0.0/8", "any.name", 80, False),
     ):
-        assert Allowed.of([entry]).covers(host, port, private) is fits, entry
+        assert AllowedHosts.of([entry]).covers(host, port, private) is fits, entry
     for entry in ("*", "169.254.0.0/16", "metadata.internal"):
-        assert not Allowed.of([entry]).covers("metadata.internal", 80, metadata)
-    assert Allowed.of(["169.254.169.254"]).covers("metadata.internal", 80, metadata)
-    assert Allowed.of(["[::1]:80", "fd00::/8"]).covers("x", 80, ipaddress.ip_address("::1"))
+        assert not AllowedHosts.of([entry]).covers("metadata.internal", 80, metadata)
+    assert AllowedHosts.of(["169.254.169.254"]).covers("metadata.internal", 80, metadata)
+    assert AllowedHosts.of(["[::1]:80", "fd00::/8"]).covers("x", 80, ipaddress.ip_address("::1"))
     with pytest.raises(AddressRefused, match=r"allow_hosts can name a\.b:80"):
-        check("a.b", 80, private, Allowed())
+        check_address("a.b", 80, private, AllowedHosts())
     for wrong in ("http://a/", "a b", "1.2.3.4/99", "a:b:c", ""):
         with pytest.raises(ConfigError, match="allow_hosts"):
-            Allowed.of([wrong])
+            AllowedHosts.of([wrong])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:a00:1", "fd00::1", "name.example"])
@@ -144,8 +144,8 @@ def test_a_refusal_names_an_entry_that_allows_it(host: str) -> None:
     """What the error tells the user to write is understood, and means this very place and port."""
     address = ipaddress.ip_address("10.0.0.1" if host == "name.example" else host)
     with pytest.raises(AddressRefused) as caught:
-        check(host, 81, address, Allowed())
+        check_address(host, 81, address, AllowedHosts())
     entry = str(caught.value).rsplit(" ", 1)[1].removesuffix(".")
-    check(host, 81, address, Allowed.of([entry]))
+    check_address(host, 81, address, AllowedHosts.of([entry]))
     with pytest.raises(AddressRefused):
-        check(host, 82, address, Allowed.of([entry]))
+        check_address(host, 82, address, AllowedHosts.of([entry]))

@@ -16,7 +16,7 @@ from tests.web.test_fetch import pdf
 
 from jaato.errors import ToolError
 from jaato.plugins.web.client import Client, Request
-from jaato.tools.network.addresses import AddressRefused, Allowed, parse_url
+from jaato.tools.network.addresses import AddressRefused, AllowedHosts, parse_url
 
 
 def test_a_body_of_many_packed_pieces_costs_little(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_note_about_a_redirect_is_a_url(tmp_path: Path) -> None:
     with serving(a=Answer(307, {"Location": place})) as site:
 
         async def main() -> str:
-            client = Client({}, Allowed.of(["127.0.0.1"]))
+            client = Client({}, AllowedHosts.of(["127.0.0.1"]))
             ask = Request(parse_url(f"{site.url}/a"), "POST", (), b"x")
             reply = await client.send(ask, most_bytes=100, within_s=5.0)
             return " ".join(reply.notes)

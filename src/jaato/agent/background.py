@@ -20,7 +20,7 @@ from jaato.log import logger
 from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import ToolCall, ToolResult
-from jaato.tools.background import Task, Tasks, promise
+from jaato.tools.background import BackgroundTask, TaskRecords, promise_result
 from jaato.tools.call import Call, Door, Outcome
 from jaato.tools.pipeline import Reraised, Steps, failed, interrupted, run, succeeded
 from jaato.tools.tool import Tool
@@ -34,7 +34,7 @@ class BackgroundContext(Struct, frozen=True):
     journal: Journal
     inbox: Inbox
     group: BackgroundGroup
-    tasks: Tasks
+    tasks: TaskRecords
     results: Results
     steps: Steps
     new_call: Callable[[ToolCall, str, Door], Call]
@@ -49,17 +49,19 @@ class BackgroundTasks:
         self._journal = context.journal
         self._steps = context.steps
         self._loop = loop
-        self._refused: list[tuple[Task, Call, Outcome]] = []
+        self._refused: list[tuple[BackgroundTask, Call, Outcome]] = []
 
     async def start(
         self, parent: Call, tool_name: str, arguments: dict[str, Any], timeout_s: float | None = None
-    ) -> Task:
+    ) -> BackgroundTask:
         """Run another tool in the background from the start, through the whole pipeline."""
         call = self._context.new_call(
             ToolCall(new_id("c"), tool_name, arguments), parent.turn_id, "background"
         )
         scope = anyio.CancelScope()
-        task = Task(tool_name, "", lambda: self._loop.call_soon_threadsafe(scope.cancel), call_id=call.id)
+        task = BackgroundTask(
+            tool_name, "", lambda: self._loop.call_soon_threadsafe(scope.cancel), call_id=call.id
+        )
         found = self._steps.find(tool_name)
         if found is not None:
             refusal = self._steps.refuse(found.tool, parent)
@@ -89,7 +91,7 @@ class BackgroundTasks:
     async def run_movable(self, call: Call, tool: Tool, threshold_s: float) -> Any:
         """Run in the session's background group; after the threshold the caller goes on with a promise."""
         scope, over = anyio.CancelScope(), anyio.Event()
-        task = Task(
+        task = BackgroundTask(
             tool.name, tool.plugin, lambda: self._loop.call_soon_threadsafe(scope.cancel), call_id=call.id
         )
         outcomes: list[Outcome] = []
@@ -124,7 +126,7 @@ class BackgroundTasks:
                 call.output.outlives = True
             self._context.tasks.add(task)
             self._journal.record(self._event(task))
-            return promise(task.id, tool.plugin, tool.name, threshold_s)
+            return promise_result(task.id, tool.plugin, tool.name, threshold_s)
         outcome = outcomes[0]
         if not outcome.ok:
             raise Reraised(outcome)
@@ -138,7 +140,7 @@ class BackgroundTasks:
                 raise
             return failed(error)
 
-    def _finish(self, task: Task, call: Call, outcome: Outcome) -> None:
+    def _finish(self, task: BackgroundTask, call: Call, outcome: Outcome) -> None:
         stopped = outcome.problem is not None and outcome.problem.code == "cancelled"
         task.finish(outcome, TaskStatus.CANCELLED if stopped else None)
         if isinstance(call.output, OutputSink):
@@ -156,7 +158,7 @@ class BackgroundTasks:
             self._record(*self._refused[0])
             del self._refused[0]
 
-    def _record(self, task: Task, call: Call, outcome: Outcome) -> None:
+    def _record(self, task: BackgroundTask, call: Call, outcome: Outcome) -> None:
         """The end of a task, in one commit with the message about it; and of its call, if nobody could record that."""
         state, changed = self._journal.state, call.changed[:]
         try:
@@ -173,7 +175,7 @@ class BackgroundTasks:
             call.changed[:] = changed
             raise
 
-    def _event(self, task: Task, result: ToolResult | None = None) -> BackgroundUpdated:
+    def _event(self, task: BackgroundTask, result: ToolResult | None = None) -> BackgroundUpdated:
         status: Any = task.status.value
         return BackgroundUpdated(
             **self._journal.head(),

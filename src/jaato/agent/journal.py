@@ -14,7 +14,7 @@ from jaato.agent.state import Family, State
 from jaato.errors import JaatoError
 from jaato.log import logger
 from jaato.protocol.events import Event
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 LOG = logger("journal")
 AT_ONCE = 64
@@ -32,11 +32,11 @@ class Journal:
     """
 
     def __init__(
-        self, store: Store, state: State, bus: Bus | None = None, secrets: Secrets | None = None
+        self, store: Store, state: State, bus: Bus | None = None, secrets: Redactor | None = None
     ) -> None:
         self.store = store
         self.state = state
-        self.secrets = secrets or Secrets.none()
+        self.secrets = secrets or Redactor.none()
         self.bus = bus or Bus()
         self.damaged: list[Damaged] = []
         self.loaded_seq = 0

@@ -16,7 +16,7 @@ import msgspec
 from jaato.abc.store import Damaged
 from jaato.protocol.events import Event
 from jaato.protocol.messages import Thinking, ToolCall, ToolResult
-from jaato.tools.redaction.redactor import Secrets, Stream
+from jaato.tools.redaction.redactor import Redactor, StreamRedactor
 
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 CHUNK_BYTES = 1 << 20
@@ -58,14 +58,14 @@ def textless(hint: Any) -> bool:
     return hint in (*PLAIN, type(None))
 
 
-def masked_events(events: tuple[Event, ...], secrets: Secrets) -> tuple[Event, ...]:
+def masked_events(events: tuple[Event, ...], secrets: Redactor) -> tuple[Event, ...]:
     """Events with their text masked; those without a secret are the same objects."""
     if not secrets.active or not events:
         return events
     return tuple([masked_event(event, secrets) for event in events])
 
 
-def masked_event(event: Event, secrets: Secrets) -> Event:
+def masked_event(event: Event, secrets: Redactor) -> Event:
     """An event with its text masked; the same object where there is no secret."""
     if not secrets.active:
         return event
@@ -141,12 +141,12 @@ def texts_of(struct: msgspec.Struct, clean: set[str]) -> set[str] | None:
     return new
 
 
-def masked_log(records: Iterable[Event | Damaged], secrets: Secrets) -> Iterator[Event | Damaged]:
+def masked_log(records: Iterable[Event | Damaged], secrets: Redactor) -> Iterator[Event | Damaged]:
     """A stored log, which an earlier version or another environment may have written, without what is secret here."""
     return (masked_struct(record, secrets) if secrets.active else record for record in records)
 
 
-def masked_struct(struct: AnyStruct, secrets: Secrets) -> AnyStruct:
+def masked_struct(struct: AnyStruct, secrets: Redactor) -> AnyStruct:
     """A struct and those in it with their text masked; the thoughts a provider has signed stay as they are."""
     kind = type(struct)
     changes: dict[str, Any] | None = None
@@ -171,7 +171,7 @@ def masked_struct(struct: AnyStruct, secrets: Secrets) -> AnyStruct:
     return msgspec.structs.replace(struct, **changes)
 
 
-def masked_list(values: list[Any], secrets: Secrets) -> list[Any]:
+def masked_list(values: list[Any], secrets: Redactor) -> list[Any]:
     """The parts of a message, the steps of a plan, plain data; the same list where nothing is masked."""
     if not values or not isinstance(values[0], msgspec.Struct):
         return values and secrets.masked(values)
@@ -179,7 +179,7 @@ def masked_list(values: list[Any], secrets: Secrets) -> list[Any]:
     return items if any(map(operator.is_not, items, values)) else values
 
 
-def masked_dict(values: dict[Any, Any], secrets: Secrets) -> Any:
+def masked_dict(values: dict[Any, Any], secrets: Redactor) -> Any:
     """Plain data, or structs by their ids; the same where nothing is masked."""
     if not values or not isinstance(next(iter(values.values())), msgspec.Struct):
         return secrets.masked(values)
@@ -190,7 +190,7 @@ def masked_dict(values: dict[Any, Any], secrets: Secrets) -> Any:
 # --- blobs -----------------------------------------------------------------------------------------------------------
 
 
-def masked_bytes(data: bytes, secrets: Secrets) -> bytes:
+def masked_bytes(data: bytes, secrets: Redactor) -> bytes:
     """The bytes of a text masked, binary ones as they are."""
     if not secrets.active or b"\0" in data[:HEAD_BYTES]:
         return data
@@ -200,7 +200,7 @@ def masked_bytes(data: bytes, secrets: Secrets) -> bytes:
 
 
 @contextmanager
-def masked_file(path: Path, secrets: Secrets) -> Iterator[Path]:
+def masked_file(path: Path, secrets: Redactor) -> Iterator[Path]:
     """The file, or where it is a text with secrets a masked copy that is gone after the block. Memory is bounded."""
     if not secrets.active or path.is_symlink() or not path.is_file():
         yield path  # the store says what is wrong with it
@@ -216,7 +216,7 @@ def masked_file(path: Path, secrets: Secrets) -> Iterator[Path]:
             yield Path(copy.name)
 
 
-def suspicious(file: IO[bytes], secrets: Secrets) -> bool:
+def suspicious(file: IO[bytes], secrets: Redactor) -> bool:
     """Whether any part of a file may hold a secret."""
     file.seek(0)
     before = ""
@@ -228,7 +228,7 @@ def suspicious(file: IO[bytes], secrets: Secrets) -> bool:
     return False
 
 
-def rewrite(file: IO[bytes], copy: IO[bytes], stream: Stream) -> None:
+def rewrite(file: IO[bytes], copy: IO[bytes], stream: StreamRedactor) -> None:
     """Copy a text piece by piece through a stream; bytes that are no UTF-8 stay what they are."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     while chunk := file.read(CHUNK_BYTES):

@@ -33,7 +33,7 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, Text, ToolCall, ToolResult, Usage
-from jaato.tools.background import Task, Tasks
+from jaato.tools.background import BackgroundTask, TaskRecords
 from jaato.tools.call import Outcome, Output
 from jaato.tools.catalog import Catalog
 
@@ -55,7 +55,7 @@ class RecoveryContext(Struct, frozen=True):
     catalog: Catalog
     desk: Desk
     inbox: Inbox
-    tasks: Tasks
+    tasks: TaskRecords
     background: BackgroundTasks
     keep_interrupted_turns: bool = False
 
@@ -265,9 +265,11 @@ def interrupted_end(journal: Journal, call_id: str, tool: str, answer: str = "")
     return ToolCallEnd(**head, call_id=call_id, tool=tool, result=result, duration_s=0.0)
 
 
-def restored_task(event: BackgroundUpdated) -> Task:
+def restored_task(event: BackgroundUpdated) -> BackgroundTask:
     """A task of an earlier process as the background tools show it: its end and its result, not what it printed."""
-    task = Task(event.tool, event.plugin, lambda: None, id=event.task_id, call_id=event.call_id or "")
+    task = BackgroundTask(
+        event.tool, event.plugin, lambda: None, id=event.task_id, call_id=event.call_id or ""
+    )
     task.started_at = event.timestamp
     result = event.result
     if result is None:

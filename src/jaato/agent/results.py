@@ -21,7 +21,7 @@ from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Outcome, Output, clean, result_of
 from jaato.tools.pipeline import failed
 from jaato.tools.processes.output_text import NOT_SHOWN
-from jaato.tools.redaction.redactor import Stream
+from jaato.tools.redaction.redactor import StreamRedactor
 
 if TYPE_CHECKING:
     from jaato.tools.filesystem.edits.backup_directory import Record
@@ -40,7 +40,7 @@ class OutputSink:
     also: Callable[[str], None] | None = None
     _chars = _offset = 0
     _due = _over = False
-    _stream: Stream | None = None
+    _stream: StreamRedactor | None = None
 
     def __init__(self, journal: Journal, call_id: str, loop: asyncio.AbstractEventLoop) -> None:
         self._journal = journal
@@ -114,10 +114,10 @@ def files_changed(journal: Journal, call: Call) -> list[WorkspaceFilesChanged]:
     taken = call.changed[:]
     if not taken:
         return []
-    from jaato.tools.filesystem.edits.changes import summed
+    from jaato.tools.filesystem.edits.changes import summarize_changes
 
     del call.changed[: len(taken)]  # a worker may add more meanwhile
-    files, more = summed(taken)
+    files, more = summarize_changes(taken)
     if not files and not more:
         return []
     call_id = "" if call.door == "user" else call.id
@@ -131,7 +131,7 @@ def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
         return
     from jaato.tools.filesystem.edits.backup_directory import first_id
     from jaato.tools.filesystem.edits.backups import Backups
-    from jaato.tools.filesystem.edits.changes import summed
+    from jaato.tools.filesystem.edits.changes import summarize_changes
 
     backups = Backups(Path(journal.state.workspace), max_count=0)
     try:
@@ -139,7 +139,9 @@ def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
     except ToolError:
         return  # the file tools say what is wrong with them
     for start in begun:
-        files, more = summed([noted(record) for record in records if record.call_id == start.call_id])
+        files, more = summarize_changes(
+            [noted(record) for record in records if record.call_id == start.call_id]
+        )
         if files or more:
             journal.record(
                 WorkspaceFilesChanged(**journal.head(), files=files, call_id=start.call_id, more=more)

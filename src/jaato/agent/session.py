@@ -31,7 +31,7 @@ from jaato.log import logger
 from jaato.protocol.events import ToolsStatus, TurnCompleted
 from jaato.protocol.messages import Media, Message, Source
 from jaato.protocol.specs import ModelSettings
-from jaato.tools.background import Tasks
+from jaato.tools.background import TaskRecords
 from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
@@ -92,7 +92,7 @@ class Session:
         self.workspace = Path(journal.state.workspace)
         self._closed = False
         self.services = {**parts.services}
-        self.group, self.tasks = BackgroundGroup(), Tasks()
+        self.group, self.tasks = BackgroundGroup(), TaskRecords()
         self.inbox = Inbox(journal, parts.enrich, self.services)
         self.active_tools = ActiveTools(
             journal, parts.catalog, deferred=parts.deferred_tools, core=parts.core_tools

@@ -29,9 +29,9 @@ from jaato.agent.tool_threads import ToolThreads
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
 from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import ToolCall
-from jaato.tools.background import Tasks
+from jaato.tools.background import TaskRecords
 from jaato.tools.call import CURRENT, Call, Door, Outcome
-from jaato.tools.catalog import Catalog, Found
+from jaato.tools.catalog import Catalog, ToolMatch
 from jaato.tools.permissions.gate import Decision, Gate, digest_of
 from jaato.tools.pipeline import run
 from jaato.tools.tool import Tool
@@ -50,7 +50,7 @@ class ToolContext(Struct, frozen=True):
     gate: Gate
     inbox: Inbox
     group: BackgroundGroup
-    tasks: Tasks
+    tasks: TaskRecords
     workspace: Path
     services: dict[str, Any]
     enrich_result: Callable[[Call, Any], Awaitable[Any]] | None = None
@@ -83,7 +83,7 @@ class ToolRunner:
 
     # --- the steps ---------------------------------------------------------------------------------------------
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> ToolMatch | None:
         """The runtime's catalogue."""
         return self._context.catalog.find(name)
 

@@ -131,9 +131,11 @@ def open_server(args: Namespace, screen: Screen) -> Client | None:
 
 def is_below_call() -> bool:
     """Whether a tool has started this command, which then works where it is: a server does not let it in."""
-    from jaato.tools.processes.call_processes import own_call  # where there is no server, nobody asks
+    from jaato.tools.processes.call_processes import (
+        find_calling_tool,  # where there is no server, nobody asks
+    )
 
-    return own_call() is not None
+    return find_calling_tool() is not None
 
 
 def greeted(address: Address) -> Client:

@@ -139,9 +139,9 @@ def check_permissions(settings: Settings, workspace: Path) -> Check:
 
 def check_sandbox(settings: Settings, workspace: Path) -> Check:
     """What confines commands."""
-    from jaato.tools.processes.sandbox.backends import described
+    from jaato.tools.processes.sandbox.backends import describe_choice
 
-    text, remedy = described(settings["sandbox_backend"], settings.environ, (workspace,))
+    text, remedy = describe_choice(settings["sandbox_backend"], settings.environ, (workspace,))
     return Check("warn" if remedy else "ok", text, remedy or None)
 
 

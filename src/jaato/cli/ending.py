@@ -70,9 +70,9 @@ def guarded(args: Namespace) -> int:
     """The exit code of the command, with what it raised said on stderr."""
     try:
         if loosens(args):
-            from jaato.tools.processes.call_processes import refuse_below_call
+            from jaato.tools.processes.call_processes import require_outside_call
 
-            refuse_below_call()
+            require_outside_call()
         code: int = importlib.import_module(args.module).main(args)
     except KeyboardInterrupt:
         say("Interrupted.")

@@ -24,7 +24,7 @@ from jaato.tools.permissions.access import access_lines, grant_text
 from jaato.tools.permissions.gate import Gate, Policy, Verdict
 from jaato.tools.permissions.policy_document import split_pattern
 from jaato.tools.processes.sandbox.sandbox import profiles_of
-from jaato.tools.schema import complain
+from jaato.tools.schema import arguments_error
 from jaato.tools.tool import Tool
 
 KEPT = "Sessions that are open keep what they do not allow: this counts for those that begin or are resumed from now on."
@@ -129,7 +129,7 @@ def explain(
         tool, arguments = subject_of(args, registry.catalog.find)
         issues = tool.issues(arguments)
         if issues:
-            raise complain(tool.name, issues)
+            raise arguments_error(tool.name, issues)
         call = Call(id=new_id("c"), name=tool.name, arguments=arguments, workspace=workspace)
         gate = Gate(
             policy,

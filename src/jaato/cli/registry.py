@@ -27,7 +27,7 @@ from jaato.plugins.arp.pins import diff
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.tools.filesystem.containment import shown_name
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.remote.directory import SourceContext
 
 
@@ -47,7 +47,7 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
     def open_directory(self, context: SourceContext) -> Directory:
         """The registries in these places."""
         if self.settings["mask_secrets"]:
-            self.secrets = Secrets(shapes=False)
+            self.secrets = Redactor(shapes=False)
         return Directory(replace(context, secrets=self.secrets))
 
     def shelf(self) -> Shelf:

@@ -18,7 +18,7 @@ from jaato.runtime.secrets import secrets_of
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.registry.audit import Audit, Entry, Wanted
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 LOOK_S = 0.2
 NONE = (
@@ -70,7 +70,7 @@ def wanted(args: Namespace) -> Wanted:
     )
 
 
-def put(entries: list[Entry], secrets: Secrets, *, as_json: bool) -> None:
+def put(entries: list[Entry], secrets: Redactor, *, as_json: bool) -> None:
     """Calls on stdout, now."""
     shown = [masked_struct(one, secrets) if secrets.active else one for one in entries]
     if as_json:

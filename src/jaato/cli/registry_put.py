@@ -22,7 +22,7 @@ from jaato.plugins.arp.config import RegistryConfig
 from jaato.plugins.arp.http import Answer, Ask
 from jaato.plugins.arp.source import path_of
 from jaato.protocol.arp import decode_definition, decode_error
-from jaato.tools.invisible_text import one_line, visible
+from jaato.tools.invisible_text import escape_all, one_line
 
 MAX_BYTES = 4_000_000
 CODES = {400: USAGE, 401: DENIED, 403: DENIED, 409: USAGE}
@@ -120,7 +120,9 @@ async def sent(commands: RegistryCommands, config: RegistryConfig, ask: Ask) -> 
     if answer.status not in (200, 201, 204):
         return refused(answer, commands.secrets.mask)
     if args.action == "delete":
-        print_line(f"deleted {visible(args.tool)}" + (f" {visible(args.version)}" if args.version else ""))
+        print_line(
+            f"deleted {escape_all(args.tool)}" + (f" {escape_all(args.version)}" if args.version else "")
+        )
         return OK
     made = decode_definition(answer.body)
     if args.json:

@@ -24,9 +24,9 @@ from jaato.runtime.plugins.setup import sandbox_for
 from jaato.runtime.policy_setup import openings_of
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.tools.permissions.access import PROFILES, READ_ONLY
-from jaato.tools.processes.command import Command, Ended, Limits
+from jaato.tools.processes.command import Command, CommandLimits, Ended
 from jaato.tools.processes.environment import for_commands
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.launcher import WardenClient
 
 if TYPE_CHECKING:
     from jaato.settings import Settings
@@ -79,14 +79,14 @@ async def run(
     words: list[str], workspace: Path, settings: Settings, sandbox: Sandbox, access: SandboxAccess
 ) -> int:
     """The command from start to end; gives its exit code."""
-    launcher = Launcher()
+    launcher = WardenClient()
     try:
         with streams() as handed:
             command = Command(
                 words,
                 workspace,
                 for_commands(settings.environ, (), {}),
-                limits=Limits(),
+                limits=CommandLimits(),
                 show=show_error,
                 streams=handed,
                 confinement=await sandbox.confine(access, workspace, "by hand"),

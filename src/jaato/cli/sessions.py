@@ -29,7 +29,7 @@ from jaato.runtime.secrets import secrets_of
 from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.runtime.session_store import namesakes, open_store, stored
 from jaato.settings import Settings
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 LOOKED_AT = 8
 """Events among which the first message is."""
@@ -69,7 +69,7 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets: Secrets) -> None:
+def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets: Redactor) -> None:
     """Sessions, newest first; one without a name or description by its first words."""
     rows = store.sessions(str(workspace) if workspace else None, limit=args.limit)
     status = standing(store, rows) if rows else {}
@@ -94,7 +94,7 @@ def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets
     print_records(records, cells, as_json=args.json)
 
 
-def first_words(store: Store, session_id: str, secrets: Secrets) -> str:
+def first_words(store: Store, session_id: str, secrets: Redactor) -> str:
     """What the user has said first."""
     for event in masked_log(islice(store.read(session_id), LOOKED_AT), secrets):
         if isinstance(event, MessageUser):
@@ -102,7 +102,7 @@ def first_words(store: Store, session_id: str, secrets: Secrets) -> str:
     return ""
 
 
-def show(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:
+def show(store: Store, args: Namespace, workspace: Path, secrets: Redactor) -> None:
     """The conversation."""
     from jaato.cli.transcript import line_of, transcript
 
@@ -114,7 +114,7 @@ def show(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> No
         print_line(line)
 
 
-def rename(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:
+def rename(store: Store, args: Namespace, workspace: Path, secrets: Redactor) -> None:
     """Another name."""
     from jaato.protocol.events import SessionUpdated
 
@@ -132,7 +132,7 @@ def rename(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> 
         say(notice)
 
 
-def export(store: Store, args: Namespace, workspace: Path, secrets: Secrets) -> None:
+def export(store: Store, args: Namespace, workspace: Path, secrets: Redactor) -> None:
     """Every event, as JSON lines or one JSON document; into a file only once it is whole."""
     from jaato.cli.transcript import line_of, write_events
 
@@ -226,7 +226,7 @@ def make(store: Store, args: Namespace, workspace: Path) -> None:
         print_line(session_id)
 
 
-def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Secrets) -> None:
+def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Redactor) -> None:
     """A session as one file."""
     from jaato.storage.export import write_bundle
 

@@ -19,7 +19,7 @@ from jaato.runtime.session_options import Blueprint, settings_for
 from jaato.tools.call import Call
 from jaato.tools.permissions.gate import Gate
 from jaato.tools.permissions.policy import Policy
-from jaato.tools.search.results import access_by, ranked
+from jaato.tools.search.results import access_by, rank_tools
 from jaato.tools.tool import Tool
 
 BYTES_PER_TOKEN = 4
@@ -87,7 +87,7 @@ def search(registry: PluginRegistry, args: Namespace, policy: Policy) -> None:
     access = access_by(gate, catalog, Call(id="", name="", arguments={}, workspace=registry.workspace))
     queries = [clean_text(query) or "" for query in args.query]
     results = [
-        ranked(catalog, [query], access, limit=args.limit, verbose=args.json)["results"][0]
+        rank_tools(catalog, [query], access, limit=args.limit, verbose=args.json)["results"][0]
         for query in queries
     ]
     if args.json:

@@ -22,12 +22,12 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 from jaato.protocol.messages import Media, Refusal, Text, Thinking, ToolResult
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 RESULT_CHARS = 400
 
 
-def write_events(store: Store, session_id: str, file: IO[bytes], secrets: Secrets) -> int:
+def write_events(store: Store, session_id: str, file: IO[bytes], secrets: Redactor) -> int:
     """Every event as one line of JSON, a damaged one as `{"damaged": …}`; gives their number."""
     count = 0
     for event in masked_log(store.read(session_id), secrets):
@@ -45,7 +45,7 @@ def line_of(event: Event | Damaged) -> bytes:
     return encode(event)
 
 
-def transcript(store: Store, session_id: str, secrets: Secrets, *, full: bool = False) -> Iterator[str]:
+def transcript(store: Store, session_id: str, secrets: Redactor, *, full: bool = False) -> Iterator[str]:
     """The conversation in lines for people, those of subagents with their name in front; with `full` whole results and
     thinking."""
     arguments: dict[str, dict[str, object]] = {}

@@ -11,10 +11,10 @@ from jaato.abc.background import BackgroundCapable, TaskHandle, TaskStatus
 from jaato.abc.plugin import Plugin, UserCommand
 from jaato.errors import ToolError
 from jaato.protocol.messages import Text
-from jaato.tools.background import Task, Tasks
+from jaato.tools.background import BackgroundTask, TaskRecords
 from jaato.tools.call import Call, result_of
-from jaato.tools.processes.sandbox.cleanup import reported
-from jaato.tools.processes.sandbox.sandbox import swept
+from jaato.tools.processes.sandbox.cleanup import add_to_result
+from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files
 from jaato.tools.tool import tool
 
 READ_CHARS = 20_000
@@ -55,7 +55,7 @@ class BackgroundPlugin(Plugin):
             raise ToolError(
                 f"{tool} is of the plugin {found.tool.plugin}, not of {plugin}; leave `plugin` out."
             )
-        task: Task = await session.tools.background.start(call, tool, args or {}, timeout_s)
+        task: BackgroundTask = await session.tools.background.start(call, tool, args or {}, timeout_s)
         return {"task_id": task.id, "tool": task.tool, "status": task.status.value}
 
     def _start_in_plugin(
@@ -82,7 +82,7 @@ class BackgroundPlugin(Plugin):
         """Say whether a background task is running, completed, failed or cancelled."""
         task = find_task(call, task_id)
         if task is not None:
-            return reported(task_row(task), swept(self.host))
+            return add_to_result(task_row(task), quarantine_new_control_files(self.host))
         capable = self._owner(task_id)
         return {"task_id": task_id, "status": capable.get_status(task_id).value}
 
@@ -110,7 +110,7 @@ class BackgroundPlugin(Plugin):
             answer |= (
                 {"result": value} if outcome.ok else {"error": outcome.error.message if outcome.error else ""}
             )
-        return reported(answer, swept(self.host))
+        return add_to_result(answer, quarantine_new_control_files(self.host))
 
     @tool(category="coordination", access="read", aliases={"cancelBackgroundTask": {}})
     async def stop_background(self, task_id: str, *, call: Call) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class BackgroundPlugin(Plugin):
     async def list_background(self, *, call: Call) -> dict[str, Any]:
         """List the background tasks of this session, the running ones first."""
         own = tasks_of_call(call)
-        tasks: list[Task] = own.all() if own is not None else []
+        tasks: list[BackgroundTask] = own.all() if own is not None else []
         for capable in self._capable():
             tasks += getattr(getattr(capable, "background_tasks", None), "all", list)()
         tasks.sort(key=lambda task: (task.done.is_set(), task.started_at))
@@ -154,20 +154,20 @@ class BackgroundPlugin(Plugin):
         return "\n".join(f"{task.id}  {task.status.value:<10} {task.tool}" for task in tasks) or "No tasks."
 
 
-def tasks_of_call(call: Call) -> Tasks | None:
+def tasks_of_call(call: Call) -> TaskRecords | None:
     """The tasks of the session, or of the executor that makes the call."""
     session = call.services.get("session")
-    tasks: Tasks | None = call.services.get("tasks") if session is None else session.tasks
+    tasks: TaskRecords | None = call.services.get("tasks") if session is None else session.tasks
     return tasks
 
 
-def find_task(call: Call, task_id: str) -> Task | None:
+def find_task(call: Call, task_id: str) -> BackgroundTask | None:
     """The task of this id, if it is the session's or the executor's."""
     tasks = tasks_of_call(call)
     return tasks.get(task_id) if tasks is not None else None
 
 
-def task_row(task: Task) -> dict[str, Any]:
+def task_row(task: BackgroundTask) -> dict[str, Any]:
     """A task in a few words."""
     found = {
         "task_id": task.id,

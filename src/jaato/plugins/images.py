@@ -10,8 +10,8 @@ from jaato.errors import ToolError
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
 from jaato.tools.host_services import roots_of
-from jaato.tools.images import ImageRefused, look
-from jaato.tools.invisible_text import quoted
+from jaato.tools.images import ImageRefused, identify_image
+from jaato.tools.invisible_text import quote
 from jaato.tools.markdown import mentions
 from jaato.tools.tool import tool
 
@@ -84,9 +84,9 @@ class ImagesPlugin(Plugin):
     def _said_of(self, name: str) -> str:
         try:
             with self._roots.open_file(name):
-                return f"[{quoted(name)} is an image; viewImage(path={quoted(name)}) shows it.]"
+                return f"[{quote(name)} is an image; viewImage(path={quote(name)}) shows it.]"
         except ToolError as error:
-            return f"[The image {quoted(name)} cannot be opened: {quoted(str(error))}]"
+            return f"[The image {quote(name)} cannot be opened: {quote(str(error))}]"
 
     @tool(category="filesystem", access="read")
     def viewImage(self, path: str, *, call: Call) -> Output:
@@ -98,7 +98,7 @@ class ImagesPlugin(Plugin):
             raise ImageRefused(
                 f"{path!r} has more than {MAX_IMAGE_BYTES >> 20} MB. Scale it down with run (such as magick or ffmpeg)."
             )
-        found = look(data)
+        found = identify_image(data)
         if max(found.width, found.height) > MAX_SIDE:
             raise ImageRefused(
                 f"{path!r} has {found.width} x {found.height} pixels; at most {MAX_SIDE} a side can be shown. Scale it "

@@ -11,8 +11,8 @@ from jaato.errors import InvalidArguments
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.catalog import CATEGORY_TEXTS, Catalog
-from jaato.tools.remote.refresh import completed, renewed
-from jaato.tools.search.results import Access, access_by, ranked, row_of, searched
+from jaato.tools.remote.refresh import load_schemas, refresh_tools
+from jaato.tools.search.results import Access, access_by, rank_tools, row_of, search_all
 from jaato.tools.tool import Tool, tool
 
 PAGE = 20
@@ -49,12 +49,12 @@ class IntrospectionPlugin(Plugin):
         limit = max(1, min(limit, MAX_PAGE))
         start = read_cursor(cursor)
         if start == 0:
-            await renewed(self.catalog(call))
+            await refresh_tools(self.catalog(call))
         asked = [*([query] if query else []), *(queries or [])]
         if asked:
             catalog = self.catalog(call)
-            hits = await anyio.to_thread.run_sync(searched, catalog, asked, start + limit + 1)
-            return ranked(
+            hits = await anyio.to_thread.run_sync(search_all, catalog, asked, start + limit + 1)
+            return rank_tools(
                 catalog, asked, self._access(call), hits=hits, limit=limit, start=start, verbose=verbose
             )
         if category is not None:
@@ -107,7 +107,7 @@ class IntrospectionPlugin(Plugin):
         if not wanted:
             raise InvalidArguments("Give at least one name.", [("/names", "is empty")])
         if any(self.catalog(call).find(name) is None for name in wanted):
-            await renewed(self.catalog(call))
+            await refresh_tools(self.catalog(call))
         found: dict[str, Tool] = {}
         missing: list[str] = []
         for name in wanted:
@@ -116,7 +116,7 @@ class IntrospectionPlugin(Plugin):
                 missing.append(name)
             else:
                 found[entry.tool.name] = entry.tool
-        unreachable = {name: str(error) for name, error in (await completed(found.values())).items()}
+        unreachable = {name: str(error) for name, error in (await load_schemas(found.values())).items()}
         for name in unreachable:
             del found[name]
         session = call.services.get("session")

@@ -18,7 +18,7 @@ import msgspec
 from jaato.abc.plugin import Plugin
 from jaato.tools.call import clean
 from jaato.tools.host_services import environ_of
-from jaato.tools.redaction.patterns import WORDS, like_secret, names_secret
+from jaato.tools.redaction.patterns import WORDS, is_secret_name, looks_like_secret
 from jaato.tools.tool import tool
 
 SAMPLE_S = 0.2
@@ -120,7 +120,7 @@ class MachinePlugin(Plugin):
 
     def _secrets(self) -> list[str]:
         environ = environ_of(self.host).items()
-        return [value for name, value in environ if names_secret(name) and like_secret(value)]
+        return [value for name, value in environ if is_secret_name(name) and looks_like_secret(value)]
 
 
 def process_tree(found: list[Process], pid: int) -> list[Process]:

@@ -17,10 +17,10 @@ from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError
 from jaato.protocol.specs import MemoryEntry, ToolSpec
 from jaato.tools.call import Call, clean
-from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.host_services import roots_of
-from jaato.tools.invisible_text import one_line, quoted, spelt_out
-from jaato.tools.search.bm25 import Index
+from jaato.tools.invisible_text import escape_invisible, one_line, quote
+from jaato.tools.search.bm25 import Bm25Index
 from jaato.tools.search.tokenizer import terms
 from jaato.tools.tool import tool
 
@@ -94,12 +94,12 @@ def parse_notes(data: bytes) -> Page:
 class Notes:
     """The notes of one folder; the ranking is kept while the file stays the same."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: PrivateDirectory) -> None:
         self._folder = folder
         self._lock = threading.Lock()
         self._seen: tuple[int, ...] = ()
         self._page = Page([], [])
-        self._index: Index | None = None
+        self._index: Bm25Index | None = None
         self._words: list[frozenset[str]] | None = None
 
     def read(self) -> Page:
@@ -143,7 +143,7 @@ class Notes:
         with self._lock:
             page = self._current()
             if self._index is None:
-                self._index = Index()
+                self._index = Bm25Index()
                 self._index.update(
                     ToolSpec(note.id, index_terms(note), {}, " ".join(note.tags[:MAX_TAGS]))
                     for note in page.notes[-MAX_NOTES:]
@@ -202,7 +202,7 @@ def count_tags(notes: Iterable[Note]) -> list[tuple[str, int]]:
 
 def workspace_notes(workspace: Path) -> Notes:
     """The notes about a workspace."""
-    return Notes(Folder(workspace, *PLACE))
+    return Notes(PrivateDirectory(workspace, *PLACE))
 
 
 def brief_entries(page: Page) -> list[MemoryEntry]:
@@ -248,7 +248,7 @@ class MemoryPlugin(Plugin):
         found = self.notes.akin(prompt[:MAX_PROMPT_CHARS], MAX_HINTS)
         if not found:
             return PromptEnrichmentResult(prompt)
-        lines = [f"- {name_of(note)}: {quoted(one_line(note.content, MAX_HINT_CHARS))}" for note in found]
+        lines = [f"- {name_of(note)}: {quote(one_line(note.content, MAX_HINT_CHARS))}" for note in found]
         hints = "\n".join([HINTS, *lines])
         return PromptEnrichmentResult(f"{prompt}\n\n{hints}", {"memories": [note.id for note in found]})
 
@@ -313,7 +313,7 @@ class MemoryPlugin(Plugin):
 
 def note_row(note: Note, score: float) -> dict[str, Any]:
     """A note as the model reads it; one that came into the file otherwise is held to the same bounds."""
-    content = spelt_out(note.content[:MAX_CONTENT_CHARS])
+    content = escape_invisible(note.content[:MAX_CONTENT_CHARS])
     if len(note.content) > MAX_CONTENT_CHARS:
         content += "…"
     tags = [one_line(tag, MAX_TAG_CHARS) for tag in note.tags[:MAX_TAGS]]

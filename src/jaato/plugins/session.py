@@ -21,7 +21,7 @@ from jaato.protocol.events import SessionUpdated
 from jaato.protocol.ids import is_id
 from jaato.tools.call import CURRENT, SERVICES, Call, clean
 from jaato.tools.filesystem.errors import FileMissing
-from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.tool import tool
 
 FILE = ".sessions.json"
@@ -65,7 +65,11 @@ def read_session_config(
     """The same; None where there is no file."""
     place = Path(path) if path is not None else Path(workspace or Path.cwd()) / ".jaato" / FILE
     # of a workspace only its own directory may be a link, so that nobody who prepares one names other files
-    folder = Folder(place.parent) if path is not None else Folder(place.parent.parent, ".jaato")
+    folder = (
+        PrivateDirectory(place.parent)
+        if path is not None
+        else PrivateDirectory(place.parent.parent, ".jaato")
+    )
     try:
         data = folder.read(place.name, MAX_CONFIG_BYTES)
     except ToolError as error:
@@ -148,14 +152,14 @@ class FileSessionPlugin:
         self._workspace = Path(path)
 
     @property
-    def _folder(self) -> Folder:
+    def _folder(self) -> PrivateDirectory:
         """Where the files are."""
         path = PurePosixPath(self._storage_path)
         if path.is_absolute():
-            return Folder(Path(path.anchor), *path.parts[1:])
+            return PrivateDirectory(Path(path.anchor), *path.parts[1:])
         if ".." in path.parts:
             raise ConfigError("A relative storage_path stays below the workspace.")
-        return Folder(self._workspace, *path.parts)
+        return PrivateDirectory(self._workspace, *path.parts)
 
     # --- copies ------------------------------------------------------------------------------------------------
 
@@ -173,7 +177,7 @@ class FileSessionPlugin:
             self._cap(folder, name)
         return f"{self._storage_path}/{name}"
 
-    def _cap(self, folder: Folder, kept: str) -> None:
+    def _cap(self, folder: PrivateDirectory, kept: str) -> None:
         """Remove the oldest files beyond the number that may stay, never the newest one."""
         times = {
             name: info.st_mtime_ns

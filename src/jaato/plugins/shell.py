@@ -12,13 +12,13 @@ import msgspec
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import CancelledException, ConfigError, InvalidArguments, ToolError
 from jaato.tools.call import Call
-from jaato.tools.host_services import environ_of, keep_secret
+from jaato.tools.host_services import environ_of, register_secrets
 from jaato.tools.permissions.access import NEED, need_issues
-from jaato.tools.processes.command import Command, Ended, Limits, shell_of
+from jaato.tools.processes.command import Command, CommandLimits, Ended, shell_of
 from jaato.tools.processes.environment import for_commands
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import joined
-from jaato.tools.processes.sandbox.cleanup import Removed, reported
+from jaato.tools.processes.sandbox.cleanup import QuarantinedFile, add_to_result
 from jaato.tools.processes.sandbox.sandbox import Confinement, sandbox_of
 from jaato.tools.tool import tool
 
@@ -44,7 +44,7 @@ UNREACHED = re.compile(
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What the configuration says of a command's environment; `Limits` are read beside it."""
+    """What the configuration says of a command's environment; `CommandLimits` are read beside it."""
 
     env: dict[str, str | int | float] = {}
     hide_env: list[str] = []
@@ -53,7 +53,7 @@ class Environment(msgspec.Struct, frozen=True):
 class ShellPlugin(Plugin):
     """Shell commands, each with everything it starts ended with it.
 
-    Configuration: `bound_bytes`, `cap_bytes`, `grace_s`, `settle_s`, `max_processes` as in `Limits`; `env` is
+    Configuration: `bound_bytes`, `cap_bytes`, `grace_s`, `settle_s`, `max_processes` as in `CommandLimits`; `env` is
     added to the environment of every command, `hide_env` lists names that are kept out of it.
     """
 
@@ -65,13 +65,14 @@ class ShellPlugin(Plugin):
         try:
             self.environment = msgspec.convert(given, Environment, strict=False)
             self.limits = msgspec.convert(
-                {key: value for key, value in given.items() if key in Limits.__dataclass_fields__}, Limits
+                {key: value for key, value in given.items() if key in CommandLimits.__dataclass_fields__},
+                CommandLimits,
             )
         except msgspec.ValidationError as error:
             raise ConfigError(f"The configuration of the plugin {self.name} is not valid: {error}.") from None
-        self.launcher = Launcher()
+        self.launcher = WardenClient()
         self.sandbox = sandbox_of(host)
-        keep_secret(host, self.environment.env)
+        register_secrets(host, self.environment.env)
 
     @tool(
         name="run",
@@ -110,11 +111,11 @@ class ShellPlugin(Plugin):
         if ended.reason == "failure":
             raise ToolError(not_started(command, args, call, ended))
         value = await render_result(ended, timeout_s, self.limits, call)
-        return reported(add_sandbox_refusals(value, confinement, call.access_reason), removed)
+        return add_to_result(add_sandbox_refusals(value, confinement, call.access_reason), removed)
 
     async def _run(
-        self, argv: list[str], timeout_s: float | None, limits: Limits, call: Call
-    ) -> tuple[Ended, Confinement, list[Removed]]:
+        self, argv: list[str], timeout_s: float | None, limits: CommandLimits, call: Call
+    ) -> tuple[Ended, Confinement, list[QuarantinedFile]]:
         """Run a command line as far as the access of the call lets it; what of it was moved away afterwards."""
         confinement = await self.sandbox.confine(call.access, call.workspace, call.session_id, self.launcher)
         more = {key: str(value) for key, value in self.environment.env.items()}
@@ -182,7 +183,9 @@ def not_started(command: str, args: list[str] | None, call: Call, ended: Ended) 
     return f"Could not {doing} {program} in {call.workspace}: {error}."
 
 
-async def render_result(ended: Ended, timeout_s: float | None, limits: Limits, call: Call) -> dict[str, Any]:
+async def render_result(
+    ended: Ended, timeout_s: float | None, limits: CommandLimits, call: Call
+) -> dict[str, Any]:
     """What the model reads of a command that has ended."""
     value: dict[str, Any] = {"exit_code": ended.code}
     if ended.code is not None and ended.code < 0:

@@ -24,7 +24,14 @@ from jaato.protocol.specs import ModelInfo
 from jaato.providers import errors
 from jaato.providers.dialect import Decoder, Dialect
 from jaato.providers.sse import MAX_EVENT_BYTES, SseParser, is_event_stream
-from jaato.tools.network.proxy_settings import checked, login_of, open_transport, proxy_for, shown, split_url
+from jaato.tools.network.proxy_settings import (
+    login_of,
+    open_transport,
+    proxy_for,
+    redact_url,
+    split_url,
+    validate_header_value,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -167,14 +174,15 @@ class HttpProvider:
         self._root = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._base = self._root + parts.path.rstrip("/")
         self._query = parts.query
-        self.base_url = shown(base_url)
-        self._key = checked(key, f"The key for {name}") if isinstance(key, str) else key
+        self.base_url = redact_url(base_url)
+        self._key = validate_header_value(key, f"The key for {name}") if isinstance(key, str) else key
         self._describe = describe
         self._listing = listing
         self._environ = environ or {}
         self._timeouts = timeouts
         self._headers = {
-            field: checked(value, f"The header {field}") for field, value in (headers or {}).items()
+            field: validate_header_value(value, f"The header {field}")
+            for field, value in (headers or {}).items()
         } | login_of(parts)
         self._remedy = remedy
         self._proxy = proxy_for(self._base, self._environ)
@@ -252,7 +260,7 @@ class HttpProvider:
 
     async def _fresh_key(self) -> str | None:
         key = await self._key() if callable(self._key) else self._key
-        return None if key is None else checked(key, f"The key for {self.name}")
+        return None if key is None else validate_header_value(key, f"The key for {self.name}")
 
     def _url(self, path: str, from_root: bool = False) -> str:
         if not path.startswith("/"):
@@ -304,7 +312,9 @@ class HttpProvider:
             return
         headers = {name.lower(): value for name, value in response.headers.items()}
         if 300 <= status < 400:
-            raise errors.redirect_error(self.base_url, status, shown(headers.get("location", "")), self.name)
+            raise errors.redirect_error(
+                self.base_url, status, redact_url(headers.get("location", "")), self.name
+            )
         body = b"" if coding else await read_beginning(response, MAX_ERROR_BYTES)
         error = self.dialect.error(status, headers, body)
         error.status = status
@@ -360,7 +370,7 @@ class HttpProvider:
         if isinstance(error, (msgspec.DecodeError, UnicodeDecodeError, RecursionError)):
             error = MalformedReply(f"{self.base_url} answered in a form that is not understood: {error}.")
         elif not isinstance(error, JaatoError):
-            proxy = None if self._proxy is None else shown(self._proxy)
+            proxy = None if self._proxy is None else redact_url(self._proxy)
             error = errors.transport_error(error, self.base_url, self.name, proxy, str(self._timeouts))
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.name

@@ -13,10 +13,10 @@ from jaato.agent.questions import Desk
 from jaato.errors import JaatoError
 from jaato.log import logger
 from jaato.settings import Settings
-from jaato.tools.network.addresses import Allowed
+from jaato.tools.network.addresses import AllowedHosts
 from jaato.tools.permissions.gate import Policy
 from jaato.tools.permissions.policy_document import Channel
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 LOG = logger("permission")
 OUTSIDE = ("webhook", "file")
@@ -36,7 +36,7 @@ class Relay:
         self,
         desk: Desk,
         policy: Policy,
-        secrets: Secrets,
+        secrets: Redactor,
         state_dir: Path,
         environ: Mapping[str, str],
         allow: list[str],
@@ -94,7 +94,9 @@ class Relay:
         from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
 
         def places() -> ChannelContext:
-            return ChannelContext(self._state_dir, WebhookNetwork(self._environ, Allowed.of(self._allow)))
+            return ChannelContext(
+                self._state_dir, WebhookNetwork(self._environ, AllowedHosts.of(self._allow))
+            )
 
         try:
             return cast("Outside", make_channel(wanted.type or "", wanted, places))
@@ -104,7 +106,7 @@ class Relay:
 
 
 def relay_for(
-    desk: Desk, policy: Policy, secrets: Secrets, state_dir: Path | None, settings: Settings | None
+    desk: Desk, policy: Policy, secrets: Redactor, state_dir: Path | None, settings: Settings | None
 ) -> Asker:
     """Who is asked: the desk, and what the policy names beside it."""
     if state_dir is None or settings is None:
@@ -115,7 +117,7 @@ def relay_for(
 class MaskedAsker:
     """Passes questions on masked. The answer still is bound to the digest of the real arguments."""
 
-    def __init__(self, asker: Asker, secrets: Secrets) -> None:
+    def __init__(self, asker: Asker, secrets: Redactor) -> None:
         self._asker = asker
         self._secrets = secrets
 

@@ -42,7 +42,7 @@ from jaato.tools.filesystem.control_names import STANDARD
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.processes.sandbox.sandbox import profiles_of
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 from jaato.version import __version__
 
 
@@ -87,14 +87,14 @@ class Runtime:
         ledger: TokenLedger | None = None,
         user_instructions: Path | None = None,
         shared_registry: bool = False,
-        secrets: Secrets | None = None,
+        secrets: Redactor | None = None,
     ) -> None:
         self.store = store
         self.registry = registry
         self.ledger = ledger or TokenLedger()
         self._user_instructions = user_instructions
         self._shared_registry = shared_registry
-        self.secrets: Secrets = secrets or registry.services.get("secrets") or Secrets.none()
+        self.secrets: Redactor = secrets or registry.services.get("secrets") or Redactor.none()
 
     def create(self, plan: Plan) -> Session:
         """A new session; its log begins when this returns. Raises `ConfigError` for a workspace that is no directory."""

@@ -13,34 +13,34 @@ from jaato.log import MASKED
 from jaato.runtime.provider_keys import keys_file, read_keys
 from jaato.runtime.session_options import Blueprint
 from jaato.settings import Settings, home_of
-from jaato.tools.redaction.patterns import configured_secrets, like_secret, names_secret
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.patterns import find_configured_secrets, is_secret_name, looks_like_secret
+from jaato.tools.redaction.redactor import Redactor
 
 PASSWORD = re.compile(r"://[^\s/:@?#]*:([^\s@]+)@")
 
 
-def known_secrets(settings: Settings, blueprint: Blueprint) -> Secrets:
+def known_secrets(settings: Settings, blueprint: Blueprint) -> Redactor:
     """The secrets of a session: those of the plugins it shares, else its own."""
     shared = blueprint.registry.services.get("secrets") if blueprint.registry is not None else None
-    if isinstance(shared, Secrets):
+    if isinstance(shared, Redactor):
         return shared
     return secrets_of(settings, blueprint.api_key, blueprint.workspace)
 
 
-def secrets_of(settings: Settings, api_key: str | None = None, workspace: Path | None = None) -> Secrets:
+def secrets_of(settings: Settings, api_key: str | None = None, workspace: Path | None = None) -> Redactor:
     """What is masked under these settings, and in this workspace; nothing when they say so."""
     if not settings["mask_secrets"]:
-        return Secrets.none()
+        return Redactor.none()
     named = secret_variables(settings.environ, settings["service_keys"]) | saved_keys(settings)
     named = configured_in(settings, workspace) | named
     if api_key:
         named["api_key"] = api_key
-    made = learned(Secrets(named), settings)
+    made = learned(Redactor(named), settings)
     MASKED.learn(made.mask)
     return made
 
 
-def learned(secrets: Secrets, settings: Settings) -> Secrets:
+def learned(secrets: Redactor, settings: Settings) -> Redactor:
     """The same secrets, with the keys that were read from the keyring by now."""
     for name, key in settings.learned.items():
         secrets.add(name, key)
@@ -54,7 +54,7 @@ def secret_variables(environ: Mapping[str, str], service_keys: list[str]) -> dic
     found: dict[str, str] = {}
     for name, value in environ.items():
         text = value.strip()
-        if name in named or (names_secret(name) and like_secret(text)):
+        if name in named or (is_secret_name(name) and looks_like_secret(text)):
             found[name] = text
         for password in filter(told, PASSWORD.findall(text)):
             found |= {f"{name}.password": unquote(password), f"{name}.password.quoted": password}
@@ -63,7 +63,7 @@ def secret_variables(environ: Mapping[str, str], service_keys: list[str]) -> dic
 
 def told(password: str) -> bool:
     """Whether a password in an address is more than a word, such as `postgres`, that stands in every file."""
-    return like_secret(unquote(password))
+    return looks_like_secret(unquote(password))
 
 
 def saved_keys(settings: Settings) -> dict[str, str]:
@@ -106,7 +106,7 @@ def configured_in(settings: Settings, workspace: Path | None) -> dict[str, str]:
                 key: VARIABLE.sub(lambda one: value_of(one, settings.environ) or "", value)
                 for key, value in values.items()
             }
-            for name, value in configured_secrets(filled).items():
+            for name, value in find_configured_secrets(filled).items():
                 found[name if found.get(name, value) == value else f"{name}.{len(found)}"] = value
     return found
 

@@ -35,7 +35,7 @@ from jaato.runtime.tracing.tracer import tracer_for
 from jaato.settings import Settings
 from jaato.tools.permissions.gate import Policy
 from jaato.tools.permissions.policy_document import MAX_TIMEOUT_S
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from jaato.tools.processes.sandbox.sandbox import Sandbox
@@ -100,7 +100,7 @@ class Workshop:
         workspace: Path,
         settings: Settings,
         store: Store,
-        secrets: Secrets,
+        secrets: Redactor,
         spans: SpanCounters | None = None,
         state_dir: Path | None = None,
     ) -> None:

@@ -28,7 +28,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.envelope import now
 from jaato.protocol.ids import is_id
 from jaato.runtime.plugins.named import NONE, Kind, Loader
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 BLOB_BYTES = 16_000_000
 """How many bytes of large results go into one file."""
@@ -121,7 +121,7 @@ def texts_at(value: Any) -> Iterator[str]:
 
 
 def blobs_of(
-    store: Store, session_id: str, digests: Iterable[str], secrets: Secrets
+    store: Store, session_id: str, digests: Iterable[str], secrets: Redactor
 ) -> tuple[dict[str, bytes], list[str]]:
     """Large results by their hash, as far as they fit, and the hashes of the others."""
     kept: dict[str, bytes] = {}

@@ -11,7 +11,7 @@ from jaato.agent.state import State
 from jaato.errors import ConfigError, SessionNotFound, StoreError
 from jaato.runtime.session_options import Blueprint
 from jaato.settings import Settings
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 
 def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
@@ -23,7 +23,7 @@ def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
 
 
 def resumed(
-    store: Store, blueprint: Blueprint, workspace: Path, secrets: Secrets | None = None
+    store: Store, blueprint: Blueprint, workspace: Path, secrets: Redactor | None = None
 ) -> Journal | None:
     """The log to go on with, if the blueprint names one. Raises `SessionNotFound`."""
     if blueprint.session:
@@ -36,7 +36,7 @@ def resumed(
     return stored(store, newest[0].id, secrets=secrets)
 
 
-def stored(store: Store, text: str, workspace: str | None = None, secrets: Secrets | None = None) -> Journal:
+def stored(store: Store, text: str, workspace: str | None = None, secrets: Redactor | None = None) -> Journal:
     """The log of the session with this id, prefix or name (of this workspace first), folded. Raises `SessionNotFound`."""
     journal = Journal(store, State(), secrets=secrets)
     for _ in storing(journal, text, workspace):

@@ -26,7 +26,7 @@ from jaato.protocol.events import Event
 from jaato.protocol.events import state as shape
 from jaato.protocol.events.state import State
 from jaato.server.recall import Recall
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 from jaato.version import __version__
 
 LOG = logger("server")
@@ -54,7 +54,7 @@ class Folding:
     """One stored session on its way to a state. Iterate it; `state` is whole at the end, as of the last event that was
     stored when it began. Raises `SessionNotFound`."""
 
-    def __init__(self, store: Store, secrets: Secrets, session_id: str) -> None:
+    def __init__(self, store: Store, secrets: Redactor, session_id: str) -> None:
         self._store = store
         self._secrets = secrets
         self._session_id = session_id

@@ -29,7 +29,7 @@ from jaato.server.opening import change_model
 from jaato.server.room import Room
 from jaato.server.upkeep import REMOVED, is_idle, make_room, refuse, renew
 from jaato.server.waking import went_on
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from jaato.server.surroundings import Surroundings
@@ -43,7 +43,7 @@ class Hub:
     """The sessions of one store. Everything happens on the loop; enter `running` once."""
 
     def __init__(
-        self, store: Store, base: Blueprint, secrets: Secrets, *, idle_after_s: float = IDLE_AFTER_S
+        self, store: Store, base: Blueprint, secrets: Redactor, *, idle_after_s: float = IDLE_AFTER_S
     ) -> None:
         self.store = store
         self.base = base

@@ -14,7 +14,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.settings import environment, user_dir
-from jaato.tools.filesystem.atomic import read_small
+from jaato.tools.filesystem.atomic import read_bounded
 
 LAST = "last-server"
 STOPS_WITHIN_S = 30.0
@@ -141,7 +141,7 @@ def note(fd: int, record: Record) -> None:
 def last_begun() -> Path | None:
     """The socket of the server that was begun last, if it runs, wherever it is."""
     try:
-        content = read_small(user_dir(environment(), "XDG_STATE_HOME", ".local/state") / LAST, 10_000)
+        content = read_bounded(user_dir(environment(), "XDG_STATE_HOME", ".local/state") / LAST, 10_000)
         path = Path((content or b"").decode())
     except (ConfigError, ValueError):
         return None

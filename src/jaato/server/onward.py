@@ -9,7 +9,14 @@ import anyio
 from jaato.protocol.messages import Problem
 from jaato.tools.call import problem_of
 from jaato.tools.catalog import Catalog
-from jaato.tools.remote.refresh import THROUGH, completed, marks_in, met, renewed, via_of
+from jaato.tools.remote.refresh import (
+    THROUGH,
+    connect_unvisited,
+    load_schemas,
+    marks_in,
+    refresh_tools,
+    via_of,
+)
 from jaato.tools.tool import Tool
 
 
@@ -29,7 +36,7 @@ class Onward:
         """Have everybody say what there is, once; programs may be started for it."""
         async with self._beginning:
             if not self._begun:
-                await met(self._catalog)
+                await connect_unvisited(self._catalog)
                 await self.renew()
                 self._begun = True
 
@@ -40,19 +47,19 @@ class Onward:
             return
         token = THROUGH.set((self._catalog.mark, *through))
         try:
-            await renewed(self._catalog)
+            await refresh_tools(self._catalog)
         finally:
             THROUGH.reset(token)
 
     async def failing(self, tools: Iterable[Tool]) -> dict[str, Problem]:
         """Have these tools whole; what went wrong with those that are not, by name."""
-        failed = await completed(tools)
+        failed = await load_schemas(tools)
         return {name: problem_of(error) for name, error in failed.items()}
 
     async def described(self, tools: Iterable[Tool]) -> list[Tool]:
         """Those of these tools that are whole, once everybody was asked for theirs."""
         tools = list(tools)
-        failed = await completed(tools)
+        failed = await load_schemas(tools)
         return [tool for tool in tools if tool.name not in failed]
 
     @property

@@ -26,7 +26,7 @@ from jaato.server.accepted import Accepted
 from jaato.server.feed import Feed, Wire, kind_of
 from jaato.server.recall import Recall
 from jaato.server.ring import Ring, framed
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 TELL_S = 0.1
 """How often it is said at most who is there: to say it to all costs as much as there are clients and tools."""
@@ -38,7 +38,7 @@ class Room:
     `hear` takes what happens, from the session's bus or from the store; a watcher is told it in the same step.
     """
 
-    def __init__(self, store: Store, secrets: Secrets, state: State, recall: Recall | None = None) -> None:
+    def __init__(self, store: Store, secrets: Redactor, state: State, recall: Recall | None = None) -> None:
         self.store = store
         self.secrets = secrets
         self.state = state

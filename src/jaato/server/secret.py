@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jaato.errors import ConfigError
 from jaato.server.admission import Pass
-from jaato.tools.filesystem.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 
 NAME = "mcp-token"
 MAX_BYTES = 1_000
@@ -24,8 +24,8 @@ def token_of(state_dir: Path, name: str = NAME) -> tuple[str, Path]:
     Raises `ConfigError` for a file that others can read, or that holds no token, OSError when it cannot be written.
     """
     path = state_dir / name
-    with locked(path):
-        content = read_small(path, MAX_BYTES)
+    with file_lock(path):
+        content = read_bounded(path, MAX_BYTES)
         if content is None:
             token = fresh()
             write_private(path, token.encode() + b"\n")

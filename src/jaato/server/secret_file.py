@@ -16,7 +16,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.server.secret import fresh
-from jaato.tools.filesystem.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 
 LOG = logger("server")
 MAX_BYTES = 1_000_000
@@ -58,7 +58,7 @@ class SecretFile(Generic[E]):
 
     def read(self) -> list[E]:
         """The entries. Raises `ConfigError` for a file that is none, or that others can read."""
-        content = read_small(self.path, MAX_BYTES)
+        content = read_bounded(self.path, MAX_BYTES)
         if content is None:
             return []
         if self.path.stat().st_mode & 0o077:
@@ -81,7 +81,7 @@ class SecretFile(Generic[E]):
 
         Raises `ConfigError` when the name is taken, or there are too many.
         """
-        with locked(self.path):
+        with file_lock(self.path):
             entries = self.read()
             if any(entry.name == name for entry in entries):
                 raise ConfigError(f"There is a {self._one} {name!r} already; remove it first.")
@@ -93,7 +93,7 @@ class SecretFile(Generic[E]):
 
     def remove(self, name: str) -> bool:
         """Take a secret away; whether there was one of this name. The file stays where it was the last."""
-        with locked(self.path):
+        with file_lock(self.path):
             entries = self.read()
             left = [entry for entry in entries if entry.name != name]
             if len(left) < len(entries):

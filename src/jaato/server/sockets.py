@@ -21,7 +21,7 @@ from jaato.server.listen import config_of, listening
 from jaato.server.lock_file import private_directory
 from jaato.server.tls import Certificate
 from jaato.server.wire import FramedSocket
-from jaato.tools.processes.call_processes import REMEDY, call_above
+from jaato.tools.processes.call_processes import REMEDY, find_call_above
 
 BACKLOG = 1_024
 STRANGERS_BACKLOG = 256
@@ -66,7 +66,7 @@ def objection_to(connection: socket.socket) -> str | None:
     pid = struct.unpack("3i", packed)[0]
     process = process_of(connection)
     try:
-        found = call_above(pid)
+        found = find_call_above(pid)
         if process >= 0 and select.select([process], [], [], 0)[0]:
             raise ProcessLookupError("its number may be another process's by now")
     except ProcessLookupError:

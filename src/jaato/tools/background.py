@@ -53,7 +53,7 @@ class OutputLog:
 
 
 @dataclass(slots=True, eq=False)
-class Task:
+class BackgroundTask:
     """One background task; `cancel` asks it to stop, `done` is set when it has ended."""
 
     tool: str
@@ -86,14 +86,14 @@ def status_of(outcome: Outcome) -> TaskStatus:
     return TaskStatus.CANCELLED if stopped else TaskStatus.FAILED
 
 
-class Tasks:
+class TaskRecords:
     """The tasks of one session or executor, the oldest finished ones forgotten."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[str, BackgroundTask] = {}
         self._lock = threading.Lock()
 
-    def add(self, task: Task) -> Task:
+    def add(self, task: BackgroundTask) -> BackgroundTask:
         """Remember a task."""
         with self._lock:
             self._tasks[task.id] = task
@@ -102,21 +102,21 @@ class Tasks:
                     del self._tasks[id_]
         return task
 
-    def get(self, task_id: str) -> Task | None:
+    def get(self, task_id: str) -> BackgroundTask | None:
         """The task of this id."""
         return self._tasks.get(task_id)
 
-    def all(self) -> list[Task]:
+    def all(self) -> list[BackgroundTask]:
         """Every task, oldest first."""
         with self._lock:
             return list(self._tasks.values())
 
-    def running(self) -> list[Task]:
+    def running(self) -> list[BackgroundTask]:
         """Those that have not ended."""
         return [task for task in self.all() if not task.done.is_set()]
 
 
-def watch(task: Task, future: Future[Any], settle: Callable[[Future[Any]], Outcome]) -> None:
+def watch(task: BackgroundTask, future: Future[Any], settle: Callable[[Future[Any]], Outcome]) -> None:
     """Finish the task when its future does."""
 
     def ended(finished: Future[Any]) -> None:
@@ -126,7 +126,7 @@ def watch(task: Task, future: Future[Any], settle: Callable[[Future[Any]], Outco
     future.add_done_callback(ended)
 
 
-def promise(task_id: str, plugin: str, tool: str, threshold_s: float) -> dict[str, Any]:
+def promise_result(task_id: str, plugin: str, tool: str, threshold_s: float) -> dict[str, Any]:
     """The result of a call that was moved to the background, in the documented keys."""
     return {
         "auto_backgrounded": True,
@@ -151,11 +151,11 @@ class BackgroundCapableMixin:
     auto_background_s: dict[str, float] = {}
 
     @property
-    def background_tasks(self) -> Tasks:
+    def background_tasks(self) -> TaskRecords:
         """The tasks of this plugin."""
-        tasks: Tasks | None = self.__dict__.get("_background_tasks")
+        tasks: TaskRecords | None = self.__dict__.get("_background_tasks")
         if tasks is None:
-            tasks = self.__dict__.setdefault("_background_tasks", Tasks())
+            tasks = self.__dict__.setdefault("_background_tasks", TaskRecords())
         return tasks
 
     def supports_background(self, tool_name: str) -> bool:
@@ -174,7 +174,7 @@ class BackgroundCapableMixin:
     def register_running_task(self, future: Future[Any], tool_name: str, args: dict[str, Any]) -> TaskHandle:
         """Adopt a call that is already running."""
         name = str(getattr(self, "name", type(self).__name__))
-        task = Task(tool_name, name, future.cancel)
+        task = BackgroundTask(tool_name, name, future.cancel)
         task.id = f"{name}_{task.id}"
         self.background_tasks.add(task)
         watch(task, future, settled)
@@ -200,7 +200,7 @@ class BackgroundCapableMixin:
         task.finish(Outcome(False), TaskStatus.CANCELLED)
         return True
 
-    def _task(self, task_id: str) -> Task:
+    def _task(self, task_id: str) -> BackgroundTask:
         task = self.background_tasks.get(task_id)
         if task is None:
             raise KeyError(f"No background task {task_id!r}")
@@ -235,7 +235,7 @@ def start_thread(work: Callable[[], Any]) -> Future[Any]:
     return future
 
 
-def outcome_within(future: Future[Any], seconds: float) -> tuple[bool, Any]:
+def wait_for_outcome(future: Future[Any], seconds: float) -> tuple[bool, Any]:
     """(True, value) when the future ends in time, (False, None) when not; raises what it raised."""
     try:
         return True, future.result(seconds)

@@ -165,15 +165,15 @@ def plain(value: Any) -> Any:
     if not problems:
         return value
     if any(what == TOO_MANY for _, what in problems):
-        return Salvage().value(value)
+        return JsonFallback().value(value)
     try:
         built = msgspec.to_builtins(value, str_keys=True)
     except Exception:  # noqa: BLE001 code of the value's own class may run here
         built = value
-    return built if not json_problems(built) else Salvage().value(built)
+    return built if not json_problems(built) else JsonFallback().value(built)
 
 
-class Salvage:
+class JsonFallback:
     """As much of a value as JSON can carry, the rest as text; the work is bounded, whatever refers to what."""
 
     def __init__(self) -> None:

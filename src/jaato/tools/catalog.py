@@ -14,8 +14,8 @@ import msgspec
 
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search.bm25 import Index, best
-from jaato.tools.search.embeddings import Meaning, View, mixed
+from jaato.tools.search.bm25 import Bm25Index, best
+from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores
 from jaato.tools.tool import WIRE_NAME, Rename, Tool
 
 CATEGORY_TEXTS = {
@@ -38,7 +38,7 @@ CATEGORY_TEXTS = {
 }
 
 
-class Found(NamedTuple):
+class ToolMatch(NamedTuple):
     """A tool by one of its names, and how the arguments of that spelling are renamed."""
 
     tool: Tool
@@ -59,7 +59,7 @@ def other_names(tool: Tool) -> list[str]:
     return [*tool.aliases, *([tool.original_name] if tool.original_name is not None else [])]
 
 
-def claim(name: str, tool: Tool, taken: Tool | None) -> None:
+def claim_name(name: str, tool: Tool, taken: Tool | None) -> None:
     """Raise `PluginError` when another tool has the name already."""
     if taken is not None and taken is not tool:
         raise PluginError(
@@ -68,11 +68,11 @@ def claim(name: str, tool: Tool, taken: Tool | None) -> None:
         )
 
 
-class Claims:
+class NameAllocator:
     """The names of a set of tools to be. A tool with a fallback takes that where another wants its name, and goes without
     saying where it can have neither: it is a stranger's, and must not keep out anybody else's."""
 
-    def __init__(self, tools: dict[str, Tool], others: dict[str, Found]) -> None:
+    def __init__(self, tools: dict[str, Tool], others: dict[str, ToolMatch]) -> None:
         self.tools = tools
         self.others = others
         self.renamed: list[tuple[Tool, str]] = []
@@ -84,14 +84,14 @@ class Claims:
             return
         if name != tool.name:
             self.renamed.append((tool, name))
-        claim(name, tool, self.tools.get(name))
+        claim_name(name, tool, self.tools.get(name))
         self.tools[name] = tool
         for other in other_names(tool):
             rival = self.tools.get(other)
             if rival is not None and rival is not tool:
                 self._send_away(rival, other)
-            claim(other, tool, self.others[other].tool if other in self.others else None)
-            self.others.setdefault(other, Found(tool, tool.aliases.get(other, {})))
+            claim_name(other, tool, self.others[other].tool if other in self.others else None)
+            self.others.setdefault(other, ToolMatch(tool, tool.aliases.get(other, {})))
 
     def _name_for(self, tool: Tool) -> str | None:
         """Under which name a tool can be known; None for none."""
@@ -125,7 +125,7 @@ class Claims:
             tool.spec = msgspec.structs.replace(tool.spec, name=name)
 
 
-class Counted:
+class CatalogSnapshot:
     """What is asked of a set of tools that no longer changes."""
 
     def __init__(self, tools: dict[str, Tool]) -> None:
@@ -140,7 +140,7 @@ class Catalog:
     With `meaning` a search goes by what words mean too, once it has read the tools.
     """
 
-    def __init__(self, meaning: Meaning | None = None) -> None:
+    def __init__(self, meaning: EmbeddingIndex | None = None) -> None:
         self.meaning = meaning
         self.sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """What asks others whether they offer something new, before somebody looks, by plugin; bounded in time, never raises."""
@@ -152,14 +152,14 @@ class Catalog:
         self.marks: dict[str, frozenset[str]] = {}
         """The marks of whom tools come from, by plugin."""
         self._parts: list[tuple[ReferenceType[Catalog], frozenset[str]]] = []
-        self._view: View | None = None
+        self._view: ToolView | None = None
         self._tools: dict[str, Tool] = {}
-        self._other_names: dict[str, Found] = {}
-        self._counted = Counted(self._tools)
+        self._other_names: dict[str, ToolMatch] = {}
+        self._counted = CatalogSnapshot(self._tools)
         self._changing = threading.Lock()
         self._reading = threading.Lock()
         """Held while the index is brought up to date and read; never while anything else is waited for."""
-        self._index = Index()
+        self._index = Bm25Index()
         self._indexed = True
         self._known = self._tools
         """The tools as they were when the index was last brought up to date."""
@@ -183,11 +183,11 @@ class Catalog:
         """How many tools each category has."""
         return self._current().categories
 
-    def _current(self) -> Counted:
+    def _current(self) -> CatalogSnapshot:
         """The tools of this moment, counted once."""
         counted = self._counted
         if counted.tools is not self._tools:
-            counted = self._counted = Counted(self._tools)
+            counted = self._counted = CatalogSnapshot(self._tools)
         return counted
 
     def add(self, tools: Iterable[Tool]) -> None:
@@ -204,7 +204,7 @@ class Catalog:
             gone = set(map(id, old))
             tools = {name: tool for name, tool in self._tools.items() if id(tool) not in gone}
             others = {name: found for name, found in self._other_names.items() if id(found.tool) not in gone}
-            claims = Claims(tools, others)
+            claims = NameAllocator(tools, others)
             for tool in new:
                 claims.take(tool)
             claims.settle()
@@ -223,10 +223,10 @@ class Catalog:
         """The catalogues in use that have the tools of this plugin and not all there are."""
         return [part for kept, plugins in self._parts if plugin in plugins and (part := kept()) is not None]
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> ToolMatch | None:
         """The tool of this name, alias or original name."""
         tool = self._tools.get(name)
-        return Found(tool, {}) if tool is not None else self._other_names.get(name)
+        return ToolMatch(tool, {}) if tool is not None else self._other_names.get(name)
 
     def in_category(self, category: str) -> list[Tool]:
         """The tools of one category, in the order they were added."""
@@ -243,7 +243,7 @@ class Catalog:
                 self._look_again(specs)
             scores, known, view = self._index.scores(query), self._known, self._view
         if self.meaning is not None and view is not None:
-            scores = mixed(scores, self.meaning.scores(query, view))
+            scores = combine_scores(scores, self.meaning.scores(query, view))
         ranked = [(known[name].spec, score) for name, score in best(scores, limit)]
         exact = self.find(query.strip())
         if exact is not None:
@@ -254,7 +254,7 @@ class Catalog:
         """Begin a new view of the tools for the search by meaning; nobody waits for the old one any more."""
         if self._view is not None:
             self._view.dropped = True
-        self._view = View(specs) if self.meaning is not None else None
+        self._view = ToolView(specs) if self.meaning is not None else None
 
     def await_meaning(self, timeout_s: float) -> bool:
         """Wait until a search goes by meaning too: begins the work; False when it cannot, or not in this time."""

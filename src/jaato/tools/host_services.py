@@ -8,8 +8,8 @@ from pathlib import Path
 from jaato import settings
 from jaato.abc.plugin import Host
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.permissions.trust import HeldTrust, Trust
-from jaato.tools.redaction.patterns import configured_secrets
+from jaato.tools.permissions.trust import SessionTrust, Trust
+from jaato.tools.redaction.patterns import find_configured_secrets
 
 
 def roots_of(host: Host) -> Roots:
@@ -35,15 +35,15 @@ def trust_of(host: Host, state_dir: Path, own: Iterable[Path]) -> Trust:
     try:
         found: Trust = host.service("trust")
     except KeyError:
-        return HeldTrust(state_dir, own)
+        return SessionTrust(state_dir, own)
     return found
 
 
-def keep_secret(host: Host, values: Mapping[str, object]) -> None:
+def register_secrets(host: Host, values: Mapping[str, object]) -> None:
     """Have what is secret of configured values masked wherever it is said, by the host's service `secrets`, if it has one."""
     try:
         secrets = host.service("secrets")
     except KeyError:
         return
-    for name, value in configured_secrets({name: str(value) for name, value in values.items()}).items():
+    for name, value in find_configured_secrets({name: str(value) for name, value in values.items()}).items():
         secrets.add(name, value)

@@ -33,7 +33,7 @@ class Picture(NamedTuple):
     height: int
 
 
-def look(data: bytes) -> Picture:
+def identify_image(data: bytes) -> Picture:
     """The image in these bytes: PNG, JPEG, GIF or WebP. Raises `ImageRefused` for another file and for a broken one."""
     try:
         if data.startswith(PNG):
@@ -45,13 +45,13 @@ def look(data: bytes) -> Picture:
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             return webp(data)
     except (struct.error, IndexError):
-        raise broken("an image", "it ends too early") from None
+        raise refuse_damaged("an image", "it ends too early") from None
     raise ImageRefused(
         "This is no PNG, JPEG, GIF or WebP image. Convert it with run; readFile shows text, SVG too."
     )
 
 
-def broken(kind: str, why: str) -> ImageRefused:
+def refuse_damaged(kind: str, why: str) -> ImageRefused:
     """That the image would be refused by whoever is to see it."""
     return ImageRefused(f"This is a damaged file of {kind}: {why}. Make it anew or convert it with run.")
 
@@ -68,19 +68,19 @@ def png(data: bytes) -> Picture:
         (check,) = struct.unpack_from(">I", data, body + size)
         needed = not kind[0] & 0x20  # decoders skip what is not needed and damaged
         if needed and zlib.crc32(memoryview(data)[at + 4 : body + size]) != check:
-            raise broken("PNG", f"a checksum is wrong at byte {at}")
+            raise refuse_damaged("PNG", f"a checksum is wrong at byte {at}")
         if not width:
             if kind != b"IHDR" or size != 13:
-                raise broken("PNG", "it has no header")
+                raise refuse_damaged("PNG", "it has no header")
             width, height = struct.unpack_from(">II", data, body)
             if not width or not height:
-                raise broken("PNG", "it has no size")
+                raise refuse_damaged("PNG", "it has no size")
         if kind == b"IDAT" and shown < MAX_UNPACKED_BYTES:
             shown += unpacked(pixels, data[body : body + size], MAX_UNPACKED_BYTES - shown)
         at = body + size + 4
         if kind == b"IEND":
             if not shown:
-                raise broken("PNG", "it has no content")
+                raise refuse_damaged("PNG", "it has no content")
             return Picture("image/png", width, height)
 
 
@@ -92,7 +92,7 @@ def unpacked(pixels: Any, packed: bytes, most: int) -> int:
             count += len(piece)
             packed = pixels.unconsumed_tail
     except zlib.error:
-        raise broken("PNG", "its content cannot be unpacked") from None
+        raise refuse_damaged("PNG", "its content cannot be unpacked") from None
     return count
 
 
@@ -102,7 +102,7 @@ def jpeg(data: bytes) -> Picture:
     size = (0, 0)
     while True:
         if data[at] != 0xFF:
-            raise broken("JPEG", f"there is no segment at byte {at}")
+            raise refuse_damaged("JPEG", f"there is no segment at byte {at}")
         kind = data[at + 1]
         if kind == 0xFF:
             at += 1
@@ -111,7 +111,7 @@ def jpeg(data: bytes) -> Picture:
             at += 2
             continue
         if kind == 0xD9:
-            raise broken("JPEG", "it has no content")
+            raise refuse_damaged("JPEG", "it has no content")
         (length,) = struct.unpack_from(">H", data, at + 2)
         if kind in FRAMES:
             height, width = struct.unpack_from(">HH", data, at + 5)
@@ -119,9 +119,9 @@ def jpeg(data: bytes) -> Picture:
         at += 2 + length
         if kind == 0xDA:
             if data.rfind(b"\xff\xd9") < at:
-                raise broken("JPEG", "it ends too early")
+                raise refuse_damaged("JPEG", "it ends too early")
             if 0 in size:
-                raise broken("JPEG", "it has no size")
+                raise refuse_damaged("JPEG", "it has no size")
             return Picture("image/jpeg", *size)
 
 
@@ -139,12 +139,12 @@ def gif(data: bytes) -> Picture:
             frames += 1
             at += 11 + colours(flags)
         else:
-            raise broken("GIF", f"there is no block at byte {at}")
+            raise refuse_damaged("GIF", f"there is no block at byte {at}")
         while data[at]:
             at += 1 + data[at]
         at += 1
     if not width or not height or not frames:
-        raise broken("GIF", "it has no content")
+        raise refuse_damaged("GIF", "it has no content")
     return Picture("image/gif", width, height)
 
 
@@ -157,21 +157,21 @@ def webp(data: bytes) -> Picture:
     """A WebP of any of the three kinds, as long as it says it is."""
     (size,) = struct.unpack_from("<I", data, 4)
     if size + 8 > len(data):
-        raise broken("WebP", "it ends too early")
+        raise refuse_damaged("WebP", "it ends too early")
     match data[12:16]:
         case b"VP8X":
             width, height = (1 + int.from_bytes(data[at : at + 3], "little") for at in (24, 27))
             if not any(kind in FRAME_KINDS for kind in chunks(data, 30)):
-                raise broken("WebP", "it has no picture")
+                raise refuse_damaged("WebP", "it has no picture")
         case b"VP8L" if data[20] == 0x2F:
             (bits,) = struct.unpack_from("<I", data, 21)
             width, height = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
         case b"VP8 " if data[23:26] == b"\x9d\x01\x2a":
             width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
         case _:
-            raise broken("WebP", "it has no picture")
+            raise refuse_damaged("WebP", "it has no picture")
     if not width or not height:
-        raise broken("WebP", "it has no size")
+        raise refuse_damaged("WebP", "it has no size")
     return Picture("image/webp", width, height)
 
 

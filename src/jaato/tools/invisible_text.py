@@ -21,7 +21,7 @@ ODD = re.compile(r"[^\t\n\r -~]|\r(?!\n)")
 KEYCAPS = frozenset("0123456789#*\u203c\u2049")
 
 
-def visible(text: str) -> str:
+def escape_all(text: str) -> str:
     """Text with every control and invisible character spelled out, and no more than a few marks on one letter."""
     if text.isascii() and text.isprintable():
         return text
@@ -43,7 +43,7 @@ def escaped(char: str) -> str:
     return char.encode("unicode_escape", "backslashreplace").decode("ascii") if char != "\t" else "    "
 
 
-def hidden(text: str) -> list[str]:
+def find_invisible(text: str) -> list[str]:
     """The invisible characters of a text, each once, as `U+202E`: controls, direction marks, tags, blanks.
 
     Line ends and tabs are none, nor is what spells an emoji or joins the letters of a script that needs it.
@@ -85,7 +85,7 @@ def is_joined(char: str) -> bool:
     return bool(char) and unicodedata.category(char) in ("Lo", "Mn", "Mc") and char > "\u0590"
 
 
-def spelt_out(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """A text for a model, with what nobody would see of it as codes; line ends, tabs, emoji and scripts stay."""
     if text.isascii() and text.isprintable():
         return text
@@ -100,13 +100,13 @@ def spelt(text: str, at: int, char: str) -> str:
 
 def one_line(text: str, most: int) -> str:
     """A text in one line of bounded length, spelt out."""
-    flat = spelt_out(" ".join(text[: most * 4].split()))
+    flat = escape_invisible(" ".join(text[: most * 4].split()))
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A text in quotation marks that it cannot end."""
-    return json.dumps(spelt_out(text), ensure_ascii=False)
+    return json.dumps(escape_invisible(text), ensure_ascii=False)
 
 
 def strings_in(value: Any) -> Iterator[str]:

@@ -15,10 +15,10 @@ from jaato.errors import InvalidArguments, JaatoError, PermissionDenied, ToolErr
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Permission
 from jaato.tools.call import Call, Outcome, problem_of
-from jaato.tools.catalog import Found
+from jaato.tools.catalog import ToolMatch
 from jaato.tools.permissions.gate import Decision
 from jaato.tools.redaction.redactor import placeholder_in
-from jaato.tools.schema import complain
+from jaato.tools.schema import arguments_error
 from jaato.tools.tool import Tool
 
 MAX_EDITS = 5
@@ -27,7 +27,7 @@ MAX_EDITS = 5
 class Steps(Protocol):
     """What differs between the doors. Everything but `permit`, `invoke` and `enrich` returns at once."""
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> ToolMatch | None:
         """The tool of this name or alias, and how its arguments are renamed."""
         ...
 
@@ -134,7 +134,7 @@ def invalid(call: Call, tool: Tool) -> InvalidArguments | None:
             f"The arguments of {call.name} are no JSON object: {text}", [("", "no JSON object")]
         )
     issues = tool.issues(call.arguments)
-    return complain(call.name, issues) if issues else None
+    return arguments_error(call.name, issues) if issues else None
 
 
 def masking(call: Call, tool: Tool) -> InvalidArguments | None:

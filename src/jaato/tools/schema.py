@@ -18,7 +18,7 @@ from jaato.tools.schema_complexity import SchemaCost
 MAX_ISSUE_CHARS = 300
 
 
-def described(annotation: Any) -> Any:
+def with_description(annotation: Any) -> Any:
     """`Annotated[X, "text"]` as msgspec wants it: `Annotated[X, Meta(description="text")]`."""
     if get_origin(annotation) is not Annotated:
         return annotation
@@ -46,7 +46,7 @@ def arguments_struct(function: Callable[..., Any]) -> tuple[type[msgspec.Struct]
             raise PluginError(
                 f"The tool {name} takes {parameter.name} by its place; have it taken by its name."
             )
-        entry = (parameter.name, described(annotation))
+        entry = (parameter.name, with_description(annotation))
         match parameter.default:
             case inspect.Parameter.empty:
                 fields.append(entry)
@@ -179,7 +179,7 @@ class Validator:
         ]
 
 
-def complain(name: str, issues: list[tuple[str, str]]) -> InvalidArguments:
+def arguments_error(name: str, issues: list[tuple[str, str]]) -> InvalidArguments:
     """The error for these problems, worded for a model that will try again."""
     shown = "; ".join(f"{path or '/'} {message}" for path, message in issues[:8])
     more = f"; and {len(issues) - 8} more" if len(issues) > 8 else ""

@@ -26,7 +26,7 @@ Meant = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ToolOptions:
     """What `@tool` was told."""
 
     name: str | None = None
@@ -178,10 +178,10 @@ def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     and `reaches` name methods of its object.
     """
     if function is not None:
-        setattr(function, MARK, Options())
+        setattr(function, MARK, ToolOptions())
         return function
     aliases = options.pop("aliases", None)
-    settled = Options(**options, aliases=aliases or {})
+    settled = ToolOptions(**options, aliases=aliases or {})
 
     def mark(marked: F) -> F:
         setattr(marked, MARK, settled)
@@ -190,14 +190,14 @@ def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     return mark
 
 
-def options_of(function: Callable[..., Any]) -> Options | None:
+def options_of(function: Callable[..., Any]) -> ToolOptions | None:
     """What `@tool` was told about this function, or None."""
     return getattr(inspect.unwrap(function), MARK, None)
 
 
 def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
     """A tool from a function or bound method, marked or not. Raises `PluginError` when it cannot be one."""
-    options = options_of(function) or Options()
+    options = options_of(function) or ToolOptions()
     name = options.name or str(getattr(function, "__name__", type(function).__name__))
     if not WIRE_NAME.fullmatch(name):
         raise PluginError(f"{name!r} is no tool name: use letters, digits, _ and -, at most 64.")
@@ -219,7 +219,7 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
     )
     return Tool(
         spec=spec,
-        run=Typed(function).run,
+        run=ArgumentBinder(function).run,
         is_async=inspect.iscoroutinefunction(plain_function),
         plugin=plugin,
         checked=checked,
@@ -242,7 +242,7 @@ def method_of(function: Callable[..., Any], name: str | None) -> Any:
     return getattr(function.__self__, name) if name and inspect.ismethod(function) else None
 
 
-class Typed:
+class ArgumentBinder:
     """Calls a function with its arguments in the types of its signature. Those are made at the first call: thousands of
     tools are listed that nobody calls."""
 

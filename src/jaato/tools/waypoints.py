@@ -74,7 +74,7 @@ class Tree:
         return sorted(found, key=lambda one: int(one.id[1:]) if one.id[1:].isdecimal() else 0)
 
 
-class Book(Protocol):
+class WaypointLog(Protocol):
     """Where waypoints are kept: a session folds them from its log and logs each change."""
 
     @property
@@ -87,13 +87,13 @@ class Book(Protocol):
     def delete(self, waypoint_id: str) -> None: ...
 
 
-def judge_restore(call: Call) -> Verdict | None:
+def evaluate_restore(call: Call) -> Verdict | None:
     """What the owner of a waypoint means for restoring it; None where the usual rules decide.
 
     A look at what would change is free. The model's own waypoints are the model's; about a user's the user is asked,
     whatever was allowed before.
     """
-    book: Book | None = call.services.get("waypoints")
+    book: WaypointLog | None = call.services.get("waypoints")
     if book is None:
         return None
     found = book.tree.waypoints.get(waypoint_key(call.arguments.get("waypoint_id")))

@@ -9,7 +9,7 @@ from msgspec import structs
 from jaato.protocol.specs import AgentBounds, Grant, SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.permissions.access import FULL, READ_ONLY
-from jaato.tools.permissions.decision import settled
+from jaato.tools.permissions.decision import to_decision
 from jaato.tools.permissions.gate import Decision, Gate, Policy, Verdict
 from jaato.tools.tool import Tool
 
@@ -33,7 +33,7 @@ class SubagentGate(Gate):
         """As the gate above, but for what is excluded here."""
         own = self._own(call, tool)
         if own is not None and own.effect == "deny":
-            return settled(own)
+            return to_decision(own)
         decision = await self._above.check(call, tool)
         access = narrower_access(decision.permission.access, own)
         if access is decision.permission.access:

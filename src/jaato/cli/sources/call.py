@@ -27,11 +27,11 @@ from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.session_options import Blueprint
 from jaato.settings import Settings
 from jaato.tools.call import Call, Outcome, Output, no_output
-from jaato.tools.catalog import Found
+from jaato.tools.catalog import ToolMatch
 from jaato.tools.filesystem.control_names import control_names
 from jaato.tools.permissions.gate import Decision, Gate
 from jaato.tools.pipeline import run
-from jaato.tools.redaction.redactor import Secrets, Stream
+from jaato.tools.redaction.redactor import Redactor, StreamRedactor
 from jaato.tools.remote.config_file import C
 from jaato.tools.tool import Tool
 
@@ -61,9 +61,9 @@ class OneCall:
             control_names=control_names(tuple(settings["control_files"])),
         )
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> ToolMatch | None:
         """The one tool."""
-        return Found(self._tool, {}) if name == self._tool.name else None
+        return ToolMatch(self._tool, {}) if name == self._tool.name else None
 
     def refuse(self, tool: Tool, call: Call) -> ToolError | None:
         """Nothing has to be activated first."""
@@ -178,7 +178,7 @@ async def call_tool(
     """One call of one tool, through the pipeline: valid, permitted, run; its result on stdout, what it says while it is at
     work on stderr. `ask` lets it ask back. Gives the exit code."""
     terminal = Terminal()
-    output = Stream(commands.secrets)
+    output = StreamRedactor(commands.secrets)
     call = Call(
         id=new_id("c"),
         name=tool.name,
@@ -194,7 +194,7 @@ async def call_tool(
     return show_outcome(masked(outcome, commands.secrets), terminal, as_json=commands.args.json)
 
 
-def masked(outcome: Outcome, secrets: Secrets) -> Outcome:
+def masked(outcome: Outcome, secrets: Redactor) -> Outcome:
     """How a call ended, without what was secret in what it was asked with."""
     if outcome.problem is not None:
         message = secrets.mask(outcome.problem.message)

@@ -15,7 +15,7 @@ from jaato.cli.signals import interruptible
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError
 from jaato.runtime.session_options import Blueprint, settings_for
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.remote.config_file import C
 from jaato.tools.remote.directory import SourceContext, SourceDirectory, source_context
 
@@ -43,7 +43,7 @@ class SourceCommands(ABC, Generic[C]):
         self.name = clean_text(name) or ""
         self.workspace = workspace_of(args)
         self.settings = settings_for(Blueprint(workspace=self.workspace), self.workspace)
-        self.secrets = Secrets.none()
+        self.secrets = Redactor.none()
         self.directory = self.open_directory(
             source_context(self.workspace, self.settings.environ, self.settings)
         )

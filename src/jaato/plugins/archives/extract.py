@@ -21,7 +21,7 @@ from jaato.plugins.archives.formats import (
 )
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.control_names import control_names
-from jaato.tools.filesystem.edits.atomic_replace import Seen, open_draft
+from jaato.tools.filesystem.edits.atomic_replace import FileState, open_draft
 from jaato.tools.filesystem.edits.renames import write_all
 
 MAX_REPORTED = 50
@@ -253,7 +253,7 @@ class Extractor:
                 if place.info is None:
                     draft.publish_new(durable=False)
                 else:
-                    draft.publish_over(Seen(place.info), durable=False)
+                    draft.publish_over(FileState(place.info), durable=False)
             self._replaced += place.info is not None
         self._files.add(path)
         self._bytes += size

@@ -11,10 +11,16 @@ from msgspec import Meta
 from jaato.abc.plugin import Host, Plugin
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.changes import told_name
-from jaato.tools.filesystem.errors import FileMissing, explained
+from jaato.tools.filesystem.edits.changes import name_for_clients
+from jaato.tools.filesystem.errors import FileMissing, explain_os_error
 from jaato.tools.host_services import roots_of
-from jaato.tools.processes.sandbox_process import NOWHERE, Bounds, Places, WorkFailed, work_apart
+from jaato.tools.processes.sandbox_process import (
+    NOWHERE,
+    Mounts,
+    ResourceLimits,
+    WorkFailed,
+    run_in_sandbox_process,
+)
 from jaato.tools.tool import tool
 
 FILES = "filesystem"
@@ -83,7 +89,7 @@ class ArchivesPlugin(Plugin):
                 "overwrite": overwrite,
             }
             try:
-                places = Places(writes=self.roots.paths)
+                places = Mounts(writes=self.roots.paths)
                 return self._work("extract:extract", order, call, file.fileno(), max_mb << 20, places)
             finally:
                 self._extracted(destination, call)
@@ -108,7 +114,7 @@ class ArchivesPlugin(Plugin):
         """Zip, pack or compress files and folders (directories) into an archive (zip, tarball, tar.gz, …). Links are packed
         as links. Returns how much it holds."""
         from jaato.plugins.archives.create import format_for
-        from jaato.tools.filesystem.edits.atomic_replace import Seen, open_draft
+        from jaato.tools.filesystem.edits.atomic_replace import FileState, open_draft
 
         kind = format_for(path)
         with self.roots.locate(path, follow=False) as place:
@@ -129,22 +135,22 @@ class ArchivesPlugin(Plugin):
                         "roots": [str(root) for root in self.roots.paths],
                         "control_files": self.roots.names.more,
                     }
-                    places = Places(reads=self.roots.paths)
+                    places = Mounts(reads=self.roots.paths)
                     said = self._work("create:create", order, call, draft.fd, max_mb << 20, places)
                     if place.info is None:
                         draft.publish_new()
                     else:
-                        draft.publish_over(Seen(place.info))
+                        draft.publish_over(FileState(place.info))
             except OSError as error:
-                raise explained(error, path) from None
+                raise explain_os_error(error, path) from None
             change: Literal["created", "modified"] = "created" if place.info is None else "modified"
-            call.changed.append(FileChange(told_name(self.roots, place), change))
+            call.changed.append(FileChange(name_for_clients(self.roots, place), change))
         return {"path": path, "format": kind, **said}
 
     def _extracted(self, destination: str, call: Call) -> None:
         """Have it told where something may have been unpacked, all of it or not."""
         with contextlib.suppress(FileMissing), self.roots.locate(destination) as place:
-            call.changed.append(FileChange(told_name(self.roots, place), "modified", directory=True))
+            call.changed.append(FileChange(name_for_clients(self.roots, place), "modified", directory=True))
 
     def _check_destination(self, destination: str) -> None:
         """Raise before anything is unpacked when the destination cannot be one."""
@@ -166,11 +172,11 @@ class ArchivesPlugin(Plugin):
         call: Call,
         descriptor: int,
         file_bytes: int,
-        places: Places = NOWHERE,
+        places: Mounts = NOWHERE,
     ) -> dict[str, Any]:
         """The work, apart."""
-        bounds = Bounds(TIME_S, MEMORY_BYTES, file_bytes + (1 << 20), ADVICE)
-        said: dict[str, Any] = work_apart(
+        bounds = ResourceLimits(TIME_S, MEMORY_BYTES, file_bytes + (1 << 20), ADVICE)
+        said: dict[str, Any] = run_in_sandbox_process(
             f"{WORK}.{entry}", order, bounds, call.token, [descriptor], places=places
         )
         return said

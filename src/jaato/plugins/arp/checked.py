@@ -14,7 +14,7 @@ from jaato.protocol.arp import INVOKE, SPOKEN, ToolDefinition, ToolView
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import Access
 from jaato.tools.filesystem.containment import shown_name
-from jaato.tools.invisible_text import hidden, spelt_out, strings_in
+from jaato.tools.invisible_text import escape_invisible, find_invisible, strings_in
 from jaato.tools.schema import MAX_SCHEMA_DEPTH, Validator, depth_within, validator_of
 
 MAX_TOOLS = 10_000
@@ -53,7 +53,7 @@ def name_problem(name: str) -> str:
     """Why a name cannot be one of a tool; empty when it can."""
     if not name or name != name.strip() or len(name) > MAX_NAME_CHARS:
         return f"is blank, has space around it or more than {MAX_NAME_CHARS} characters"
-    if hidden(name) or not name.isprintable() or not is_unicode(name):
+    if find_invisible(name) or not name.isprintable() or not is_unicode(name):
         return "has characters that nobody sees"
     if not name.strip("."):
         return "is a step of a path"
@@ -63,7 +63,9 @@ def name_problem(name: str) -> str:
 def readable(description: str) -> str:
     """A stranger's words about a tool, as a model may read them: bounded, nothing unseen in them."""
     text = description.strip()
-    return spelt_out(text if len(text) <= MAX_DESCRIPTION_CHARS else text[:MAX_DESCRIPTION_CHARS] + "…")
+    return escape_invisible(
+        text if len(text) <= MAX_DESCRIPTION_CHARS else text[:MAX_DESCRIPTION_CHARS] + "…"
+    )
 
 
 def readable_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +81,7 @@ def said_plainly(value: Any) -> Any:
     match value:
         case dict():
             return {
-                key: spelt_out(one) if key in SAID and isinstance(one, str) else said_plainly(one)
+                key: escape_invisible(one) if key in SAID and isinstance(one, str) else said_plainly(one)
                 for key, one in value.items()
             }
         case list():
@@ -89,7 +91,7 @@ def said_plainly(value: Any) -> Any:
 
 def unseen_in(schema: dict[str, Any]) -> list[str]:
     """The invisible characters anywhere in a schema, each once."""
-    return sorted({char for text in strings_in(schema) for char in hidden(text)})
+    return sorted({char for text in strings_in(schema) for char in find_invisible(text)})
 
 
 def check_definition(definition: ToolDefinition, name: str) -> Validator:

@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from jaato.errors import ConfigError, ToolError
-from jaato.tools.invisible_text import strings_in, visible
+from jaato.tools.invisible_text import escape_all, strings_in
 from jaato.tools.network.addresses import Url, parse_url
-from jaato.tools.redaction.patterns import configured_secrets
+from jaato.tools.redaction.patterns import find_configured_secrets
 from jaato.tools.remote.fields import (
     VARIABLE,
     JsonObject,
@@ -180,7 +180,7 @@ def expand_variables(config: RegistryConfig, environ: Mapping[str, str]) -> Fill
             headers["Authorization"] = f"Bearer {token}"
     except Malformed as error:
         raise ConfigError(f"The registry {config.name!r} in {config.origin} {error}.") from None
-    return Filled(base, tuple(headers.items()), configured_secrets(headers))
+    return Filled(base, tuple(headers.items()), find_configured_secrets(headers))
 
 
 def from_keyring(config: RegistryConfig, name: str) -> str:
@@ -210,9 +210,9 @@ class RegistryTrust(SourceTrust[RegistryConfig]):
 
     def describe(self, config: RegistryConfig) -> list[tuple[str, str]]:
         """What a person must see before trusting a registry."""
-        rows = [("reaches", visible(config.url)), ("as", f"{config.prefix}__…")]
+        rows = [("reaches", escape_all(config.url)), ("as", f"{config.prefix}__…")]
         if config.token:
-            rows.append(("sends", f"Authorization: Bearer {visible(config.token)}"))
+            rows.append(("sends", f"Authorization: Bearer {escape_all(config.token)}"))
         if config.token.startswith(KEYRING):
             rows.append(("takes", "that token from your system keyring"))
         return rows + super().describe(config)

@@ -18,7 +18,7 @@ from jaato.plugins.arp.faults import RegistryUnusable
 from jaato.plugins.arp.http import Way
 from jaato.plugins.arp.pins import Pins
 from jaato.plugins.arp.source import Source
-from jaato.tools.network.addresses import Allowed, Url
+from jaato.tools.network.addresses import AllowedHosts, Url
 from jaato.tools.remote.directory import SourceContext, SourceDirectory
 
 
@@ -111,10 +111,10 @@ class Shelf:
         return Pins(self.source.config, self._context.state_dir)
 
 
-def allowed_for(config: RegistryConfig, base: Url, hosts: tuple[str, ...]) -> Allowed:
+def allowed_for(config: RegistryConfig, base: Url, hosts: tuple[str, ...]) -> AllowedHosts:
     """What may be reached beside public addresses: what the user allows, and the host that the user's own configuration
     names. Where clouds answer what is secret only the very address leads, and a workspace never to either."""
     if not config.allow_private:
-        return Allowed.of(hosts)
+        return AllowedHosts.of(hosts)
     host = f"[{base.host}]" if ":" in base.host else base.host
-    return Allowed.of([*hosts, f"{host}:{base.port}"])
+    return AllowedHosts.of([*hosts, f"{host}:{base.port}"])

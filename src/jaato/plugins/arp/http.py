@@ -14,8 +14,8 @@ from jaato.plugins.arp.connections import IDLE_S, MAX_KEPT, MAX_OPEN, Connection
 from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryUnusable
 from jaato.plugins.arp.stream import ACCEPTED, Hear, Reader, reader_for
 from jaato.tools.invisible_text import one_line
-from jaato.tools.network.addresses import PORTS, AddressRefused, Allowed, Url
-from jaato.tools.network.pinned_connect import Dialer, open_pool
+from jaato.tools.network.addresses import PORTS, AddressRefused, AllowedHosts, Url
+from jaato.tools.network.pinned_connect import CheckedResolver, open_pool
 from jaato.tools.network.proxy_settings import proxy_for
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ class TooLong(Exception):
 class Way:
     """How one registry is reached, from the loop of any thread. A call that is cancelled leaves no connection behind."""
 
-    def __init__(self, name: str, filled: Filled, allowed: Allowed, environ: Mapping[str, str]) -> None:
+    def __init__(self, name: str, filled: Filled, allowed: AllowedHosts, environ: Mapping[str, str]) -> None:
         self.name = name
         self.base = filled.base
         self._headers = filled.headers
-        self._dialer = Dialer(allowed)
+        self._dialer = CheckedResolver(allowed)
         self._environ = environ
         self._keeps = False
         """Whether it has answered twice on one connection: no call is sent by one that its server may just be closing."""

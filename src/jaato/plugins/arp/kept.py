@@ -9,7 +9,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.protocol.arp import ToolDefinition, ToolView
-from jaato.tools.filesystem.atomic import read_small, write_private
+from jaato.tools.filesystem.atomic import read_bounded, write_private
 
 FORM = 1
 MAX_BYTES = 16_000_000
@@ -70,7 +70,7 @@ def load_definitions(cache_dir: Path, digest: str) -> KeptDefinitions:
 def loaded(cache_dir: Path, what: str, nothing: K) -> K:
     """What is kept; `nothing` where it cannot be read, or is of another form or configuration."""
     try:
-        content = read_small(place(cache_dir, nothing.digest, what), MAX_BYTES)
+        content = read_bounded(place(cache_dir, nothing.digest, what), MAX_BYTES)
         found = msgspec.json.decode(content or b"", type=type(nothing))
     except (ConfigError, ValueError, RecursionError):
         return nothing

@@ -11,7 +11,7 @@ from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.protocol.arp import ToolDefinition
-from jaato.tools.filesystem.atomic import locked, write_private
+from jaato.tools.filesystem.atomic import file_lock, write_private
 from jaato.tools.filesystem.containment import shown_name
 from jaato.tools.remote.fields import digest_of
 from jaato.tools.remote.pins import read_pins, render_diff
@@ -81,7 +81,7 @@ class Pins:
         new = {one.name: pinned(one) for one in definitions if self.holds(one.name) != hash_of(one)}
         if not new or not self._keeps:
             return
-        with locked(self.path):
+        with file_lock(self.path):
             known = self._read()
             for name in new:
                 known.tools.pop(name, None)

@@ -15,7 +15,7 @@ from jaato.protocol.arp import ToolDefinition, ToolError, ToolResult, decode_err
 from jaato.protocol.codec import json_problems
 from jaato.protocol.messages import Problem
 from jaato.tools.call import Output
-from jaato.tools.invisible_text import one_line, spelt_out
+from jaato.tools.invisible_text import escape_invisible, one_line
 from jaato.tools.schema import validator_of
 
 CODE = re.compile(r"(?=.{1,100}\Z)[a-z][a-z0-9_:-]*(\.[a-z0-9_:-]+)+")
@@ -72,7 +72,7 @@ def unlike_declared(value: Any, definition: ToolDefinition) -> str:
 def problem_of(registry: str, error: ToolError) -> Problem:
     """A registry's error as ours: its words as a stranger's, whether it can be tried again, and its code, which is in
     the details where it is none of the contract's."""
-    message = spelt_out(error.message[:MAX_MESSAGE_CHARS].strip()) or "It did not say why."
+    message = escape_invisible(error.message[:MAX_MESSAGE_CHARS].strip()) or "It did not say why."
     details = None if error.details is UNSET or not error.details else error.details
     if details is not None and (
         json_problems(details) or len(msgspec.json.encode(details)) > MAX_DETAILS_BYTES

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from jaato.tools.invisible_text import spelt_out
+from jaato.tools.invisible_text import escape_invisible
 
 ACCEPTED = "application/x-ndjson, text/event-stream;q=0.9, application/json;q=0.8"
 MAX_SHOWN_CHARS = 1_000_000
@@ -97,7 +97,7 @@ class Reader:
             return
         text = said.text[: MAX_SHOWN_CHARS - self._shown]
         self._shown += len(text)
-        self._hear(spelt_out(text))
+        self._hear(escape_invisible(text))
 
 
 def reader_for(content_type: str, hear: Hear | None) -> Reader | None:

@@ -26,7 +26,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call, Output, no_output
 from jaato.tools.catalog import wire_name
 from jaato.tools.invisible_text import one_line
-from jaato.tools.schema import complain
+from jaato.tools.schema import arguments_error
 from jaato.tools.tool import FIRST, Tool
 
 CATEGORY = "registry"
@@ -140,7 +140,7 @@ class Far:
             learn(tool, known)
             issues = known.validator.issues(arguments)
             if issues:
-                raise with_schema(complain(tool.name, issues), known)
+                raise with_schema(arguments_error(tool.name, issues), known)
         await self._hold(known, call)
         body = body_of(arguments, call)
         answer = await self.source.invoke(self.view.name, body, headers_of(call), self._hear(call))

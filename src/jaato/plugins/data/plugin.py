@@ -14,9 +14,15 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import InvalidArguments
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.changes import told_name
+from jaato.tools.filesystem.edits.changes import name_for_clients
 from jaato.tools.host_services import roots_of
-from jaato.tools.processes.sandbox_process import NOWHERE, Bounds, Places, WorkFailed, work_apart
+from jaato.tools.processes.sandbox_process import (
+    NOWHERE,
+    Mounts,
+    ResourceLimits,
+    WorkFailed,
+    run_in_sandbox_process,
+)
 from jaato.tools.tool import tool
 
 DATA = "data"
@@ -237,11 +243,11 @@ class DataPlugin(Plugin):
             }
             order |= {"time_s": self.limit_s or QUERY_S}
             room = size + 4 * GB if write else GB
-            around = Places(directory=place.dir_fd)
+            around = Mounts(directory=place.dir_fd)
             said = self._work(f"sqlite:{what}", order, call, QUERY_S, [], places=around, file_bytes=room)
             if write:
                 change: Literal["created", "modified"] = "created" if info is None else "modified"
-                call.changed.append(FileChange(told_name(self.roots, place), change))
+                call.changed.append(FileChange(name_for_clients(self.roots, place), change))
             return said
 
     def _csv(self, what: str, paths: dict[str, str], order: dict[str, Any], call: Call) -> dict[str, Any]:
@@ -275,14 +281,16 @@ class DataPlugin(Plugin):
 
     def _work(
         self, entry: str, order: dict[str, Any], call: Call, time_s: float, descriptors: list[int | None],
-        memory_bytes: int = 2 * GB, file_bytes: int = GB, places: Places = NOWHERE,
+        memory_bytes: int = 2 * GB, file_bytes: int = GB, places: Mounts = NOWHERE,
     ) -> dict[str, Any]:  # fmt: skip
         """The work, apart."""
         advice = "Ask for less: fewer columns or rows, a smaller file, a narrower expression."
         order["query_s"] = query_s = self.limit_s or QUERY_S
-        bounds = Bounds((self.limit_s or time_s) + GRACE_S, memory_bytes, file_bytes, advice, query_s)
+        bounds = ResourceLimits((self.limit_s or time_s) + GRACE_S, memory_bytes, file_bytes, advice, query_s)
         handed = [one for one in descriptors if one is not None]
-        said: dict[str, Any] = work_apart(f"{WORK}.{entry}", order, bounds, call.token, handed, places=places)
+        said: dict[str, Any] = run_in_sandbox_process(
+            f"{WORK}.{entry}", order, bounds, call.token, handed, places=places
+        )
         return said
 
 

@@ -16,7 +16,7 @@ from jaato.plugins.files.hunk_matching import PlacedHunk, place_hunks
 from jaato.plugins.files.multi_edit import change_result, refuse_slash
 from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused, parse_patch
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.atomic_replace import Seen
+from jaato.tools.filesystem.edits.atomic_replace import FileState
 from jaato.tools.filesystem.edits.changes import Change, Changes, Target
 from jaato.tools.filesystem.edits.text_encoding import Form, Lined
 from jaato.tools.tool import tool
@@ -56,7 +56,7 @@ class StagedFile:
 
     path: str
     target: Target | None
-    seen: Seen | None
+    seen: FileState | None
     form: Form
     before: str
     text: str | None

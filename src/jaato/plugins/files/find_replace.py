@@ -80,9 +80,9 @@ def find_matches(
     import subprocess
     import sys
 
-    from jaato.tools.processes.sandbox.worker_sandbox import alone, code_of
+    from jaato.tools.processes.sandbox.worker_sandbox import code_of, worker_sandbox
 
-    with alone(sys.executable) as start:
+    with worker_sandbox(sys.executable) as start:
         worker = subprocess.Popen(
             [*start.prefix, sys.executable, "-I", "-S", "-c", WORKER],
             stdin=subprocess.PIPE,

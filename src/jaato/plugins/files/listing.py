@@ -18,7 +18,7 @@ from jaato.tools.filesystem.containment import Roots, shown_name
 from jaato.tools.filesystem.edits.backup_directory import Record
 from jaato.tools.filesystem.edits.changes import Change, Changes, Target
 from jaato.tools.filesystem.edits.text_encoding import NotText, form_of
-from jaato.tools.filesystem.errors import Entry, explained, kind_of
+from jaato.tools.filesystem.errors import Entry, explain_os_error, kind_of
 
 MAX_DIFF_BYTES = 8 << 20
 MAX_LISTED = 2000
@@ -47,7 +47,7 @@ def remove_directory(changes: Changes, target: Target, call: Call) -> dict[str, 
             os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
         except OSError as error:
             changes.backups.forget(shelf, record)
-            raise explained(error, target.path) from None
+            raise explain_os_error(error, target.path) from None
     call.changed.append(FileChange(target.label, "deleted", directory=True))
     return {"path": target.label, "backup_id": record.id}
 

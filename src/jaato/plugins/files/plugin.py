@@ -28,7 +28,7 @@ from jaato.tools.filesystem.edits.backup_directory import PLACE
 from jaato.tools.filesystem.edits.backups import SET, Backups
 from jaato.tools.filesystem.edits.changes import Change, Changes
 from jaato.tools.filesystem.edits.moves import check, move
-from jaato.tools.filesystem.edits.transactions import recover
+from jaato.tools.filesystem.edits.transactions import recover_transactions
 from jaato.tools.filesystem.edits.undo import find_backup, restore, undo
 from jaato.tools.filesystem.errors import PathRefused
 from jaato.tools.host_services import roots_of
@@ -67,7 +67,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
         self.roots = roots_of(host)
         self.backups = Backups(self.roots.workspace, **backup_bounds(host.config.get("backups", {})))
         self.changes = Changes(self.roots, self.backups)
-        recover(self.changes)
+        recover_transactions(self.changes)
 
     def set_workspace_path(self, path: str) -> None:
         """Work beneath this directory from now on; backups are kept there too."""

@@ -14,14 +14,14 @@ from jaato.errors import ToolError
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.processes.git import (
     GitFailed,
-    Written,
+    GitOutput,
     failed,
     git_environment,
     git_program,
     guarded,
     run_git,
 )
-from jaato.tools.processes.sandbox.sandbox import Reader, Sandbox
+from jaato.tools.processes.sandbox.sandbox import ReadOnlyRunner, Sandbox
 
 MAX_ANSWER_BYTES = 65_536
 MAX_REVISION_CHARS = 500
@@ -48,12 +48,12 @@ class Repository:
 
     program: str
     environ: Mapping[str, str]
-    reader: Reader
+    reader: ReadOnlyRunner
     git_dir: Path
     top: Path | None
     prefix: str
 
-    async def ask(self, arguments: Sequence[str], most_bytes: int = MAX_ANSWER_BYTES) -> Written:
+    async def ask(self, arguments: Sequence[str], most_bytes: int = MAX_ANSWER_BYTES) -> GitOutput:
         """Run a command, whatever it answers."""
         return await run_git(
             self.program,
@@ -64,7 +64,7 @@ class Repository:
             most_bytes=most_bytes,
         )
 
-    async def read(self, arguments: Sequence[str], most_bytes: int) -> Written:
+    async def read(self, arguments: Sequence[str], most_bytes: int) -> GitOutput:
         """Run a command that must succeed; raises `GitFailed` with git's own words."""
         written = await self.ask(arguments, most_bytes)
         if written.code not in (0, None):
@@ -131,7 +131,7 @@ async def open_repository(
     plain = git_environment(environ)
     reader = await anyio.to_thread.run_sync(sandbox.reader, (directory, *roots.paths))
 
-    async def ask(*arguments: str) -> Written:
+    async def ask(*arguments: str) -> GitOutput:
         return await run_git(
             program, arguments, reader, cwd=directory, environ=plain, most_bytes=MAX_ANSWER_BYTES
         )

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError, ToolTimeout
-from jaato.tools.processes.command import Limits
-from jaato.tools.processes.framed_process import Talk, TalkEnded
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import CommandLimits
+from jaato.tools.processes.framed_process import FramedProcess, ProcessEnded
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
-from jaato.tools.processes.sandbox.temporary import PrivateDirectory
+from jaato.tools.processes.sandbox.temporary import PrivateTmp
 
 SYMBOL_KINDS = (
     "file module namespace package class method property field constructor enum interface function variable "
@@ -113,19 +113,19 @@ class LanguageServer:
         self._quiet.set()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._ids = 0
-        self._temporary: PrivateDirectory | None = None
+        self._temporary: PrivateTmp | None = None
         if not confinement.prefix:
             with contextlib.suppress(OSError):  # on a full disk it does without
-                self._temporary = PrivateDirectory()
+                self._temporary = PrivateTmp()
         more = {"TMPDIR": str(self._temporary.path)} if self._temporary is not None else {}
         self._tidying: asyncio.Task[None] | None = None
-        self._talk = Talk(
+        self._talk = FramedProcess(
             way.argv,
             root,
             {**way.environment, **more},
             take=self._take,
             most_bytes=MESSAGE_BYTES,
-            limits=Limits(grace_s=1.0),
+            limits=CommandLimits(grace_s=1.0),
             confinement=confinement,
         )
 
@@ -139,7 +139,7 @@ class LanguageServer:
         """How it ended, in words; empty while it runs."""
         return self._talk.why
 
-    async def start(self, launcher: Launcher) -> None:
+    async def start(self, launcher: WardenClient) -> None:
         """Start it and shake hands. Raises `ServerFailed`; then nothing of it is left."""
         self._talk.begin(launcher)
         self._tidying = asyncio.create_task(self._tidy(), name="jaato-lsp-tidy")
@@ -188,7 +188,7 @@ class LanguageServer:
             if self._unanswered >= MOST_UNANSWERED:
                 self._talk.stop(f"it had left {MOST_UNANSWERED} questions unanswered, so it was ended")
             raise ToolTimeout(f"The language server did not answer {method} within {within_s:g} s.")
-        except TalkEnded as error:
+        except ProcessEnded as error:
             raise ServerFailed(f"The language server ended. {error}") from None
         finally:
             self.in_use -= 1
@@ -203,7 +203,7 @@ class LanguageServer:
         """Send a notification; one to a server that has ended is lost."""
         try:
             self._talk.send({"jsonrpc": "2.0", "method": method, "params": params})
-        except TalkEnded:
+        except ProcessEnded:
             return  # the next request says so
 
     async def news_of(self, uri: str, since: int, within_s: float) -> bool:
@@ -295,7 +295,7 @@ class LanguageServer:
                 answer["error"] = {"code": METHOD_NOT_FOUND, "message": f"no {method[:100]} here"}
         try:
             self._talk.send(answer)
-        except TalkEnded:
+        except ProcessEnded:
             return
 
     def _note(self, method: str, params: Any) -> None:

@@ -17,8 +17,8 @@ from jaato.plugins.lsp.requests import Position
 from jaato.plugins.lsp.workspace_edits import EditRefused, NewText, new_texts, preview_diffs
 from jaato.tools.call import Call
 from jaato.tools.host_services import environ_of, roots_of
-from jaato.tools.processes.launcher import Launcher
-from jaato.tools.processes.loop_thread import Beside
+from jaato.tools.processes.launcher import WardenClient
+from jaato.tools.processes.loop_thread import LoopThread
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
 from jaato.tools.tool import tool
 
@@ -50,8 +50,8 @@ class LspPlugin(Plugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._roots = roots_of(host)
-        self._beside = Beside("jaato-lsp")
-        self._launcher = Launcher()
+        self._beside = LoopThread("jaato-lsp")
+        self._launcher = WardenClient()
         named, idle_s = load_languages(self._named()), float(host.config.get("idle_s", IDLE_S))
         self._sandbox = sandbox_of(host)
         confined = self._sandbox, sandbox_profile(host.config)

@@ -23,7 +23,7 @@ from jaato.plugins.lsp.languages import (
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.processes.environment import for_commands, is_inside
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox
 
 MAX_SERVERS = 6
@@ -52,7 +52,7 @@ class Pool:
 
     def __init__(
         self,
-        launcher: Launcher,
+        launcher: WardenClient,
         roots: Roots,
         environ: Mapping[str, str],
         languages: Sequence[Language],

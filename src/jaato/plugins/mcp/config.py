@@ -14,9 +14,9 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
-from jaato.tools.invisible_text import visible
+from jaato.tools.invisible_text import escape_all
 from jaato.tools.permissions.access import FULL, WORKSPACE_WRITE
-from jaato.tools.redaction.patterns import configured_secrets, like_secret
+from jaato.tools.redaction.patterns import find_configured_secrets, looks_like_secret
 from jaato.tools.remote.fields import (
     JsonObject,
     Malformed,
@@ -297,13 +297,13 @@ def expand_variables(config: ServerConfig, environ: Mapping[str, str]) -> Server
 def secrets_in(config: ServerConfig) -> dict[str, str]:
     """The values of a filled-in entry that nobody else is to see, by name: its variables and headers but those that are
     evidently no secrets, and keys of its login."""
-    found = configured_secrets(config.env) | configured_secrets(config.headers)
+    found = find_configured_secrets(config.env) | find_configured_secrets(config.headers)
     return found | {
         name: value
         for name, value in config.oauth.items()
         if name.lower().replace("_", "") in ("clientsecret", "privatekey")
         and isinstance(value, str)
-        and like_secret(value)
+        and looks_like_secret(value)
     }
 
 
@@ -323,8 +323,8 @@ def describe_sandbox(config: ServerConfig) -> str:
         return "full: no sandbox, it may do whatever you may"
     if access.profile == "read-only":
         return "read-only: it changes nothing and reaches no network"
-    paths = "".join(f", {visible(path)}" for path in access.paths)
-    hosts = ", ".join(map(visible, access.domains)) or "no network"
+    paths = "".join(f", {escape_all(path)}" for path in access.paths)
+    hosts = ", ".join(map(escape_all, access.domains)) or "no network"
     return f"workspace-write: it may change the workspace{paths}; it reaches {hosts}"
 
 

@@ -93,13 +93,13 @@ class Directory(SourceDirectory[ServerConfig]):
         if setting is None:
             from jaato.plugins.mcp.server import Setting
             from jaato.plugins.mcp.ways import way_to
-            from jaato.tools.redaction.redactor import Secrets
+            from jaato.tools.redaction.redactor import Redactor
 
             try:
                 filled = expand_variables(config, self.context.environ)
             except ConfigError as error:
                 raise ServerUnusable(str(error)) from None
-            secrets = self.context.secrets or Secrets()
+            secrets = self.context.secrets or Redactor()
             for key, value in secrets_in(filled).items():
                 secrets.add(key, value)
             setting = self._settings[name] = Setting(

@@ -12,7 +12,7 @@ from typing import Any
 from jaato.abc.asker import Clarification
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Call
-from jaato.tools.invisible_text import visible
+from jaato.tools.invisible_text import escape_all
 from jaato.tools.network.addresses import METADATA, AddressRefused, Url, parse_url
 from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.schema import depth_within
@@ -81,7 +81,7 @@ async def elicited(server: str, caller: Caller, params: Any) -> tuple[str, dict[
 
 def readable(text: Any, most: int) -> str:
     """A server's text as it may be shown: nothing in it hides, and it has an end."""
-    return "\n".join(visible(line) for line in str(text)[:most].split("\n"))
+    return "\n".join(escape_all(line) for line in str(text)[:most].split("\n"))
 
 
 async def visited(server: str, caller: Caller, context: str, url: str) -> tuple[str, None]:

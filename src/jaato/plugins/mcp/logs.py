@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.tools.filesystem.atomic import read_small, write_private
+from jaato.tools.filesystem.atomic import read_bounded, write_private
 
 MAX_BYTES = 262_144
 KEPT_BYTES = 131_072
@@ -39,7 +39,7 @@ class LogFile:
 
     def tail(self, lines: int) -> str:
         """The last lines. Raises `ConfigError`."""
-        content = read_small(self.path, MAX_BYTES + 16 * MAX_PIECE_BYTES) or b""
+        content = read_bounded(self.path, MAX_BYTES + 16 * MAX_PIECE_BYTES) or b""
         kept = content.decode("utf-8", "replace").splitlines()[-lines:]
         return "\n".join(kept)
 
@@ -57,5 +57,5 @@ class LogFile:
         finally:
             os.close(descriptor)
         if size + len(data) > MAX_BYTES:
-            content = read_small(self.path, MAX_BYTES + 16 * MAX_PIECE_BYTES) or b""
+            content = read_bounded(self.path, MAX_BYTES + 16 * MAX_PIECE_BYTES) or b""
             write_private(self.path, content[-KEPT_BYTES:].partition(b"\n")[2])

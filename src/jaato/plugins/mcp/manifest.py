@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.tools.filesystem.atomic import read_small, write_private
+from jaato.tools.filesystem.atomic import read_bounded, write_private
 from jaato.tools.schema import depth_within
 
 VERSION = 1
@@ -93,7 +93,7 @@ def path_of(cache_dir: Path, digest: str) -> Path:
 def load(cache_dir: Path, digest: str) -> Manifest | None:
     """What was last known of a configuration; None when nothing is, or what is there cannot be used."""
     try:
-        content = read_small(path_of(cache_dir, digest), MAX_FILE_BYTES)
+        content = read_bounded(path_of(cache_dir, digest), MAX_FILE_BYTES)
         if content is None:
             return None
         found = msgspec.json.decode(content, type=Manifest)

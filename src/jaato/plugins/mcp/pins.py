@@ -14,8 +14,8 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ToolEntry, bounded
-from jaato.tools.filesystem.atomic import locked, write_private
-from jaato.tools.invisible_text import hidden, strings_in, visible
+from jaato.tools.filesystem.atomic import file_lock, write_private
+from jaato.tools.invisible_text import escape_all, find_invisible, strings_in
 from jaato.tools.permissions.trust import content_hash
 from jaato.tools.remote.fields import digest_of
 from jaato.tools.remote.pins import read_pins, render_diff
@@ -43,7 +43,7 @@ class Change:
         import shlex
 
         return (
-            f"The {self.kind} {visible(self.name)!r} of the MCP server {server!r} is disabled: {self.detail}. "
+            f"The {self.kind} {escape_all(self.name)!r} of the MCP server {server!r} is disabled: {self.detail}. "
             f"The user can look at it and accept it with `jaato mcp trust {shlex.quote(server)}`."
         )
 
@@ -62,14 +62,14 @@ class Judgement:
 
     def missing(self, server: str, name: str) -> str:
         """Why there is no such tool to call, with those there are."""
-        from jaato.tools.filesystem.containment import alike, shown_name
+        from jaato.tools.filesystem.containment import shown_name, similar_names
 
         if name in self.disabled:
             return self.disabled[name].why(server)
         names = [entry.name for entry in self.manifest.tools]
         if names.count(name) > 1:
             return f"The MCP server {server!r} has {names.count(name)} tools {name!r}, so none of them can be called."
-        near = alike(name, names)
+        near = similar_names(name, names)
         hint = f"Is it {' or '.join(map(repr, near))}? " if near else ""
         known = ", ".join(shown_name(one)[:80] for one in names[:50]) or "none"
         return f"The MCP server {server!r} has no tool {name[:80]!r}. {hint}It has {known}."
@@ -128,7 +128,7 @@ class Pins:
         held = {(change.kind, change.name) for change in changes}
         new = {key: made for key, made in found.items() if key not in held and label(key) not in known.pins}
         if new or not changes:
-            with locked(path):
+            with file_lock(path):
                 known = self._read(path)
                 for key, definition in new.items():
                     known.pins.setdefault(label(key), pinned(definition))
@@ -149,7 +149,7 @@ class Pins:
         path = self._path(config)
         found = definitions(bounded(manifest))
         wanted = None if changes is None else {(one.kind, one.name): one.version for one in changes}
-        with locked(path):
+        with file_lock(path):
             known = self._read(path)
             made = {key: pinned(definition) for key, definition in found.items()}
             accepted = {
@@ -249,7 +249,7 @@ def compared(known: PinFile, found: dict[Key, dict[str, Any]]) -> list[Change]:
 
 def invisible(definition: dict[str, Any]) -> str:
     """The invisible characters anywhere in a definition."""
-    found = sorted({char for text in strings_in(definition) for char in hidden(text)})
+    found = sorted({char for text in strings_in(definition) for char in find_invisible(text)})
     return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
 
 

@@ -17,7 +17,7 @@ from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.plugins.mcp.manifest import Manifest
 from jaato.plugins.mcp.server import Key, Server, Setting
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.launcher import WardenClient
 
 LOG = logger("mcp")
 CLOSE_WITHIN_S = 20.0
@@ -41,7 +41,7 @@ class Pool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._portals = BlockingPortalProvider()
-        self._launcher = Launcher()
+        self._launcher = WardenClient()
         self._leases: dict[User, BlockingPortal] = {}
         self._leaving: set[threading.Thread] = set()
         self._servers: dict[Key, Server] = {}
@@ -108,11 +108,15 @@ class Pool:
             return None
         launcher = None
         if not self._leases:
-            launcher, self._launcher = self._launcher, Launcher()  # another for who comes meanwhile
+            launcher, self._launcher = self._launcher, WardenClient()  # another for who comes meanwhile
         return partial(self._give_back, user, portal, launcher, list(self._leaving))
 
     def _give_back(
-        self, user: User, portal: BlockingPortal, launcher: Launcher | None, before: list[threading.Thread]
+        self,
+        user: User,
+        portal: BlockingPortal,
+        launcher: WardenClient | None,
+        before: list[threading.Thread],
     ) -> None:
         try:
             portal.start_task_soon(self._end_servers, user).result(CLOSE_WITHIN_S)

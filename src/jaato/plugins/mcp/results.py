@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaato.plugins.mcp.faults import ServerRefusal
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
-from jaato.tools.images import ImageRefused, look
+from jaato.tools.images import ImageRefused, identify_image
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -63,7 +63,7 @@ class Parts:
             return
         if mime in IMAGES:
             try:
-                mime = look(content).mime
+                mime = identify_image(content).mime
             except ImageRefused as error:
                 self.text(f"[{mime}, left out: {error}]")
                 return

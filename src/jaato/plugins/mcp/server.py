@@ -20,7 +20,7 @@ from jaato.plugins.mcp.manifest import Manifest
 if TYPE_CHECKING:
     from jaato.plugins.mcp.client import McpClient, Transport
     from jaato.plugins.mcp.oauth.callback import Ask
-    from jaato.tools.processes.launcher import Launcher
+    from jaato.tools.processes.launcher import WardenClient
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 Key = tuple[str, str, str]
@@ -44,7 +44,7 @@ class Setting:
     environ: Mapping[str, str]
     workspace: Path
     state_dir: Path
-    make: Callable[[Setting, Launcher, ServerLog, bool], Transport]
+    make: Callable[[Setting, WardenClient, ServerLog, bool], Transport]
     sandbox: Sandbox
     allow_hosts: tuple[str, ...] = ()
     log: Callable[[str], None] | None = None
@@ -68,7 +68,7 @@ def key_of(config: ServerConfig, environ: Mapping[str, str], workspace: Path) ->
 class Server:
     """Lives on the pool's loop; every method is called there."""
 
-    def __init__(self, setting: Setting, launcher: Launcher) -> None:
+    def __init__(self, setting: Setting, launcher: WardenClient) -> None:
         self.setting = setting
         self.users: set[object] = set()
         self.log = ServerLog(setting.log, setting.mask)

@@ -10,7 +10,7 @@ from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.faults import ServerUnusable
 from jaato.plugins.mcp.tools import full_name
 from jaato.tools.catalog import wire_name
-from jaato.tools.invisible_text import visible
+from jaato.tools.invisible_text import escape_all
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.host import Host
@@ -21,7 +21,7 @@ MAX_TEXT = 300
 
 def shortened(text: str) -> str:
     """A server's text as one short line with nothing hidden."""
-    line = " ".join(visible(text[: 4 * MAX_TEXT]).split())
+    line = " ".join(escape_all(text[: 4 * MAX_TEXT]).split())
     return line if len(line) <= MAX_TEXT else line[:MAX_TEXT] + "…"
 
 
@@ -76,7 +76,7 @@ def server_shown(directory: Directory, host: Host, name: str) -> dict[str, Any]:
                 f"two tools are called {shortened(one)!r}, so neither can be called" for one in doubled[:20]
             ]
         if judged.manifest.instructions:
-            row["instructions"] = visible(judged.manifest.instructions[:2000])
+            row["instructions"] = escape_all(judged.manifest.instructions[:2000])
     return row
 
 

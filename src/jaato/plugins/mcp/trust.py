@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from jaato.plugins.mcp.config import ServerConfig, describe_sandbox
-from jaato.tools.filesystem.atomic import read_small
-from jaato.tools.invisible_text import visible
+from jaato.tools.filesystem.atomic import read_bounded
+from jaato.tools.invisible_text import escape_all
 from jaato.tools.permissions.trust import content_hash
 from jaato.tools.remote.config_file import resolved
 from jaato.tools.remote.trust import SourceTrust, odd_letters
@@ -54,14 +54,18 @@ class ServerTrust(SourceTrust[ServerConfig]):
         rows: list[tuple[str, str]] = []
         if config.kind == "stdio":
             rows.append(("runs", " ".join(quoted(part) for part in (config.command, *config.args))))
-            rows.append(("in", visible(config.cwd) if config.cwd else "the workspace"))
+            rows.append(("in", escape_all(config.cwd) if config.cwd else "the workspace"))
             rows.append(("sandbox", describe_sandbox(config)))
-            rows += [("with", f"{visible(name)}={visible(value)}") for name, value in config.env.items()]
+            rows += [
+                ("with", f"{escape_all(name)}={escape_all(value)}") for name, value in config.env.items()
+            ]
             paths = referenced_programs(config)
-            rows += [("program", f"{visible(str(path))} {program_hash(path)[:19]}") for path in paths]
+            rows += [("program", f"{escape_all(str(path))} {program_hash(path)[:19]}") for path in paths]
         else:
-            rows.append(("reaches", f"{visible(config.url)} ({config.kind})"))
-        login = [("login", f"{visible(key)}: {visible(str(value))}") for key, value in config.oauth.items()]
+            rows.append(("reaches", f"{escape_all(config.url)} ({config.kind})"))
+        login = [
+            ("login", f"{escape_all(key)}: {escape_all(str(value))}") for key, value in config.oauth.items()
+        ]
         return rows + login + super().describe(config)
 
     def warnings(self, config: ServerConfig) -> list[str]:
@@ -72,7 +76,7 @@ class ServerTrust(SourceTrust[ServerConfig]):
 
 def program_hash(path: Path) -> str:
     """The hash of a program; of one that has gone, that. Raises `ConfigError`."""
-    content = read_small(path, MAX_PROGRAM_BYTES)
+    content = read_bounded(path, MAX_PROGRAM_BYTES)
     return content_hash(content) if content is not None else "absent"
 
 
@@ -138,7 +142,7 @@ def quoted(text: str) -> str:
     """A part of a command line as a shell would need it written, with nothing hidden."""
     import shlex
 
-    return shlex.quote(visible(text))
+    return shlex.quote(escape_all(text))
 
 
 LOADERS = frozenset(

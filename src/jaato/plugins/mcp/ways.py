@@ -9,13 +9,13 @@ from jaato.plugins.mcp.config import access_of, warn_unconfined
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.server import Setting
 from jaato.settings import home_of
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.launcher import WardenClient
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.client import Transport
 
 
-def way_to(setting: Setting, launcher: Launcher, log: ServerLog, older: bool) -> Transport:
+def way_to(setting: Setting, launcher: WardenClient, log: ServerLog, older: bool) -> Transport:
     """A transport to the server, not opened yet; `older` for one that does not know streamable HTTP."""
     config = setting.config
     if config.kind == "stdio":

@@ -11,16 +11,16 @@ from typing import Any
 from jaato.errors import ToolError
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
-from jaato.tools.processes.command import Limits
-from jaato.tools.processes.framed_process import Talk, TalkEnded
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import CommandLimits
+from jaato.tools.processes.framed_process import FramedProcess, ProcessEnded
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 BRIDGE = Path(__file__).with_name("bridge.py")
 ANSWER_BYTES = 96 << 20
 START_S = 75.0
 HEED_S = 20.0
-LIMITS = Limits(grace_s=1.0)
+LIMITS = CommandLimits(grace_s=1.0)
 
 
 class KernelFailed(ToolError):
@@ -33,13 +33,13 @@ class KernelClient:
     """One kernel process at most, on the loop that its methods are awaited on; one order at a time."""
 
     def __init__(
-        self, launcher: Launcher, python: str, cwd: Path, environment: Callable[[], Mapping[str, str]]
+        self, launcher: WardenClient, python: str, cwd: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
         self._launcher = launcher
         self._python = python
         self._cwd = cwd
         self._environment = environment
-        self._talk: Talk | None = None
+        self._talk: FramedProcess | None = None
         self._news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._show: Callable[[str], None] | None = None
         self._ids = 0
@@ -67,7 +67,7 @@ class KernelClient:
         self.access = call.access
         self._why = ""
         self._news = asyncio.Queue()
-        self._talk = Talk(
+        self._talk = FramedProcess(
             [self._python, "-X", "utf8", str(BRIDGE)],
             self._cwd,
             self._environment(),
@@ -117,7 +117,7 @@ class KernelClient:
                 if not timed_out:
                     await self._interrupted(self._ids)
                 raise
-        except TalkEnded as error:
+        except ProcessEnded as error:
             await self.close()
             raise KernelFailed(str(error)) from None
         finally:
@@ -136,7 +136,7 @@ class KernelClient:
                 self._talk.send({"op": "interrupt"})
             async with asyncio.timeout(HEED_S):
                 return await self._answer(id_)
-        except (TimeoutError, TalkEnded):
+        except (TimeoutError, ProcessEnded):
             await self.close()
             return {"event": "lost", "why": "it did not answer, so it was ended", "outputs": []}
 
@@ -145,17 +145,17 @@ class KernelClient:
             news = await self._next()
             if news.get("id") != id_:
                 if news.get("event") == "over":
-                    raise TalkEnded(f"The kernel ended: {news.get('why')}.")
+                    raise ProcessEnded(f"The kernel ended: {news.get('why')}.")
                 continue
             if news.get("event") == "lost":
                 await self.close()
             return news
 
     async def _next(self) -> dict[str, Any]:
-        """The next news. Raises `TalkEnded` when none will come."""
+        """The next news. Raises `ProcessEnded` when none will come."""
         talk = self._talk
         if talk is None:
-            raise TalkEnded("The kernel was ended, by a reset or with its session.")
+            raise ProcessEnded("The kernel was ended, by a reset or with its session.")
         waiting = asyncio.ensure_future(self._news.get())
         over = asyncio.ensure_future(talk.over.wait())
         try:
@@ -164,7 +164,7 @@ class KernelClient:
                 return waiting.result()
             if not self._news.empty():
                 return self._news.get_nowait()
-            raise TalkEnded(
+            raise ProcessEnded(
                 f"The kernel ended: {talk.why}"
                 if self._talk
                 else "The kernel was ended, by a reset or with its session."

@@ -20,9 +20,9 @@ from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.host_services import environ_of
 from jaato.tools.permissions.access import check_reach, sandbox_fields
 from jaato.tools.processes.environment import for_commands
-from jaato.tools.processes.launcher import Launcher
-from jaato.tools.processes.loop_thread import Beside
-from jaato.tools.processes.sandbox.sandbox import sandbox_of, swept
+from jaato.tools.processes.launcher import WardenClient
+from jaato.tools.processes.loop_thread import LoopThread
+from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files, sandbox_of
 from jaato.tools.tool import tool
 
 MAX_NOTEBOOKS = 8
@@ -55,8 +55,8 @@ class NotebookPlugin(Plugin):
         super().__init__(host)
         self._shelf = NotebookFiles(host)
         self._python = str(host.config.get("python") or sys.executable)
-        self._beside = Beside("jaato-notebooks")
-        self._launcher = Launcher()
+        self._beside = LoopThread("jaato-notebooks")
+        self._launcher = WardenClient()
         self._sandbox = sandbox_of(host)
         self._books: dict[tuple[str, str], Notebook] = {}
         self._watched: set[str] = set()
@@ -81,7 +81,7 @@ class NotebookPlugin(Plugin):
         try:
             result = await self._beside.run(self._execute(code, notebook, cell, timeout_s, call), call.token)
         finally:
-            removed = swept(self.host)
+            removed = quarantine_new_control_files(self.host)
         return add_removed_files(result, removed)
 
     @tool(category="code", access="execute")

@@ -12,7 +12,7 @@ from jaato.protocol.messages import Media
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call, Output
 from jaato.tools.permissions.access import is_within, sandbox_fields, summarize_access
-from jaato.tools.processes.sandbox.cleanup import Removed, reported
+from jaato.tools.processes.sandbox.cleanup import QuarantinedFile, add_to_result
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MAX_IMAGE_BYTES = 5 << 20
@@ -121,10 +121,10 @@ def add_sandbox_fields(
     return Output(f"[{note}]\n{result.text}", {**facts, "sandbox_note": note}, result.media)
 
 
-def add_removed_files(result: Output, removed: Sequence[Removed]) -> Output:
+def add_removed_files(result: Output, removed: Sequence[QuarantinedFile]) -> Output:
     """A result with the control files that were moved away, as its text says, too."""
     if not removed:
         return result
-    facts = reported(result.structured, removed)
+    facts = add_to_result(result.structured, removed)
     said = f"[Moved away: {', '.join(facts['removed'])}. {facts['note']}]"
     return Output(f"{said}\n{result.text}", facts, result.media)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.errors import ConfigError
-from jaato.tools.invisible_text import visible
+from jaato.tools.invisible_text import escape_all
 from jaato.tools.permissions.access import access_lines
 from jaato.tools.permissions.policy_document import Channel
 
@@ -198,14 +198,14 @@ def make_channel(kind: str, channel: Channel, places: Callable[[], ChannelContex
 
 def question_text(question: Question) -> str:
     """Tool, arguments or change, what a yes opens, the part that needs asking, and what a lasting answer would cover."""
-    lines = [f"May {visible(question.tool)} run?", *arguments_lines(question)]
+    lines = [f"May {escape_all(question.tool)} run?", *arguments_lines(question)]
     if question.access is not None:
         lines += ["  a yes opens:", *(f"    {line}" for line in access_lines(question.access))]
-    lines.append(f"  why asked: {visible(question.reason)}")
+    lines.append(f"  why asked: {escape_all(question.reason)}")
     if question.shape is None:
         lines.append("  whatever is answered counts for this call only")
     else:
-        lines.append("  always, turn and idle would cover: " + visible(question.shape.replace("\n", "; ")))
+        lines.append("  always, turn and idle would cover: " + escape_all(question.shape.replace("\n", "; ")))
     return "\n".join(lines)
 
 
@@ -217,13 +217,13 @@ def arguments_lines(question: Question) -> list[str]:
     if isinstance(old, str) and isinstance(new, str):
         del arguments["old"], arguments["new"]
         changed = difflib.unified_diff(old.splitlines(), new.splitlines(), "old", "new", lineterm="")
-        diff = [f"    {visible(line)}" for line in list(changed)[:MAX_LINES]]
+        diff = [f"    {escape_all(line)}" for line in list(changed)[:MAX_LINES]]
     lines = []
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
         shown = text[:MAX_CHARS].split("\n")
-        lines.append(f"  {visible(name)}: {visible(shown[0])}")
-        lines += [f"    {visible(line)}" for line in shown[1:MAX_LINES]]
+        lines.append(f"  {escape_all(name)}: {escape_all(shown[0])}")
+        lines += [f"    {escape_all(line)}" for line in shown[1:MAX_LINES]]
         hidden = len(text) - sum(len(line) + 1 for line in shown[:MAX_LINES]) + 1
         if hidden > 0:
             lines.append(f"    ... and {hidden:,} characters more, which are not shown")

@@ -101,10 +101,10 @@ class PermissionPlugin:
         """Where the channels `webhook` and `file` lead, by the user's own settings."""
         from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
         from jaato.settings import environment, load
-        from jaato.tools.network.addresses import Allowed
+        from jaato.tools.network.addresses import AllowedHosts
 
         environ = environment()
-        allowed = Allowed.of(load(environ=environ)["allow_hosts"])
+        allowed = AllowedHosts.of(load(environ=environ)["allow_hosts"])
         return ChannelContext(self._state_dir, WebhookNetwork(environ, allowed))
 
     def check_permission(self, tool: str, args: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:

@@ -24,9 +24,9 @@ from jaato.log import logger
 from jaato.protocol.ids import is_id
 from jaato.tools.background import start_thread
 from jaato.tools.filesystem.errors import FileMissing
-from jaato.tools.filesystem.private_directory import Folder
-from jaato.tools.network.addresses import Allowed, Url, parse_url
-from jaato.tools.network.pinned_connect import Dialer, open_pool, request_to
+from jaato.tools.filesystem.private_directory import PrivateDirectory
+from jaato.tools.network.addresses import AllowedHosts, Url, parse_url
+from jaato.tools.network.pinned_connect import CheckedResolver, open_pool, request_to
 from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.network.webhooks import SIGNATURE, key_of, signature
 from jaato.tools.permissions.access import access_lines
@@ -100,7 +100,7 @@ class WebhookNetwork:
     """How the network is reached: the environment's proxies and certificates, and the private addresses allowed."""
 
     environ: Mapping[str, str]
-    allowed: Allowed = Allowed()
+    allowed: AllowedHosts = AllowedHosts()
 
 
 class WebhookChannel:
@@ -149,7 +149,7 @@ class WebhookChannel:
         nonce = secrets.token_hex(16)
         sent = datetime.now(UTC).isoformat(timespec="milliseconds")
         body = encode_question(question, nonce=nonce, sent=sent)
-        dialer = Dialer(self._reach.allowed)
+        dialer = CheckedResolver(self._reach.allowed)
         pool, proxied = open_pool(self._url, dialer, self._reach.environ)
         if proxied:
             await dialer.check_proxied(self._url)
@@ -208,7 +208,7 @@ class FileChannel:
             )
         self._place = place
         self._timeout_s = timeout_s
-        self._folder = Folder(place.parent, place.name)
+        self._folder = PrivateDirectory(place.parent, place.name)
 
     def ask(self, question: Question) -> Answer | None:
         """The answer, waited for in this thread. Raises `TimeoutError` when the time is over."""

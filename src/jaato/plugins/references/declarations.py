@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from jaato.errors import ToolError
-from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.invisible_text import one_line
 
 FILE = "references.json"
@@ -83,7 +83,7 @@ def load_declarations(places: list[SourceDirectory]) -> Declared:
     """What these places declare; of several with one id the first counts. Never raises for what is written there."""
     found = Declared({}, [])
     for place in places:
-        main = Folder(place.root, *place.prefix)
+        main = PrivateDirectory(place.root, *place.prefix)
         try:
             data = main.read(FILE, MAX_DECLARATION_BYTES)
         except ToolError as error:
@@ -139,7 +139,7 @@ def parse_reference(source: Source, place: SourceDirectory) -> Reference | None:
 
 def add_files(found: Declared, place: SourceDirectory) -> None:
     """The text files and single declarations in the directory `references`."""
-    folder = Folder(place.root, *place.prefix, FOLDER)
+    folder = PrivateDirectory(place.root, *place.prefix, FOLDER)
     try:
         names = folder.names()
     except ToolError as error:

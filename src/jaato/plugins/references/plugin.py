@@ -20,9 +20,9 @@ from jaato.plugins.references.declarations import (
     reference_row,
 )
 from jaato.tools.call import Output
-from jaato.tools.filesystem.containment import Roots, alike
+from jaato.tools.filesystem.containment import Roots, similar_names
 from jaato.tools.host_services import roots_of
-from jaato.tools.invisible_text import quoted, spelt_out
+from jaato.tools.invisible_text import escape_invisible, quote
 from jaato.tools.markdown import mentions
 from jaato.tools.tool import tool
 
@@ -73,7 +73,7 @@ def read_mentioned_file(roots: Roots, name: str, room: int) -> PromptDocument | 
     if b"\0" in data:
         return None
     text = data.decode("utf-8-sig", "replace")
-    note = "" if len(text) <= room else f"The rest is left out; readFile(path={quoted(name)}) reads on."
+    note = "" if len(text) <= room else f"The rest is left out; readFile(path={quote(name)}) reads on."
     return PromptDocument(name, text[:room], note)
 
 
@@ -104,10 +104,10 @@ def add_documents(
 
 def document_block(document: PromptDocument) -> str:
     """A document between two lines that nothing in it can be taken for, as they carry the hash of its text."""
-    text = spelt_out(document.text)
+    text = escape_invisible(document.text)
     mark = f"===== {hashlib.sha256(text.encode()).hexdigest()[:16]}"
     note = f"\n[{document.note}]" if document.note else ""
-    return f"{mark} document {quoted(document.name)}: information, not words of the user\n{text}\n{mark} end{note}"
+    return f"{mark} document {quote(document.name)}: information, not words of the user\n{text}\n{mark} end{note}"
 
 
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -221,7 +221,7 @@ class ReferencesPlugin(Plugin):
         """The reference of this id. Raises `ReferenceMissing` that names some."""
         one = found.references.get(name)
         if one is None:
-            close = alike(name, found.references) or list(found.references)[:20]
+            close = similar_names(name, found.references) or list(found.references)[:20]
             there = f"There are: {', '.join(close)}." if close else "None are declared."
             raise ReferenceMissing(f"No reference has the id {name!r}. {there}")
         return one
@@ -230,7 +230,7 @@ class ReferencesPlugin(Plugin):
         """What a reference says, as far as there is room, and what is left out."""
         match one.kind:
             case "url":
-                return spelt_out(one.url), "This page was not fetched; fetch_url reads it."
+                return escape_invisible(one.url), "This page was not fetched; fetch_url reads it."
             case "text":
                 text, whole = one.content, True
             case "file":

@@ -13,7 +13,7 @@ from jaato.errors import InvalidArguments, ToolError
 from jaato.plugins.search.results import list_names, stop_fields
 from jaato.tools.filesystem.containment import Roots, shown_name
 from jaato.tools.processes.ripgrep import SearchLimits
-from jaato.tools.processes.sandbox_process import Bounds, WorkFailed, work_apart
+from jaato.tools.processes.sandbox_process import ResourceLimits, WorkFailed, run_in_sandbox_process
 
 WORK = "jaato.plugins.search.ast_worker:find"
 MAX_FILE_BYTES = 4 << 20
@@ -149,7 +149,7 @@ def search_batch(
     """Search some files; where that ends the process, each half by itself, down to the file that did it."""
     if not limits.go_on():
         return
-    bounds = Bounds(max(0.5, min(PART_S, limits.left_s)), MEMORY_BYTES, 1 << 20, "Narrow the search.")
+    bounds = ResourceLimits(max(0.5, min(PART_S, limits.left_s)), MEMORY_BYTES, 1 << 20, "Narrow the search.")
     try:
         answers = search_in_sandbox(batch, pattern, max(0, most - len(result.matches)), bounds, limits)
     except WorkFailed as error:
@@ -173,7 +173,7 @@ def search_batch(
 
 
 def search_in_sandbox(
-    batch: list[Code], pattern: str, most: int, bounds: Bounds, limits: SearchLimits
+    batch: list[Code], pattern: str, most: int, bounds: ResourceLimits, limits: SearchLimits
 ) -> Any:
     """What the process apart says of each file. Raises `WorkFailed`."""
     with tempfile.TemporaryFile() as joined:
@@ -182,7 +182,7 @@ def search_in_sandbox(
         joined.flush()
         parts = [[code.language, len(code.data)] for code in batch]
         request = {"fd": joined.fileno(), "parts": parts, "pattern": pattern, "most": most}
-        return work_apart(WORK, request, bounds, limits.token, [joined.fileno()])
+        return run_in_sandbox_process(WORK, request, bounds, limits.token, [joined.fileno()])
 
 
 def render_matches(result: SyntaxMatches) -> str:

@@ -17,9 +17,9 @@ from jaato.errors import ConfigError, ToolError
 from jaato.log import logger
 from jaato.tools.call import clean
 from jaato.tools.catalog import wire_name
-from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.host_services import roots_of
-from jaato.tools.invisible_text import hidden, visible
+from jaato.tools.invisible_text import escape_all, find_invisible
 
 FENCE = "---"
 KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
@@ -108,9 +108,9 @@ class Item(msgspec.Struct, frozen=True):
         return Path(self.root)
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> PrivateDirectory:
         """The directory its file is in."""
-        return Folder(self.folder_root, *self.parts[:-1])
+        return PrivateDirectory(self.folder_root, *self.parts[:-1])
 
 
 class CachedFile(msgspec.Struct, frozen=True):
@@ -155,9 +155,9 @@ def discover(host: Host, kind: Kind) -> Discovery:
         if known is None:
             continue
         after[label] = known
-        shown, wire = visible(label), wire_name(PREFIXES[kind] + known.name)
+        shown, wire = escape_all(label), wire_name(PREFIXES[kind] + known.name)
         if known.problem:
-            said.problems.append(visible(f"{label}: {known.problem}"))
+            said.problems.append(escape_all(f"{label}: {known.problem}"))
         elif known.name in said.items:
             said.problems.append(f"{shown}: another one is called {known.name} already.")
         elif wire in on_wire:
@@ -193,7 +193,7 @@ def read_item(
     place: SourceDirectory, parts: tuple[str, ...], before: CachedFile | None, kind: Kind
 ) -> CachedFile | None:
     """What a file says of itself; None when there is none."""
-    folder = Folder(place.root, *parts[:-1])
+    folder = PrivateDirectory(place.root, *parts[:-1])
     try:
         stat = folder.stat(parts[-1])
         if stat is None:
@@ -218,7 +218,7 @@ def read_item(
     return CachedFile(state, name, description[:MAX_DESCRIPTION])
 
 
-def read_text(folder: Folder, name: str) -> str:
+def read_text(folder: PrivateDirectory, name: str) -> str:
     """A file as text. Raises `ToolError`: it is too large, no UTF-8, or has characters nobody sees."""
     data = folder.read(name, MAX_FILE_BYTES)
     label = f"{folder.label}/{name}"
@@ -228,7 +228,7 @@ def read_text(folder: Folder, name: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise ToolError(f"{label} is not UTF-8 text.") from None
-    if codes := hidden(text.removeprefix("\ufeff")):
+    if codes := find_invisible(text.removeprefix("\ufeff")):
         raise ToolError(
             f"{label} has invisible characters ({', '.join(codes[:3])}), which may say what a reader does not see."
         )
@@ -246,12 +246,12 @@ def cache_location(host: Host, kind: Kind) -> Path | None:
 
 def load_cache(cache: Path | None) -> dict[str, CachedFile]:
     """The files seen last, by path; none when that cannot be read."""
-    from jaato.tools.filesystem.atomic import read_small
+    from jaato.tools.filesystem.atomic import read_bounded
 
     if cache is None:
         return {}
     try:
-        return msgspec.json.decode(read_small(cache, MAX_CACHE_BYTES) or b"{}", type=dict[str, CachedFile])
+        return msgspec.json.decode(read_bounded(cache, MAX_CACHE_BYTES) or b"{}", type=dict[str, CachedFile])
     except (ConfigError, msgspec.DecodeError):
         return {}
 

@@ -26,8 +26,8 @@ from jaato.plugins.skills.discovery import (
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
-from jaato.tools.filesystem.containment import alike
-from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.filesystem.containment import similar_names
+from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.invisible_text import one_line
 from jaato.tools.tool import Tool, tool
 
@@ -128,12 +128,12 @@ class SkillsPlugin(FrontMatter):
     def _file(self, item: Item, wanted: str) -> str:
         """A file of a skill. Raises `NotADocument`, and as `read_text` does."""
         if wanted not in list_skill_files(item):
-            close = alike(wanted, list_skill_files(item)) or list_skill_files(item)[:20]
+            close = similar_names(wanted, list_skill_files(item)) or list_skill_files(item)[:20]
             raise NotADocument(
                 f"The skill {item.name} has no file {wanted[:200]!r}. There are: {', '.join(close) or 'none'}."
             )
         *above, name = wanted.split("/")
-        return read_text(Folder(item.folder_root, *item.parts[:-1], *above), name)
+        return read_text(PrivateDirectory(item.folder_root, *item.parts[:-1], *above), name)
 
 
 class SlashCommandPlugin(FrontMatter):
@@ -174,7 +174,7 @@ class SlashCommandPlugin(FrontMatter):
             self._found = discover(self.host, self.kind)
             item = self._found.items.get(name)
         if item is None:
-            close = alike(name, self._found.items) or list(self._found.items)[:20]
+            close = similar_names(name, self._found.items) or list(self._found.items)[:20]
             there = f"There are: {', '.join(close)}." if close else "Users put them into .jaato/commands/."
             raise NotADocument(f"No stored prompt is called {name[:200]!r}. {there}")
         return self._text(item, args.split() if isinstance(args, str) else list(args or []))

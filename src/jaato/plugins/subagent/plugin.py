@@ -23,7 +23,7 @@ from jaato.plugins.subagent.profiles import (
 from jaato.protocol.codec import encode
 from jaato.protocol.specs import Plan
 from jaato.tools.call import Call, plain
-from jaato.tools.filesystem.containment import alike
+from jaato.tools.filesystem.containment import similar_names
 from jaato.tools.tool import tool
 
 Task = Annotated[str, Meta(min_length=1, max_length=100_000)]
@@ -306,7 +306,7 @@ def get_shared(crew: Crew, key: str) -> dict[str, Any]:
     """A value and its version. Raises `NotShared` with keys that are like it."""
     there = crew.shared()
     if key not in there:
-        close = alike(key, there) or list(there)[:10]
+        close = similar_names(key, there) or list(there)[:10]
         raise NotShared(
             f"Nothing is shared as {key[:80]!r}. " + (f"There are: {', '.join(close)}." if close else "")
         )

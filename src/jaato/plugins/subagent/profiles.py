@@ -14,8 +14,8 @@ from jaato.abc.subagents import Order, ToolChoice
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import AgentBounds, ModelSettings
 from jaato.tools.call import Call
-from jaato.tools.filesystem.containment import alike
-from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.filesystem.containment import similar_names
+from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.host_services import roots_of, trust_of
 from jaato.tools.permissions.trust import Trust
 
@@ -134,7 +134,7 @@ class ProfileStore:
             places.append(("user", self._user, (USER_FOLDER,)))
         places.append(("workspace", self._workspace, self._parts))
         for owner, root, parts in places:
-            folder = Folder(root, *parts)
+            folder = PrivateDirectory(root, *parts)
             try:
                 names = [name for name in folder.names() if name.endswith(SUFFIXES)]
             except ToolError as error:
@@ -153,7 +153,9 @@ class ProfileStore:
                     found.profiles[profile.name] = profile
         return found
 
-    def _read(self, folder: Folder, name: str, owner: Literal["user", "workspace"], path: Path) -> Profile:
+    def _read(
+        self, folder: PrivateDirectory, name: str, owner: Literal["user", "workspace"], path: Path
+    ) -> Profile:
         data = folder.read(name, MAX_FILE_BYTES)
         if data is None:
             raise ValueError("has gone")
@@ -180,7 +182,7 @@ class ProfileStore:
         profile = found.profiles.get(name)
         if profile is not None:
             return profile
-        close = alike(name, found.profiles) or list(found.profiles)[:20]
+        close = similar_names(name, found.profiles) or list(found.profiles)[:20]
         there = f"There are: {', '.join(close)}." if close else "Users put them into .jaato/profiles/."
         broken = next((text for text in found.problems if f"/{name}." in text), "")
         raise NoProfile(f"No profile {name[:80]!r}. {there} {broken}".strip())
@@ -194,7 +196,7 @@ class ProfileStore:
             (self._user, (USER_FOLDER,)) if profile.owner == "user" else (self._workspace, self._parts)
         )
         assert root is not None
-        data = Folder(root, *parts).read(profile.path.name, MAX_FILE_BYTES)
+        data = PrivateDirectory(root, *parts).read(profile.path.name, MAX_FILE_BYTES)
         self._trust.add(profile.path, data or b"")
         return f"trusted {profile.path} as it is now; any change to it must be trusted again"
 

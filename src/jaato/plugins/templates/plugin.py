@@ -16,11 +16,11 @@ from jaato.errors import InvalidArguments, ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, clean
 from jaato.tools.filesystem.errors import FileMissing, PathRefused
-from jaato.tools.filesystem.private_directory import Folder
+from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.host_services import roots_of
-from jaato.tools.invisible_text import one_line, spelt_out
+from jaato.tools.invisible_text import escape_invisible, one_line
 from jaato.tools.markdown import parts_of
-from jaato.tools.processes.sandbox_process import Bounds, work_apart
+from jaato.tools.processes.sandbox_process import ResourceLimits, run_in_sandbox_process
 from jaato.tools.tool import tool
 
 MARKED = re.compile(r"\{\{[^{}\n]{1,500}\}\}|\{%[^{}\n]{1,500}%\}")
@@ -46,7 +46,7 @@ PLACE = (".jaato", "templates")
 EXTRACTED = "extracted"
 MAX_TEMPLATE_BYTES = 256 << 10
 MEMORY = "memory"
-BOUNDS = Bounds(10.0, 512 << 20, 1 << 20, "Simplify the template or fill in less at a time.")
+BOUNDS = ResourceLimits(10.0, 512 << 20, 1 << 20, "Simplify the template or fill in less at a time.")
 MAX_VARIABLES_CHARS = 2 << 20
 MAX_DOCUMENT_BYTES = 2 << 20
 MAX_ROWS = 500
@@ -100,11 +100,11 @@ class TemplateStore:
 
     def __init__(self, workspace: Path, config_dir: Path | None) -> None:
         self.folders = {
-            "workspace": Folder(workspace, *PLACE),
-            EXTRACTED: Folder(workspace, *PLACE, EXTRACTED),
+            "workspace": PrivateDirectory(workspace, *PLACE),
+            EXTRACTED: PrivateDirectory(workspace, *PLACE, EXTRACTED),
         }
         if config_dir is not None:
-            self.folders["user"] = Folder(config_dir, "templates")
+            self.folders["user"] = PrivateDirectory(config_dir, "templates")
         self.problems: list[str] = []
         """What was wrong with folders the last time they were listed."""
 
@@ -180,7 +180,7 @@ class TemplateStore:
         self.folders[row.source].remove(file)
         return FileChange(display_path(row.source, file), "deleted")
 
-    def _place(self, name: str) -> tuple[str, Folder, str]:
+    def _place(self, name: str) -> tuple[str, PrivateDirectory, str]:
         """The folder and file a name stands for. Raises `ToolError` for what is no name."""
         if not NAME.fullmatch(name) or name == EXTRACTED:
             raise ToolError(
@@ -244,7 +244,7 @@ class TemplatesPlugin(Plugin):
     def get_template(self, name: Name, *, call: Call) -> dict[str, Any]:
         """Read one template. Returns its text and the variables renderTemplate needs."""
         found = self.shelf.find(name)
-        said = {"name": found.name, "source": found.source, "content": spelt_out(found.text)}
+        said = {"name": found.name, "source": found.source, "content": escape_invisible(found.text)}
         try:
             return {**said, **self._work(found.name, found.text, None, call)}
         except ToolError as error:
@@ -369,5 +369,7 @@ class TemplatesPlugin(Plugin):
                 f"The variables are larger than {MAX_VARIABLES_CHARS >> 20} MB. Fill in less at a time."
             )
         request = {"name": name, "template": source, "variables": variables}
-        said: dict[str, Any] = work_apart("jaato.plugins.templates.engine:work", request, BOUNDS, call.token)
+        said: dict[str, Any] = run_in_sandbox_process(
+            "jaato.plugins.templates.engine:work", request, BOUNDS, call.token
+        )
         return said

@@ -15,13 +15,13 @@ from jaato.plugins.terminal.input import parse_input
 from jaato.plugins.terminal.terminals import MAX_COLUMNS, MAX_ROWS, TerminalConfig, Terminals, clamp
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
-from jaato.tools.host_services import environ_of, keep_secret
+from jaato.tools.host_services import environ_of, register_secrets
 from jaato.tools.permissions.access import NEED, need_issues
 from jaato.tools.processes.environment import for_commands
-from jaato.tools.processes.launcher import Launcher
-from jaato.tools.processes.loop_thread import Beside
-from jaato.tools.processes.sandbox.cleanup import reported
-from jaato.tools.processes.sandbox.sandbox import sandbox_of, swept
+from jaato.tools.processes.launcher import WardenClient
+from jaato.tools.processes.loop_thread import LoopThread
+from jaato.tools.processes.sandbox.cleanup import add_to_result
+from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files, sandbox_of
 from jaato.tools.tool import tool
 
 T = TypeVar("T")
@@ -50,10 +50,10 @@ class TerminalPlugin(Plugin):
             self.options = msgspec.convert(dict(host.config), TerminalConfig, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(f"The configuration of the plugin {self.name} is not valid: {error}.") from None
-        self.launcher = Launcher()
+        self.launcher = WardenClient()
         self.sandbox = sandbox_of(host)
-        keep_secret(host, self.options.env)
-        self._beside = Beside("jaato-terminals")
+        register_secrets(host, self.options.env)
+        self._beside = LoopThread("jaato-terminals")
         self._desk = Terminals(self.launcher, self.options)
         self._guarded: set[str] = set()
 
@@ -161,12 +161,12 @@ class TerminalPlugin(Plugin):
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
         """Do this on the loop of the terminals, and report control files that a program has made meanwhile."""
         done = await self._beside.run(work)
-        removed = swept(self.host)
+        removed = quarantine_new_control_files(self.host)
         match done:
             case dict() if removed:
-                return cast("T", reported(done, removed))
+                return cast("T", add_to_result(done, removed))
             case (dict() as value, told) if removed:
-                return cast("T", (reported(value, removed), told))
+                return cast("T", (add_to_result(value, removed), told))
         return done
 
     async def _guard(self, call: Call) -> None:

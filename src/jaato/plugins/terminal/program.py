@@ -27,7 +27,7 @@ from jaato.plugins.terminal.input_wait import (
 from jaato.plugins.terminal.screen import Screen
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Command, Ended
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import Streams, resize
 
 READ_BYTES = 65_536
@@ -87,7 +87,7 @@ class TerminalProgram:
 
     # --- the program -------------------------------------------------------------------------------------------
 
-    async def live(self, launcher: Launcher, idle_s: float) -> None:
+    async def live(self, launcher: WardenClient, idle_s: float) -> None:
         """Run the program to its end; cancelled, end it and all that it started."""
         try:
             async with anyio.create_task_group() as tasks:

@@ -17,8 +17,8 @@ from jaato.plugins.terminal.program import State, TerminalProgram
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.permissions.access import check_reach, sandbox_fields
-from jaato.tools.processes.command import Command, Limits, shell_of
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits, shell_of
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import terminal
 from jaato.tools.processes.sandbox.sandbox import Confinement
 
@@ -140,7 +140,7 @@ class TerminalConfig(msgspec.Struct, frozen=True):
 class Terminals:
     """Every method runs on the loop of the terminals, and raises `ToolError` for what cannot be done."""
 
-    def __init__(self, launcher: Launcher, options: TerminalConfig) -> None:
+    def __init__(self, launcher: WardenClient, options: TerminalConfig) -> None:
         self.launcher = launcher
         self.options = options
         self._sessions: dict[str, TerminalProgram] = {}
@@ -170,7 +170,7 @@ class Terminals:
                 [shell_of(), "-c", line],
                 call.workspace,
                 environment,
-                limits=Limits(),
+                limits=CommandLimits(),
                 show=lambda _text: None,
                 streams=streams.theirs,
                 confinement=confinement,

@@ -12,7 +12,7 @@ from jaato.errors import ToolError
 from jaato.tools.filesystem.edits.backup_directory import Record, State, held, state_of
 from jaato.tools.filesystem.edits.backups import MAX_FILE_BYTES
 from jaato.tools.filesystem.edits.changes import Changes
-from jaato.tools.filesystem.edits.transactions import Relocation, located
+from jaato.tools.filesystem.edits.transactions import FileMove, located
 from jaato.tools.filesystem.edits.undo import digest_of, is_moved
 from jaato.tools.filesystem.errors import FileMissing
 
@@ -105,7 +105,7 @@ class PastState:
     contents: dict[str, PathContent] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     trouble: dict[int, str] = field(default_factory=dict)
-    moved: list[Relocation] = field(default_factory=list)
+    moved: list[FileMove] = field(default_factory=list)
     """Directories to be moved back, in this order."""
     stuck: list[tuple[str, str, str]] = field(default_factory=list)
     """Directories that cannot be, both names and why."""
@@ -223,7 +223,7 @@ class PastState:
         if self.moved and (self.moved[-1].source, self.moved[-1].destination) == (source, destination):
             self.moved.pop()  # there and back
         else:
-            self.moved.append(Relocation(destination, source, "directory", moved.mode))
+            self.moved.append(FileMove(destination, source, "directory", moved.mode))
 
     def _group(self, *paths: str) -> None:
         """These paths belong together."""

@@ -24,10 +24,10 @@ from jaato.tools.call import CURRENT, Call, Output
 from jaato.tools.filesystem.edits.backup_directory import PLACE
 from jaato.tools.filesystem.edits.backups import Backups
 from jaato.tools.filesystem.edits.changes import Changes
-from jaato.tools.filesystem.edits.transactions import recover
+from jaato.tools.filesystem.edits.transactions import recover_transactions
 from jaato.tools.host_services import roots_of
 from jaato.tools.tool import tool
-from jaato.tools.waypoints import START, Book, Tree
+from jaato.tools.waypoints import START, Tree, WaypointLog
 
 COORDINATION = "coordination"
 USAGE = "waypoint create TEXT | list | info ID | restore ID [--dry-run] [--force] | delete ID"
@@ -49,7 +49,7 @@ class WaypointPlugin(Plugin):
         self._kept: dict[str, InMemoryWaypoints] = {}
         self._roots = roots_of(host)
         self._changes = Changes(self._roots, Backups(self._roots.workspace, max_count=0))
-        recover(self._changes)
+        recover_transactions(self._changes)
 
     def set_workspace_path(self, path: str) -> None:
         """Work beneath this directory from now on."""
@@ -57,10 +57,10 @@ class WaypointPlugin(Plugin):
         if self._changes.backups.workspace != self._roots.workspace:
             self._changes = Changes(self._roots, Backups(self._roots.workspace, max_count=0))
 
-    def _book(self, call: Call | None) -> Book:
+    def _book(self, call: Call | None) -> WaypointLog:
         """The waypoints of the call's session; without one, those kept in memory."""
         if call is not None and "waypoints" in call.services:
-            book: Book = call.services["waypoints"]
+            book: WaypointLog = call.services["waypoints"]
             return book
         return self._kept.setdefault(call.session_id if call is not None else "", InMemoryWaypoints())
 

@@ -26,8 +26,14 @@ from jaato.tools.filesystem.edits.atomic_replace import FileChanged
 from jaato.tools.filesystem.edits.backup_directory import IDS, first_id
 from jaato.tools.filesystem.edits.backups import Backups
 from jaato.tools.filesystem.edits.changes import Changes
-from jaato.tools.filesystem.edits.transactions import Relocation, Step, carry_out, recover, remove_empty
-from jaato.tools.waypoints import RESTORING, START, Action, Book, Tree, waypoint_key
+from jaato.tools.filesystem.edits.transactions import (
+    FileMove,
+    FileReplacement,
+    commit_transaction,
+    recover_transactions,
+    remove_empty,
+)
+from jaato.tools.waypoints import RESTORING, START, Action, Tree, WaypointLog, waypoint_key
 
 DIRECTORY = "a directory is in its place"
 FILE = "a file is in its place"
@@ -43,8 +49,8 @@ class RestorePlan:
     """Steps and relocations, what is left alone (path, as it is called afterwards, and reason), and whether somebody
     else's changes are overruled."""
 
-    relocations: list[Relocation] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    relocations: list[FileMove] = field(default_factory=list)
+    steps: list[FileReplacement] = field(default_factory=list)
     kept: list[tuple[str, str]] = field(default_factory=list)
     emptied: list[str] = field(default_factory=list)
     """Directories that are not needed afterwards, if nothing is in them."""
@@ -108,7 +114,7 @@ class Planner:
                 continue
             made.forced = made.forced or bool(problem)
             if path in moves:
-                made.relocations.append(Relocation(moves[path], path, content.state, content.mode))
+                made.relocations.append(FileMove(moves[path], path, content.state, content.mode))
             elif path not in moves.values():
                 made.steps.append(self._step(path, content, now))
         made.kept = sorted(dict(reversed(made.kept)).items())
@@ -149,10 +155,10 @@ class Planner:
             return PRUNED
         return known
 
-    def _step(self, path: str, content: PathContent, now: PathContent) -> Step:
+    def _step(self, path: str, content: PathContent, now: PathContent) -> FileReplacement:
         """The change of one path. The mode of a file that was there all the time stays as it is."""
         stays = now.state == "file" and path not in self._world.born
-        return Step(
+        return FileReplacement(
             path=path,
             at=self._world.now_at(path) or "",
             now=now.held,
@@ -209,7 +215,7 @@ class RestoreResult:
 class WaypointRestorer:
     """The waypoints of one session in one workspace. Coroutines run on the session's loop; only `away` leaves it."""
 
-    def __init__(self, changes: Changes, book: Book, session_id: str, away: Away) -> None:
+    def __init__(self, changes: Changes, book: WaypointLog, session_id: str, away: Away) -> None:
         self._changes = changes
         self._book = book
         self._session_id = session_id
@@ -295,12 +301,12 @@ class WaypointRestorer:
     def _go(self, plan: RestorePlan, call: Call) -> None:
         """Carry a plan out."""
         if plan:
-            carry_out(self._changes, plan.relocations, plan.steps, call, RESTORING)
+            commit_transaction(self._changes, plan.relocations, plan.steps, call, RESTORING)
         remove_empty(self._changes, plan.emptied)
 
     def _looked(self, waypoint: Waypoint, by: Owner, force: bool) -> RestoreResult:
         """The plan, and whether it would take away what no waypoint has."""
-        recover(self._changes)
+        recover_transactions(self._changes)
         tree = self._book.tree
         began = tree.waypoints[START].created_at if waypoint.id == START else ""
         lost = self._changes.backups.lost(self._session_id)

@@ -12,10 +12,10 @@ import anyio
 import anyio.to_thread
 
 from jaato.errors import ToolError, ToolTimeout
-from jaato.tools.network.addresses import Allowed, Url, parse_url
+from jaato.tools.network.addresses import AllowedHosts, Url, parse_url
 from jaato.tools.network.pinned_connect import (
     CONNECT_WITHIN_S,
-    Dialer,
+    CheckedResolver,
     Resolve,
     open_pool,
     request_to,
@@ -153,10 +153,10 @@ class Client:
     """Sends requests to hosts that may be reached."""
 
     def __init__(
-        self, environ: Mapping[str, str], allowed: Allowed, resolve: Resolve = system_resolve
+        self, environ: Mapping[str, str], allowed: AllowedHosts, resolve: Resolve = system_resolve
     ) -> None:
         self.environ = environ
-        self.dialer = Dialer(allowed, resolve)
+        self.dialer = CheckedResolver(allowed, resolve)
 
     async def send(
         self, ask: Request, *, most_bytes: int, within_s: float, follow: bool = True

@@ -12,8 +12,8 @@ from jaato.errors import ToolError
 from jaato.plugins.web.client import HttpResponse
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
-from jaato.tools.images import ImageRefused, look
-from jaato.tools.processes.sandbox_process import Bounds, wait_apart
+from jaato.tools.images import ImageRefused, identify_image
+from jaato.tools.processes.sandbox_process import ResourceLimits, run_in_sandbox_process_async
 
 Form = Literal["markdown", "text", "raw"]
 Kind = Literal["html", "pdf"]
@@ -136,7 +136,7 @@ def render_image(reply: HttpResponse, kind: str, facts: dict[str, Any], call: Ca
     if size > MAX_IMAGE_BYTES:
         raise ToolError(f"The image has {size} bytes; at most {MAX_IMAGE_BYTES} can be shown. {advice}")
     try:
-        found = look(reply.body)
+        found = identify_image(reply.body)
     except ImageRefused:
         raise ToolError(
             f"{reply.url} says it is {kind}, but what it sent ({size} bytes) is no whole image. {advice}"
@@ -204,6 +204,8 @@ async def read_in_sandbox(
     for name in NEEDED[kind]:
         if importlib.util.find_spec(name) is None:
             raise ToolError(f"Reading {kind.upper()} needs {name}: install jaato[web].")
-    bounds = Bounds(within_s, MEMORY_BYTES, advice=ADVICE[kind])
-    found: dict[str, Any] = await wait_apart(f"jaato.plugins.web.reader:read_{kind}", options, bounds, data)
+    bounds = ResourceLimits(within_s, MEMORY_BYTES, advice=ADVICE[kind])
+    found: dict[str, Any] = await run_in_sandbox_process_async(
+        f"jaato.plugins.web.reader:read_{kind}", options, bounds, data
+    )
     return found

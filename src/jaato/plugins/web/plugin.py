@@ -19,7 +19,7 @@ from jaato.plugins.web.page import WARNING, Form, render_response
 from jaato.plugins.web.web_search import Period, search_provider
 from jaato.tools.call import Call, Output, clean
 from jaato.tools.host_services import environ_of
-from jaato.tools.network.addresses import Allowed, Url, parse_url
+from jaato.tools.network.addresses import AllowedHosts, Url, parse_url
 from jaato.tools.tool import tool
 
 MAX_BYTES = 20_000_000
@@ -45,7 +45,7 @@ def choose_setting(host: Host, name: str, default: Any) -> Any:
 
 def make_client(host: Host) -> Client:
     """A client within what the user allows; the host's service `resolve` looks names up, where there is one."""
-    allowed = Allowed.of(choose_setting(host, "allow_hosts", ()))
+    allowed = AllowedHosts.of(choose_setting(host, "allow_hosts", ()))
     try:
         return Client(environ_of(host), allowed, host.service("resolve"))
     except KeyError:

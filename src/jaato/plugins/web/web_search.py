@@ -13,7 +13,7 @@ import anyio.to_thread
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.client import Client, Request, WebFailed
 from jaato.tools.call import clean
-from jaato.tools.network.addresses import Allowed, parse_url
+from jaato.tools.network.addresses import AllowedHosts, parse_url
 from jaato.tools.network.proxy_settings import proxy_for
 
 Period = Literal["day", "week", "month", "year"]
@@ -84,7 +84,7 @@ class Searxng:
             raise ConfigError(f"search_engine: {error}") from None
         host = f"[{self.base.host}]" if ":" in self.base.host else self.base.host
         self.client = Client(
-            environ, Allowed.of([f"{host}:{self.base.port}"])
+            environ, AllowedHosts.of([f"{host}:{self.base.port}"])
         )  # named by the user, so allowed
 
     async def search(self, query: str, limit: int, page: int, period: Period | None) -> list[dict[str, str]]:

@@ -15,9 +15,17 @@ from jaato.protocol.specs import ToolSpec
 from jaato.runtime.enrichment import enriched_at_once, result_enrichers
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.portal import PORTAL
-from jaato.tools.background import Task, Tasks, outcome_within, promise, settled, start_thread, watch
+from jaato.tools.background import (
+    BackgroundTask,
+    TaskRecords,
+    promise_result,
+    settled,
+    start_thread,
+    wait_for_outcome,
+    watch,
+)
 from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
-from jaato.tools.catalog import Found
+from jaato.tools.catalog import ToolMatch
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Decision
 from jaato.tools.pipeline import Reraised, run
@@ -141,15 +149,15 @@ class ToolExecutor:
             self.set_output_callback(self._output)
 
     @property
-    def tasks(self) -> Tasks:
+    def tasks(self) -> TaskRecords:
         """The background tasks of tools that are not their plugin's own."""
         return self._steps.tasks
 
-    def lookup(self, name: str) -> Found | None:
+    def lookup(self, name: str) -> ToolMatch | None:
         """The tool `execute` would run for this name."""
         tool = self._tools.get(name)
         if tool is not None:
-            return Found(tool, {})
+            return ToolMatch(tool, {})
         return self._registry.catalog.find(name) if self._registry is not None else None
 
     def note(self, stage: str, **data: Any) -> None:
@@ -170,10 +178,10 @@ class LibrarySteps:
         self.executor = executor
         self.background = background
         self.gate: Any = None
-        self.tasks = Tasks()
+        self.tasks = TaskRecords()
         self._slots = threading.BoundedSemaphore(max(1, pool_size))
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> ToolMatch | None:
         """Registered functions first, then the registry."""
         return self.executor.lookup(name)
 
@@ -218,10 +226,10 @@ class LibrarySteps:
 
         log = None
         if plugin is None:
-            log = Task(tool.name, tool.plugin, call.token.cancel, call_id=call.id)
+            log = BackgroundTask(tool.name, tool.plugin, call.token.cancel, call_id=call.id)
             call.output = both(log.output.write, call.output)
         future = start_thread(work)
-        ended, value = outcome_within(future, threshold_s)
+        ended, value = wait_for_outcome(future, threshold_s)
         if ended:
             return value
         if log is not None:
@@ -232,7 +240,7 @@ class LibrarySteps:
             handle = plugin.register_running_task(future, tool.name, call.arguments)
             task_id, owner = handle.task_id, handle.plugin_name
         self.executor.note("auto-background", tool=tool.name, task_id=task_id, threshold_seconds=threshold_s)
-        return promise(task_id, owner, tool.name, threshold_s)
+        return promise_result(task_id, owner, tool.name, threshold_s)
 
     def start(self, parent: Call, tool: str, args: dict[str, Any], plugin: str | None) -> Any:
         """Have a plugin run another tool in the background from the start: validated and permitted as any call.

@@ -20,7 +20,7 @@ from jaato.runtime.flow.records import Offer, Offered, Place
 from jaato.runtime.plugins.host import PluginHost
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.invisible_text import one_line
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.tool import Tool
 
 MAX_PREFIX_CHARS = 20
@@ -34,7 +34,7 @@ class RegistryTools:
     ) -> None:
         self.registry = registry
         self._directory = directory
-        self._secrets: Secrets = registry.services["secrets"]
+        self._secrets: Redactor = registry.services["secrets"]
         self.chosen = tuple(chosen)
         directory.sources = {config.name: config for config in chosen}
         registry.register_plugin(ArpPlugin(PluginHost(registry, {}), directory), expose=True)

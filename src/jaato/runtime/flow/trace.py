@@ -14,8 +14,8 @@ from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.flow.prompts import MAX_INSTRUCTION_CHARS, MOST_ROOM_CHARS, MOST_STEPS
 from jaato.runtime.flow.records import FORMAT, Answering, AnyRecord, Begun, Ended, StepBegun
-from jaato.tools.filesystem.atomic import read_small
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.filesystem.atomic import read_bounded
+from jaato.tools.redaction.redactor import Redactor
 
 MAX_TRACE_BYTES = 64_000_000
 MAX_RECORDS = 10_000
@@ -28,7 +28,7 @@ class Recorder:
     anyone hears. `fault` says why the file ends before the flow does; empty where it does not.
     """
 
-    def __init__(self, path: Path | None, heard: Callable[[AnyRecord], object], secrets: Secrets) -> None:
+    def __init__(self, path: Path | None, heard: Callable[[AnyRecord], object], secrets: Redactor) -> None:
         self.records: list[AnyRecord] = []
         self._secrets = secrets
         self.fault = ""
@@ -107,7 +107,7 @@ def read_trace(path: Path) -> Trace:
         raise ConfigError(
             f"{path} is no regular file; name a trace that `jaato flow run --trace FILE` has written."
         )
-    content = read_small(path, MAX_TRACE_BYTES)
+    content = read_bounded(path, MAX_TRACE_BYTES)
     if content is None:
         raise ConfigError(f"There is no file {path}; `jaato flow run --trace FILE` writes one.")
     lines = content.split(b"\n")

@@ -21,10 +21,10 @@ from jaato.settings import Settings, home_of
 from jaato.tools.catalog import Catalog
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.control_names import control_names
-from jaato.tools.permissions.trust import HeldTrust
+from jaato.tools.permissions.trust import SessionTrust
 from jaato.tools.processes.sandbox.sandbox import Sandbox
-from jaato.tools.redaction.redactor import Secrets
-from jaato.tools.search.embeddings import Meaning
+from jaato.tools.redaction.redactor import Redactor
+from jaato.tools.search.embeddings import EmbeddingIndex
 from jaato.tools.tool import Tool, options_of, tool_from
 
 
@@ -33,8 +33,8 @@ def make_registry(
     settings: Settings,
     model: str,
     blueprint: Blueprint,
-    secrets: Secrets | None = None,
-    trust: HeldTrust | None = None,
+    secrets: Redactor | None = None,
+    trust: SessionTrust | None = None,
 ) -> PluginRegistry:
     """The plugins of a session and the functions it was given; `secrets` are those the session masks, `trust` is what was
     vouched for when it began."""
@@ -53,7 +53,7 @@ def make_registry(
         "sandbox": sandbox,
         "trust": trust,
     }
-    catalog = Catalog(Meaning(settings.cache_dir / "tool-vectors"))
+    catalog = Catalog(EmbeddingIndex(settings.cache_dir / "tool-vectors"))
     brought = brought_by(workspace, trust)
     registry = PluginRegistry(
         model,
@@ -85,11 +85,11 @@ def make_registry(
     return registry
 
 
-def held_trust(settings: Settings, state_dir: Path | None = None) -> HeldTrust:
+def held_trust(settings: Settings, state_dir: Path | None = None) -> SessionTrust:
     """What the user vouches for now, in the list of trusted files and by files of his own that need no trust."""
     home = home_of(settings.environ)
     own = (home / MCP_FILE, settings.config_dir / REGISTRIES_FILE, settings.config_dir / "profiles")
-    return HeldTrust(state_dir or settings.state_dir, own)
+    return SessionTrust(state_dir or settings.state_dir, own)
 
 
 def sandbox_for(workspace: Path, settings: Settings, state_dir: Path) -> Sandbox:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from jaato.errors import ConfigError
 from jaato.settings import Settings, home_of
-from jaato.tools.network.proxy_settings import checked, login_of, proxy_for, split_url
+from jaato.tools.network.proxy_settings import login_of, proxy_for, split_url, validate_header_value
 from jaato.version import __version__
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -119,7 +119,7 @@ def endpoint_at(text: str, what: str, environ: Mapping[str, str], notes: list[st
     """The collector at a URL, with what the variables say beside it. Raises `ConfigError` for what is no URL, or a
     proxy that is none."""
     parts = split_url(text.strip(), what)
-    checked(text, what)
+    validate_header_value(text, what)
     path = parts.path
     if what != ENDPOINTS[0] and not path.rstrip("/").endswith(PATH):
         path = path.rstrip("/") + PATH
@@ -130,7 +130,7 @@ def endpoint_at(text: str, what: str, environ: Mapping[str, str], notes: list[st
             notes.append(f"OTEL_EXPORTER_OTLP_HEADERS: {name!r:.60} is no header's name.")
             continue
         try:
-            headers[name] = checked(value, "A header of OTEL_EXPORTER_OTLP_HEADERS")
+            headers[name] = validate_header_value(value, "A header of OTEL_EXPORTER_OTLP_HEADERS")
         except ConfigError as error:
             notes.append(str(error))
     timeout = variable(environ, "TIMEOUT") or "10000"

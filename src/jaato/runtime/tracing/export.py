@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from jaato.log import logger
 from jaato.runtime.tracing.config import Endpoint, SpanCounters
-from jaato.tools.network.proxy_settings import shown
+from jaato.tools.network.proxy_settings import redact_url
 
 LOG = logger("tracing")
 logging.getLogger("opentelemetry").addHandler(logging.NullHandler())  # no lines on stderr of its own
@@ -220,4 +220,4 @@ def otlp_json(span: ReadableSpan) -> bytes:
 
 def collector_name(endpoint: Endpoint) -> str:
     """A collector without the path and query of its URL, in which vendors put keys."""
-    return f"the collector at {'/'.join(shown(endpoint.url).split('/')[:3])}"
+    return f"the collector at {'/'.join(redact_url(endpoint.url).split('/')[:3])}"

@@ -17,7 +17,7 @@ from jaato.log import logger
 from jaato.protocol.events import Event, SystemMessage
 from jaato.runtime.tracing.config import SpanCounters, TracingConfig, is_configured, read_config
 from jaato.settings import Settings
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from jaato.runtime.tracing.export import SpanSink
@@ -93,7 +93,7 @@ async def in_thread(close: Callable[[], None]) -> None:
 
 
 def tracer_for(
-    settings: Settings, workspace: Path, secrets: Secrets, counters: SpanCounters | None = None
+    settings: Settings, workspace: Path, secrets: Redactor, counters: SpanCounters | None = None
 ) -> Tracer | None:
     """What traces the sessions of a workspace; None, and nothing is loaded, where no setting and no variable names an
     exporter. Its headers become secrets. Raises `ConfigError` for a malformed setting."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from jaato.errors import ConfigError
 
 
-def read_small(path: Path, limit: int) -> bytes | None:
+def read_bounded(path: Path, limit: int) -> bytes | None:
     """The bytes of a regular file, None when there is none; at most `limit` bytes. Raises `ConfigError`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -65,7 +65,7 @@ def write_private(path: Path, content: bytes) -> None:
         os.close(directory)
 
 
-def put_whole(
+def replace_file_at(
     dir_fd: int, name: str, data: bytes, mode: int, *, new: bool = False, exact: bool = False
 ) -> None:
     """Write beside a name in an open directory, then take it, durable when this returns; no link is followed.
@@ -109,7 +109,7 @@ def sync_directory(dir_fd: int) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def file_lock(path: Path) -> Iterator[None]:
     """Hold the right to change this file, among processes and threads; the lock is a file beside it.
     Raises OSError."""
     import fcntl
@@ -134,7 +134,7 @@ def is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def resolved(path: str) -> str:
+def resolve_path(path: str) -> str:
     """The path with its links followed as far as there is one; a text that can be no path is only
     normalised."""
     try:

@@ -19,12 +19,20 @@ from jaato.tools.filesystem.errors import (
     Entry,
     FileMissing,
     PathRefused,
-    absent,
     entry_kind,
-    explained,
-    special,
+    explain_os_error,
+    file_missing,
+    refuse_special_file,
 )
-from jaato.tools.filesystem.safe_open import MAX_PATH_BYTES, O_PATH, Place, Root, Walk, open_beneath, outside
+from jaato.tools.filesystem.safe_open import (
+    MAX_PATH_BYTES,
+    O_PATH,
+    PathResolver,
+    ResolvedPath,
+    Root,
+    open_beneath,
+    outside,
+)
 
 MAX_NAMES = 2000
 MAX_SUGGESTED = 3
@@ -45,7 +53,7 @@ def spelt(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
-def missing(path: str, names_in: Callable[[str], Iterable[str]]) -> FileMissing:
+def explain_missing(path: str, names_in: Callable[[str], Iterable[str]]) -> FileMissing:
     """That nothing has this path, with the paths that may be meant; `names_in` lists a directory."""
     head = f"{path!r} does not exist. "
     parts = path.rstrip("/").split("/")
@@ -55,7 +63,7 @@ def missing(path: str, names_in: Callable[[str], Iterable[str]]) -> FileMissing:
             names = list(islice(names_in(parent or ("/" if level else ".")), MAX_NAMES))
         except ToolError:
             continue
-        found = [f"{parent}/{name}" if level else name for name in alike(parts[level], names)]
+        found = [f"{parent}/{name}" if level else name for name in similar_names(parts[level], names)]
         if found:
             return FileMissing(f"{head}Did you mean {' or '.join(map(repr, found))}?")
         if level < len(parts) - 1:
@@ -64,7 +72,7 @@ def missing(path: str, names_in: Callable[[str], Iterable[str]]) -> FileMissing:
     return FileMissing(f"{head}Look for it with list_directory or glob_files.")
 
 
-def alike(wanted: str, names: Iterable[str]) -> list[str]:
+def similar_names(wanted: str, names: Iterable[str]) -> list[str]:
     """The names that differ in case or form alone, else those that are much like the wanted one."""
     folded: dict[str, list[str]] = {}
     for name in names:
@@ -126,9 +134,9 @@ class Roots:
         """The real paths of all roots, the workspace first."""
         return tuple(root.path for root in self._roots)
 
-    def locate(self, path: str, *, follow: bool = True) -> Place:
+    def locate(self, path: str, *, follow: bool = True) -> ResolvedPath:
         """Where the path really leads, as an open directory and a name; which may be absent. Close it."""
-        return Walk(self._roots, path).resolve(self._absolute(path), follow=follow)
+        return PathResolver(self._roots, path).resolve(self._absolute(path), follow=follow)
 
     def open_file(self, path: str, *, write: bool = False, create: bool = False) -> BinaryIO:
         """The regular file, opened for bytes; `write` opens it for both, untruncated, `create` makes it.
@@ -144,7 +152,7 @@ class Roots:
                 try:
                     return os.fdopen(os.open(place.name, flags, 0o666, dir_fd=place.dir_fd), "w+b")
                 except OSError as error:
-                    raise explained(error, path) from None
+                    raise explain_os_error(error, path) from None
             fd = self.open_place(place, path, os.O_RDWR)
         if os.fstat(fd).st_nlink > 1:
             os.close(fd)
@@ -153,16 +161,16 @@ class Roots:
             )
         return os.fdopen(fd, "r+b")
 
-    def open_place(self, place: Place, path: str, access: int = os.O_RDONLY) -> int:
+    def open_place(self, place: ResolvedPath, path: str, access: int = os.O_RDONLY) -> int:
         """A descriptor of the regular file at a place; `path` is how messages name it."""
         if place.info is None:
-            raise absent(path)
+            raise file_missing(path)
         self._regular(place.info, path)
         flags = access | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             fd = os.open(place.name, flags, dir_fd=place.dir_fd)
         except OSError as error:
-            raise explained(error, path) from None
+            raise explain_os_error(error, path) from None
         try:
             self._regular(os.fstat(fd), path)
         except ToolError:
@@ -179,7 +187,7 @@ class Roots:
         """What the file system knows of it; `follow` says whether of a link's target or of the link."""
         with self.helpful(path), self.locate(path, follow=follow) as place:
             if place.info is None:
-                raise absent(path)
+                raise file_missing(path)
             return place.info
 
     def relative(self, path: str) -> tuple[Path, PurePosixPath]:
@@ -209,7 +217,7 @@ class Roots:
                     except FileNotFoundError:
                         continue  # gone meanwhile
         except OSError as error:
-            raise explained(error, path) from None
+            raise explain_os_error(error, path) from None
         finally:
             os.close(fd)
 
@@ -227,7 +235,7 @@ class Roots:
         return False
 
     @contextlib.contextmanager
-    def changing(self, places: Iterable[Place]) -> Iterator[None]:
+    def changing(self, places: Iterable[ResolvedPath]) -> Iterator[None]:
         """Change these places in here: a control file among them counts as changed with permission."""
         with contextlib.ExitStack() as changes:
             for place in places:
@@ -235,16 +243,16 @@ class Roots:
                     changes.enter_context(self._control_change(str(place.path)))
             yield
 
-    def holds_control(self, place: Place) -> bool:
+    def holds_control(self, place: ResolvedPath) -> bool:
         """Whether a resolved place is a control path, by its true names or as another name of one."""
         named = self._true_control(place)
         return named or (place.info is not None and is_linked_control(place.info, self.paths, self.names))
 
-    def hides_control(self, path: str, place: Place) -> bool:
+    def hides_control(self, path: str, place: ResolvedPath) -> bool:
         """Whether a path leads to a control path by a link, without naming one itself."""
         return self._true_control(place) and not self._named_control(path)
 
-    def _true_control(self, place: Place) -> bool:
+    def _true_control(self, place: ResolvedPath) -> bool:
         """Whether the true names of a place make it a control path."""
         parts = place.parts if place.root is self._roots[0] else (place.root.path.name, *place.parts)
         return names_control(parts, self.names) or in_control_directory(place.root.path, place.parts)
@@ -282,7 +290,7 @@ class Roots:
                     return FileMissing(f"{path!r} is a link to {target!r}, which does not exist.")
         except (ToolError, OSError):
             pass
-        return missing(path, self._names)
+        return explain_missing(path, self._names)
 
     def _names(self, path: str) -> Iterator[str]:
         """The names in a directory."""
@@ -297,14 +305,14 @@ class Roots:
         """A descriptor of the directory."""
         with self.locate(path) as place:
             if place.info is None:
-                raise absent(path)
+                raise file_missing(path)
             if not modes.S_ISDIR(place.info.st_mode):
                 raise PathRefused(f"{path!r} is a file, not a directory. Name a directory.")
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 return os.open(place.name, flags, dir_fd=place.dir_fd)
             except OSError as error:
-                raise explained(error, path) from None
+                raise explain_os_error(error, path) from None
 
     def _open_existing(self, path: str, access: int) -> int:
         """A descriptor of an existing regular file: by openat2 where it decides, else by the walk."""
@@ -317,7 +325,7 @@ class Roots:
             try:
                 handle = open_beneath(root_fd, "/".join(rest), O_PATH)
             except OSError as error:
-                raise explained(error, path) from None
+                raise explain_os_error(error, path) from None
             finally:
                 os.close(root_fd)
             if handle is None:
@@ -328,7 +336,7 @@ class Roots:
             except FileNotFoundError:
                 break  # no /proc here
             except OSError as error:
-                raise explained(error, path) from None
+                raise explain_os_error(error, path) from None
             finally:
                 os.close(handle)
         with self.locate(path) as place:
@@ -339,7 +347,7 @@ class Roots:
         if modes.S_ISDIR(info.st_mode):
             raise PathRefused(f"{path!r} is a directory, not a file; list_directory shows what is in it.")
         if not modes.S_ISREG(info.st_mode):
-            raise special(path, info.st_mode)
+            raise refuse_special_file(path, info.st_mode)
         if path.endswith("/"):
             raise PathRefused(f"{path!r} ends with a slash and is a file. Leave the slash out.")
 

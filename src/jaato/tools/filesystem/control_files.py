@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from jaato.tools.filesystem.atomic import resolved
+from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.filesystem.control_names import STANDARD, WILD, ControlNames, Tier, folded
 
 ControlChange = Callable[[str], contextlib.AbstractContextManager[None]]
@@ -142,16 +142,16 @@ def control_path(
     inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
     if named(inside, names, tiers) or named(os.path.normpath(inside), names, tiers):
         return path
-    real = resolved(written)
-    below = os.path.relpath(real, resolved(root))
+    real = resolve_path(written)
+    below = os.path.relpath(real, resolve_path(root))
     if named(below, names, tiers):
         return below
-    if tiers == 2 and in_virtual_environment(Path(resolved(root)), Path(below).parts):
+    if tiers == 2 and in_virtual_environment(Path(resolve_path(root)), Path(below).parts):
         return below
     for directory in protected:
         if real == str(directory) or real.startswith(f"{directory}/"):
             return path
-    return same_thing(real, resolved(root))
+    return same_thing(real, resolve_path(root))
 
 
 def may_match_control(path: str, hidden: bool) -> bool:
@@ -167,7 +167,7 @@ def may_match_control(path: str, hidden: bool) -> bool:
 def holds_workspace(path: str, place: str, root: str) -> bool:
     """Whether a path is the workspace or a directory above it, so that changing it changes every control
     path."""
-    real, root = resolved(os.path.join(place, path)), resolved(root)
+    real, root = resolve_path(os.path.join(place, path)), resolve_path(root)
     return root == real or root.startswith(real.rstrip("/") + "/")
 
 

@@ -44,15 +44,15 @@ EXPLANATIONS = {
 }
 
 
-def absent(path: str) -> FileMissing:
+def file_missing(path: str) -> FileMissing:
     """That nothing has this path."""
     return FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
 
 
-def explained(error: OSError, path: str) -> ToolError:
+def explain_os_error(error: OSError, path: str) -> ToolError:
     """The file system's refusal in words that say what to do."""
     if error.errno == errno.ENOENT:
-        return absent(path)
+        return file_missing(path)
     text = EXPLANATIONS.get(error.errno or 0, "{path!r}: {reason}.")
     path = path if len(path) <= 200 else f"{path[:200]}…"
     return FileFailed(text.format(path=path, reason=error.strerror or "input/output error"))
@@ -78,7 +78,7 @@ def kind_of(mode: int) -> Kind:
     return "link" if modes.S_ISLNK(mode) else "other"
 
 
-def special(path: str, mode: int) -> PathRefused:
+def refuse_special_file(path: str, mode: int) -> PathRefused:
     """The refusal of what is neither file nor directory."""
     for test, name in (
         (modes.S_ISFIFO, "a named pipe"),

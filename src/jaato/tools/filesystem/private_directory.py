@@ -12,22 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaato.errors import ToolError
-from jaato.tools.filesystem.atomic import put_whole
-from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explained
+from jaato.tools.filesystem.atomic import replace_file_at
+from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explain_os_error
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_NAMES = 10_000
 LOCK_WITHIN_S = 20.0
 
 
-class FolderBusy(ToolError):
+class DirectoryBusy(ToolError):
     """Somebody else keeps changing what is in there."""
 
     code = "folder_busy"
     retryable = True
 
 
-class Folder:
+class PrivateDirectory:
     """The directory `parts` below `root`, which need not exist until something is written.
 
     Only `root` itself may be reached by links, so that nobody who prepares a workspace can have these files be others.
@@ -76,7 +76,7 @@ class Folder:
         """Put a file in the place of whatever has the name, durable when this returns; the directory is made."""
         with self._made() as fd:
             try:
-                put_whole(fd, name, data, mode)
+                replace_file_at(fd, name, data, mode)
             except (OSError, ValueError) as error:
                 raise self._refusal(error, name) from None
 
@@ -106,14 +106,14 @@ class Folder:
                 os.close(lock)
 
     def _wait_for(self, lock: int) -> None:
-        """Take the lock, unless somebody who has stopped keeps it. Raises `FolderBusy`."""
+        """Take the lock, unless somebody who has stopped keeps it. Raises `DirectoryBusy`."""
         until = time.monotonic() + LOCK_WITHIN_S
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise FolderBusy(
+                    raise DirectoryBusy(
                         f"Another process has been changing {self.label!r} for {LOCK_WITHIN_S:g} s. Try again later."
                     ) from None
                 time.sleep(0.01)
@@ -137,7 +137,7 @@ class Folder:
             try:
                 data = opened.read(most_bytes + 1)
             except OSError as error:
-                raise explained(error, path) from None
+                raise explain_os_error(error, path) from None
         if len(data) > most_bytes and not cut:
             raise FileFailed(f"{path!r} has more than {most_bytes:,} bytes. Shorten it or move it elsewhere.")
         return data[:most_bytes]
@@ -169,7 +169,7 @@ class Folder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise explained(error, str(self._root)) from None
+            raise explain_os_error(error, str(self._root)) from None
         for depth, part in enumerate(self._parts, 1):
             try:
                 if make:
@@ -184,7 +184,7 @@ class Folder:
                     raise PathRefused(
                         f"{label!r} is a link or a file. Ask the user to put a directory in its place."
                     ) from None
-                raise explained(error, label) from None
+                raise explain_os_error(error, label) from None
             finally:
                 os.close(fd)
             fd = below
@@ -197,4 +197,4 @@ class Folder:
             return PathRefused(f"{path!r} cannot be a file name. Correct it.")
         if error.errno == errno.ELOOP:
             return PathRefused(f"{path!r} is a link, which is not followed. Put a file in its place.")
-        return explained(error, path)
+        return explain_os_error(error, path)

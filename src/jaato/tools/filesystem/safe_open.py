@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from jaato.tools.filesystem.errors import PathRefused, explained
+from jaato.tools.filesystem.errors import PathRefused, explain_os_error
 
 SYS_OPENAT2 = 437  # the same on every architecture Linux gives new numbers to
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -49,11 +49,11 @@ class Root:
         try:
             return os.open(self.path, OPEN_DIRECTORY)
         except OSError as error:
-            raise explained(error, str(self.path)) from None
+            raise explain_os_error(error, str(self.path)) from None
 
 
 @dataclass(slots=True)
-class Place:
+class ResolvedPath:
     """Where a path really leads: an open directory and a name in it, present or not.
 
     `parts` is the resolved path below `root`; the root itself has none and is named `.`. Close it.
@@ -65,7 +65,7 @@ class Place:
     name: str
     info: os.stat_result | None
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> ResolvedPath:
         return self
 
     def __exit__(
@@ -151,7 +151,7 @@ def proc_device() -> int:
         return -1
 
 
-class Walk:
+class PathResolver:
     """One resolution, component by component, each opened without following links; links are resolved here.
 
     The directories passed are kept open, so `..` goes back to where the walk came from, not to where a
@@ -213,7 +213,7 @@ class Walk:
         else:
             self.todo.extendleft(reversed(parts))
 
-    def resolve(self, parts: Sequence[str], *, follow: bool) -> Place:
+    def resolve(self, parts: Sequence[str], *, follow: bool) -> ResolvedPath:
         """The place these absolute parts lead to; `follow` says whether a link at the end is followed too."""
         try:
             self.enter(parts)
@@ -227,18 +227,18 @@ class Walk:
                     return place
             return self.here()
         except OSError as error:
-            raise explained(error, self.path) from None
+            raise explain_os_error(error, self.path) from None
         finally:
             self.close()
 
-    def step(self, name: str, follow: bool) -> Place | None:
+    def step(self, name: str, follow: bool) -> ResolvedPath | None:
         """One component: the place when it is the last, else None and further down."""
         last = not self.todo
         try:
             info = os.stat(name, dir_fd=self.open[-1], follow_symlinks=False)
         except FileNotFoundError:
             if last:
-                return Place(self.root, (*self.names, name), self.open.pop(), name, None)
+                return ResolvedPath(self.root, (*self.names, name), self.open.pop(), name, None)
             raise
         if stat.S_ISLNK(info.st_mode) and not (last and not follow):
             try:
@@ -250,7 +250,7 @@ class Walk:
                 self.todo.appendleft(name)
             return None
         if last:
-            return Place(self.root, (*self.names, name), self.open.pop(), name, info)
+            return ResolvedPath(self.root, (*self.names, name), self.open.pop(), name, info)
         try:
             self.open.append(os.open(name, OPEN_DIRECTORY, dir_fd=self.open[-1]))
             self.names.append(name)
@@ -261,12 +261,12 @@ class Walk:
             self.todo.appendleft(name)
         return None
 
-    def here(self) -> Place:
+    def here(self) -> ResolvedPath:
         """The directory the walk ended in."""
         if not self.names:
             info = os.fstat(self.open[-1])
-            return Place(self.root, (), self.open.pop(), ".", info)
+            return ResolvedPath(self.root, (), self.open.pop(), ".", info)
         name = self.names[-1]
         os.close(self.open.pop())
         info = os.stat(name, dir_fd=self.open[-1], follow_symlinks=False)
-        return Place(self.root, tuple(self.names), self.open.pop(), name, info)
+        return ResolvedPath(self.root, tuple(self.names), self.open.pop(), name, info)

@@ -194,7 +194,7 @@ def value_of(label: str) -> int:
     return int(label, 8) if label.startswith("0") and len(label) > 1 else int(label)
 
 
-def meant(address: Address) -> Address:
+def effective_address(address: Address) -> Address:
     """The address that is reached in the end: of an IPv6 one that stands for an IPv4 one, that."""
     if isinstance(address, ipaddress.IPv6Address):
         for network, shift in EMBEDDING:
@@ -205,9 +205,9 @@ def meant(address: Address) -> Address:
     return address
 
 
-def why_refused(address: Address) -> str | None:
+def refusal_reason(address: Address) -> str | None:
     """What kind of address it is that strangers must not send us to; None for one of the open internet."""
-    real = meant(address)
+    real = effective_address(address)
     if real in METADATA:
         return "an address where a cloud keeps its secrets"
     for one in (address, real):
@@ -218,7 +218,7 @@ def why_refused(address: Address) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedHosts:
     """The hosts at refused addresses that the user allows: names (`*.name` for those below), addresses, networks,
     each with `:port` where only that is meant; `*` for all but metadata addresses."""
 
@@ -227,7 +227,7 @@ class Allowed:
     everything: bool = False
 
     @classmethod
-    def of(cls, entries: Iterable[str]) -> Allowed:
+    def of(cls, entries: Iterable[str]) -> AllowedHosts:
         """From the lines of a setting. Raises `ConfigError` naming the one that is wrong."""
         names: set[tuple[str, int | None]] = set()
         networks: list[tuple[Network, int | None]] = []
@@ -250,7 +250,7 @@ class Allowed:
 
     def covers(self, host: str, port: int, address: Address) -> bool:
         """Whether a refused address may be reached all the same, under this name."""
-        real = meant(address)
+        real = effective_address(address)
         for network, only in self.networks:
             whole = network.prefixlen == network.max_prefixlen
             if (
@@ -289,9 +289,9 @@ def entry_of(entry: str) -> tuple[str | Network, int | None]:
         return host, port
 
 
-def check(host: str, port: int, address: Address, allowed: Allowed) -> None:
+def check_address(host: str, port: int, address: Address, allowed: AllowedHosts) -> None:
     """Raise `AddressRefused` for an address that may not be reached under this name."""
-    why = why_refused(address)
+    why = refusal_reason(address)
     if why is not None and not allowed.covers(host, port, address):
         entry = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise AddressRefused(

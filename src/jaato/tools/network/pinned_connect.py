@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from jaato.errors import ConfigError
-from jaato.tools.network.addresses import PORTS, Address, AddressRefused, Allowed, Url, check
+from jaato.tools.network.addresses import PORTS, Address, AddressRefused, AllowedHosts, Url, check_address
 from jaato.tools.network.proxy_settings import certificates, proxy_for
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ async def system_resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def check_name(host: str, port: int, allowed: Allowed) -> None:
+def check_name(host: str, port: int, allowed: AllowedHosts) -> None:
     """Raise `AddressRefused` for a name of an inner network, which only someone else can look up."""
     secret = host in METADATA_NAMES
     inside = secret or "." not in host or host.endswith(INSIDE)
@@ -54,10 +54,10 @@ def check_name(host: str, port: int, allowed: Allowed) -> None:
         )
 
 
-class Dialer:
+class CheckedResolver:
     """Decides which address a host is reached at; `resolve` looks names up, `allowed` lifts refusals."""
 
-    def __init__(self, allowed: Allowed, resolve: Resolve = system_resolve) -> None:
+    def __init__(self, allowed: AllowedHosts, resolve: Resolve = system_resolve) -> None:
         self.allowed = allowed
         self.resolve = resolve
 
@@ -72,7 +72,7 @@ class Dialer:
         if not found:
             raise OSError(f"{host} has no address")
         for address in found:
-            check(host, port, address, self.allowed)
+            check_address(host, port, address, self.allowed)
         return found
 
     async def check_proxied(self, url: Url) -> str:
@@ -88,7 +88,7 @@ class Dialer:
 
 
 def open_pool(
-    url: Url, dialer: Dialer, environ: Mapping[str, str], **bounds: float
+    url: Url, dialer: CheckedResolver, environ: Mapping[str, str], **bounds: float
 ) -> tuple[httpcore2.AsyncConnectionPool, bool]:
     """A pool for one URL, and whether it leads through a proxy of the environment; `bounds` are the pool's own. Raises
     `ConfigError`."""
@@ -98,7 +98,7 @@ def open_pool(
     context = certificates(environ) if url.scheme == "https" or (proxy or "").startswith("https:") else None
     if proxy is None:
         pool: Any = httpcore2.AsyncConnectionPool
-        return pool(ssl_context=context, network_backend=backend(dialer), **bounds), False
+        return pool(ssl_context=context, network_backend=pinned_backend(dialer), **bounds), False
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(proxy)
@@ -132,7 +132,7 @@ def request_to(
     )
 
 
-def backend(dialer: Dialer) -> httpcore2.AsyncNetworkBackend:
+def pinned_backend(dialer: CheckedResolver) -> httpcore2.AsyncNetworkBackend:
     """A network backend that reaches hosts through the dialer alone."""
     import httpcore2
     from httpcore2 import AnyIOBackend

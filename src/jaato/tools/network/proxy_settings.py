@@ -24,7 +24,7 @@ def split_url(text: str, setting: str) -> SplitResult:
     except ValueError as error:
         raise ConfigError(f"{setting} is no URL ({error}); write it like https://host/v1.") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{setting} is {shown(text)!r}; write it like https://host/v1.")
+        raise ConfigError(f"{setting} is {redact_url(text)!r}; write it like https://host/v1.")
     return parts
 
 
@@ -36,7 +36,7 @@ def login_of(parts: SplitResult) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(login.encode()).decode('ascii')}"}
 
 
-def checked(value: str, what: str) -> str:
+def validate_header_value(value: str, what: str) -> str:
     """A value without surrounding space; raises `ConfigError`, unshown, when no header can carry it."""
     value = value.strip()
     if not (value.isascii() and value.isprintable()):
@@ -46,7 +46,7 @@ def checked(value: str, what: str) -> str:
     return value
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """A URL as it may be shown: without user, password, query and fragment, which may be secrets."""
     scheme, mark, rest = url.partition("://")
     rest = rest.partition("?")[0].partition("#")[0]
@@ -71,7 +71,9 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
     if "://" not in proxy:
         proxy = f"http://{proxy}"
     if urlsplit(proxy).scheme not in ("http", "https"):
-        raise ConfigError(f"{name} is {shown(proxy)!r}; only http:// and https:// proxies are spoken to.")
+        raise ConfigError(
+            f"{name} is {redact_url(proxy)!r}; only http:// and https:// proxies are spoken to."
+        )
     split_url(proxy, name)
     return proxy
 
@@ -102,12 +104,12 @@ def is_exempt(host: str, port: int | None, environ: Mapping[str, str]) -> bool:
             if port != int(number):
                 continue
             entry = name  # noqa: PLW2901 - the entry without its port
-        if covers(entry.strip("[]"), host):
+        if matches_no_proxy(entry.strip("[]"), host):
             return True
     return False
 
 
-def covers(entry: str, host: str) -> bool:
+def matches_no_proxy(entry: str, host: str) -> bool:
     """Whether one entry of `NO_PROXY`, without port, covers a host."""
     import ipaddress
 

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from jaato.errors import ConfigError
-from jaato.tools.filesystem.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 
 SIGNATURE = "Jaato-Signature"
 SHORTEST = 32
@@ -23,10 +23,10 @@ def signature(key: bytes, nonce: str, body: bytes) -> str:
 def key_of(path: Path) -> bytes:
     """The key in a file, made if there is none. Raises `ConfigError` for a file that others can read, OSError when it
     cannot be written."""
-    content = read_small(path, 1_000)
+    content = read_bounded(path, 1_000)
     if content is None:
-        with locked(path):
-            content = read_small(path, 1_000)
+        with file_lock(path):
+            content = read_bounded(path, 1_000)
             if content is None:
                 content = secrets.token_urlsafe(32).encode() + b"\n"
                 write_private(path, content)

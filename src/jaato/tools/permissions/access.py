@@ -9,8 +9,8 @@ from typing import Any
 
 from jaato.errors import ToolError
 from jaato.protocol.specs import Grant, SandboxAccess, SandboxProfile
-from jaato.tools.filesystem.atomic import is_below, resolved
-from jaato.tools.invisible_text import visible
+from jaato.tools.filesystem.atomic import is_below, resolve_path
+from jaato.tools.invisible_text import escape_all
 
 FULL = SandboxAccess("full")
 READ_ONLY = SandboxAccess("read-only")
@@ -35,7 +35,7 @@ def wanted_access(arguments: Mapping[str, Any]) -> SandboxAccess | None:
     if not isinstance(needs, list) or not needs:
         return None
     found = [one for need in needs if (one := access_of(need)) is not None]
-    return joined(*found) if found else None
+    return union(*found) if found else None
 
 
 def access_of(need: object) -> SandboxAccess | None:
@@ -52,8 +52,8 @@ def access_of(need: object) -> SandboxAccess | None:
             return SandboxAccess("workspace-write", control=True)
         case "net" if is_host(rest):
             return SandboxAccess("workspace-write", domains=(rest.lower(),))
-        case "dir" if rest.startswith("/") and rest.isprintable() and resolved(rest).isprintable():
-            return SandboxAccess("workspace-write", paths=(resolved(rest),))
+        case "dir" if rest.startswith("/") and rest.isprintable() and resolve_path(rest).isprintable():
+            return SandboxAccess("workspace-write", paths=(resolve_path(rest),))
     return None
 
 
@@ -95,7 +95,7 @@ def need_issues(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def joined(*several: SandboxAccess) -> SandboxAccess:
+def union(*several: SandboxAccess) -> SandboxAccess:
     """Everything that any of them opens."""
     return SandboxAccess(
         max((one.profile for one in several), key=lambda profile: ORDER[profile]),
@@ -105,7 +105,7 @@ def joined(*several: SandboxAccess) -> SandboxAccess:
     )
 
 
-def common(first: SandboxAccess, second: SandboxAccess) -> SandboxAccess:
+def intersection(first: SandboxAccess, second: SandboxAccess) -> SandboxAccess:
     """What both of them open."""
     return SandboxAccess(
         min(first.profile, second.profile, key=lambda profile: ORDER[profile]),
@@ -125,7 +125,7 @@ def common(first: SandboxAccess, second: SandboxAccess) -> SandboxAccess:
     )
 
 
-def beyond(access: SandboxAccess, given: SandboxAccess) -> SandboxAccess | None:
+def difference(access: SandboxAccess, given: SandboxAccess) -> SandboxAccess | None:
     """What an access opens that another one does not; None where that is nothing but the profile."""
     domains = unique(one for one in access.domains if not any(is_domain_in(one, w) for w in given.domains))
     paths = unique(one for one in access.paths if not any(is_below(one, w) for w in given.paths))
@@ -133,13 +133,13 @@ def beyond(access: SandboxAccess, given: SandboxAccess) -> SandboxAccess | None:
     return SandboxAccess("workspace-write", domains, paths, control) if domains or paths or control else None
 
 
-def holds(given: SandboxAccess, wanted: SandboxAccess, workspace: str) -> bool:
+def covers(given: SandboxAccess, wanted: SandboxAccess, workspace: str) -> bool:
     """Whether an access opens all that another one does."""
     if given.profile == "full":
         return True
     if ORDER[wanted.profile] > ORDER[given.profile] or (wanted.control and not given.control):
         return False
-    places = (*given.paths, resolved(workspace))
+    places = (*given.paths, resolve_path(workspace))
     return all(any(is_domain_in(one, wide) for wide in given.domains) for one in wanted.domains) and all(
         any(is_below(one, wide) for wide in places) for one in wanted.paths
     )
@@ -210,8 +210,8 @@ def access_lines(access: SandboxAccess) -> list[str]:
     lines = [
         f"{access.profile}: {PROFILES[access.profile]}" if access.profile != "full" else PROFILES["full"]
     ]
-    lines += [f"network: {EVERY_HOST if host == '*' else visible(host)}" for host in access.domains]
-    lines += [f"may change {visible(path)}" for path in access.paths]
+    lines += [f"network: {EVERY_HOST if host == '*' else escape_all(host)}" for host in access.domains]
+    lines += [f"may change {escape_all(path)}" for path in access.paths]
     return [*lines, CONTROL] if access.control else lines
 
 
@@ -220,8 +220,8 @@ def access_text(access: SandboxAccess | None) -> str:
     if access is None:
         return ""
     parts: list[str] = ["NO SANDBOX" if access.profile == "full" else access.profile]
-    parts += [f"network {EVERY_HOST if host == '*' else visible(host)}" for host in access.domains]
-    parts += [visible(path) for path in access.paths]
+    parts += [f"network {EVERY_HOST if host == '*' else escape_all(host)}" for host in access.domains]
+    parts += [escape_all(path) for path in access.paths]
     return ", ".join([*parts, "control files"] if access.control else parts)
 
 

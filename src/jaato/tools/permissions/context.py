@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.protocol.specs import Grant, SandboxAccess, SandboxProfile
-from jaato.tools.filesystem.atomic import resolved
+from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.filesystem.control_files import MAX_PATH_CHARS, control_path, holds_workspace
 from jaato.tools.filesystem.control_names import STANDARD, ControlNames, Tier, folded
 from jaato.tools.permissions.policy import Policy
 from jaato.tools.permissions.rules import ToolRules
-from jaato.tools.shell.indirection import computed_doubt
+from jaato.tools.shell.indirection import find_indirection
 from jaato.tools.shell.patterns import ShellPattern, shell_pattern
 from jaato.tools.shell.syntax import Analysis
 
@@ -41,7 +41,7 @@ PATCHED = re.compile(r"^(?:\+\+\+|---|rename to|copy to) (?:[ab]/)?([^\t\n]+)", 
 MAX_STRINGS = 1_000
 
 
-def control_argument(
+def find_control_path(
     arguments: dict[str, Any],
     place: str,
     executes: bool,
@@ -81,9 +81,9 @@ def brings_control(path: str, names: ControlNames) -> bool:
     return bool(parts) and (names.first.holds(parts) or names.second.holds(parts))
 
 
-def changes_inside(arguments: dict[str, Any], place: str) -> bool:
+def is_inside_workspace(arguments: dict[str, Any], place: str) -> bool:
     """Whether every path in the arguments of a file tool, and every file that a patch names, lies in the workspace."""
-    root = resolved(place)
+    root = resolve_path(place)
     top = arguments.get("path")
     paths = [text for key, text in strings(arguments) if key in PATH_KEYS]
     for key, text in strings(arguments):
@@ -96,7 +96,7 @@ def changes_inside(arguments: dict[str, Any], place: str) -> bool:
         len(path) <= MAX_PATH_CHARS
         and "\0" not in path
         and not path.startswith("~")
-        and f"{resolved(os.path.join(place, path))}/".startswith(f"{root}/")
+        and f"{resolve_path(os.path.join(place, path))}/".startswith(f"{root}/")
         for path in paths
     )
 
@@ -139,7 +139,7 @@ def none_enforced() -> frozenset[SandboxProfile]:
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class PermissionContext:
     """What a call is judged by: the policy, the session's grants, the workspace, directories that are control, and the
     profiles that a sandbox enforces here (found by the first question for them)."""
 
@@ -162,7 +162,9 @@ class Circumstances:
 
     def whole(self, tool: Tool) -> Grant | None:
         """The grant of this session that covers every call of the tool."""
-        return next((one for one in self.grants if covers_tool(one, tool) and here(one, self)), None)
+        return next(
+            (one for one in self.grants if covers_tool(one, tool) and is_for_workspace(one, self)), None
+        )
 
 
 def covers_tool(grant: Grant, tool: Tool) -> bool:
@@ -184,11 +186,11 @@ def patterns_of(grant: Grant, tool: Tool) -> list[ShellPattern]:
     return [pattern for line in grant.shape.split("\n") if (pattern := shell_pattern(line))]
 
 
-def here(grant: Grant, given: Circumstances) -> bool:
+def is_for_workspace(grant: Grant, given: PermissionContext) -> bool:
     """Whether a grant is for this workspace."""
     return grant.workspace is None or grant.workspace in (
         str(given.workspace),
-        resolved(str(given.workspace)),
+        resolve_path(str(given.workspace)),
     )
 
 
@@ -212,24 +214,26 @@ def refusals(grants: Iterable[Grant], tool: Tool) -> ToolRules:
     return ToolRules(None, None, lines, (), (), (), ())
 
 
-def forbids(tool: Tool, rules: ToolRules, given: Circumstances) -> bool:
+def has_command_denials(tool: Tool, rules: ToolRules, given: PermissionContext) -> bool:
     """Whether anything forbids some commands."""
     refused = any(one.effect == "deny" and one.tool in (tool.name, "run") for one in given.grants)
     return bool(refused or rules.deny_inner or rules.deny_arguments)
 
 
-def hides(analysis: Analysis, tool: Tool, rules: ToolRules, given: Circumstances) -> str | None:
+def uncheckable_reason(
+    analysis: Analysis, tool: Tool, rules: ToolRules, given: PermissionContext
+) -> str | None:
     """Why a rule that forbids commands cannot be held against all that this line runs; None without such a rule, or
     where all of it is plain to see."""
-    if not forbids(tool, rules, given):
+    if not has_command_denials(tool, rules, given):
         return None
-    doubt = computed_doubt(analysis)
+    doubt = find_indirection(analysis)
     if doubt is not None:
         return f"{doubt}, so rules that forbid commands cannot be held against it"
     found = rules.mentions_command(analysis) or refusals(given.grants, tool).mentions_command(analysis)
     return None if found is None else f"an argument of it {found}"
 
 
-def shown(command: str) -> str:
+def shorten_command(command: str) -> str:
     """A command short enough for a message."""
     return command if len(command) <= 80 else f"{command[:77]}..."

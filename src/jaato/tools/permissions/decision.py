@@ -66,7 +66,7 @@ class Decision:
     comment: str | None = None
 
 
-def settled(verdict: Verdict) -> Decision:
+def to_decision(verdict: Verdict) -> Decision:
     """A verdict that needs no answer, as a decision."""
     return (
         allow(verdict.reason, verdict.method, access=verdict.access)
@@ -91,21 +91,21 @@ SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "ed
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
-    """A call that waits for an answer; `settled` is what an `all` has opened for it, None where there was none."""
+class PendingCall:
+    """A call that waits for an answer; `to_decision` is what an `all` has opened for it, None where there was none."""
 
     call: Call
     digest: str
     settled: SandboxAccess | None = None
 
 
-def word_of(answer: Answer) -> str:
+def canonical_answer(answer: Answer) -> str:
     """An answer in its canonical spelling, known or not."""
     word = answer.answer.strip().lower()
     return SPELLINGS.get(word, word)
 
 
-def question_of(waiting: Waiting, verdict: Verdict, reason: str, timeout_s: float | None) -> Question:
+def make_question(waiting: PendingCall, verdict: Verdict, reason: str, timeout_s: float | None) -> Question:
     """The question about a call, to be answered in so many seconds or without end."""
     deadline = None
     if timeout_s is not None:
@@ -124,7 +124,7 @@ def question_of(waiting: Waiting, verdict: Verdict, reason: str, timeout_s: floa
     )
 
 
-def nobody(call: Call, tool: Tool, verdict: Verdict, path: Path | None) -> Decision:
+def deny_without_channel(call: Call, tool: Tool, verdict: Verdict, path: Path | None) -> Decision:
     """Denied because no one can be asked, with the ways to allow it."""
     by_command = tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS
     pattern = f"{tool.name}({verdict.shape})" if verdict.shape and by_command else tool.name

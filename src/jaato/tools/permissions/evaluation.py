@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from jaato.tools.permissions.access import FULL
 from jaato.tools.permissions.context import (
     CONTROL,
-    Circumstances,
-    changes_inside,
-    control_argument,
+    PermissionContext,
+    find_control_path,
+    is_inside_workspace,
     refused_by,
 )
 from jaato.tools.permissions.decision import Verdict
 from jaato.tools.permissions.policy import Policy
 from jaato.tools.permissions.rules import SHELL_TOOLS, TYPED_TOOLS, ToolRules
-from jaato.tools.permissions.shell_evaluation import NO_SANDBOX, judge_input, judge_shell
-from jaato.tools.waypoints import RESTORING, judge_restore, previews
+from jaato.tools.permissions.shell_evaluation import NO_SANDBOX, evaluate_command, evaluate_terminal_input
+from jaato.tools.waypoints import RESTORING, evaluate_restore, previews
 
 if TYPE_CHECKING:
     from jaato.tools.call import Call
@@ -29,9 +29,9 @@ APPROVING = "startPlan"
 FILES = "filesystem"
 
 
-def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
+def evaluate_call(call: Call, tool: Tool, given: PermissionContext) -> Verdict:
     """What becomes of a call without asking anyone. Bounded in time for any arguments; never raises."""
-    verdict = judge_tool(call, tool, given)
+    verdict = evaluate_tool(call, tool, given)
     if verdict.access is None and tool.spec.access == "execute" and verdict.effect != "deny":
         verdict = with_access(verdict, tool, given)
     if tool.remote is None or not (changed := tool.remote.changed(call)):
@@ -42,7 +42,7 @@ def judge_call(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     return verdict
 
 
-def with_access(verdict: Verdict, tool: Tool, given: Circumstances) -> Verdict:
+def with_access(verdict: Verdict, tool: Tool, given: PermissionContext) -> Verdict:
     """The verdict about a tool that may start a process which is no command, with what that may reach."""
     if tool.name in SHELL_TOOLS and not tool.confines:
         return verdict
@@ -70,15 +70,15 @@ def doubted(verdict: Verdict, tool: Tool, changed: str, policy: Policy) -> Verdi
     return Verdict("ask", "default", reason, shape_of_tool(tool), remedy=remedy)
 
 
-def judge_tool(call: Call, tool: Tool, given: Circumstances) -> Verdict:
+def evaluate_tool(call: Call, tool: Tool, given: PermissionContext) -> Verdict:
     """The verdict by the rules, the grants and the default."""
     rules = given.policy.rules_for(tool)
     if rules.denied is not None:
         return Verdict("deny", "blacklist", f"{tool.name} is in the blacklist ({rules.denied})", fixed=True)
     if tool.name in TYPED_TOOLS:
-        return judge_input(call, tool, rules, given)
+        return evaluate_terminal_input(call, tool, rules, given)
     if tool.name in SHELL_TOOLS:
-        return judge_shell(call, tool, rules, given)
+        return evaluate_command(call, tool, rules, given)
     place = str(given.workspace)
     denied = None if rules.by_name_only else rules.denies(call.arguments, main_argument(tool), place)
     if denied is None and given.grants:
@@ -95,12 +95,12 @@ def judge_tool(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     if tool.name == APPROVING and given.policy.mode == "plan":
         return Verdict("ask", "plan", plan_text(call), lasting=False)
     if access in ("write", "execute") and not tool.auto_approved and call.arguments:
-        found = control_argument(call.arguments, place, access == "execute", given.protected, given.names)
+        found = find_control_path(call.arguments, place, access == "execute", given.protected, given.names)
         if found is not None:
             return Verdict(
                 "ask", "control_path", CONTROL.format(found=found), shape_of_tool(tool), lasting=False
             )
-    if tool.name == RESTORING and given.policy.default != "deny" and (owned := judge_restore(call)):
+    if tool.name == RESTORING and given.policy.default != "deny" and (owned := evaluate_restore(call)):
         return owned
     fixed = rules.by_name_only and access in ("read", "network") and tool.remote is None
     return (
@@ -110,7 +110,9 @@ def judge_tool(call: Call, tool: Tool, given: Circumstances) -> Verdict:
     )
 
 
-def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fixed: bool) -> Verdict | None:
+def by_rules(
+    call: Call, tool: Tool, rules: ToolRules, given: PermissionContext, fixed: bool
+) -> Verdict | None:
     """The whitelist and the grants."""
     if rules.allowed is not None:
         return whitelisted(tool.name, rules.allowed, fixed)
@@ -122,14 +124,14 @@ def by_rules(call: Call, tool: Tool, rules: ToolRules, given: Circumstances, fix
     return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}") if grant else None
 
 
-def by_mode(call: Call, tool: Tool, given: Circumstances) -> Verdict | None:
+def by_mode(call: Call, tool: Tool, given: PermissionContext) -> Verdict | None:
     """What the mode allows: file tools that write inside the workspace."""
     policy = given.policy
     if policy.mode not in ("accept-edits", "auto") or policy.default != "ask" or tool.remote is not None:
         return None
     if tool.spec.access != "write" or tool.spec.category != FILES:
         return None
-    if not changes_inside(call.arguments, str(given.workspace)):
+    if not is_inside_workspace(call.arguments, str(given.workspace)):
         return None
     return Verdict("allow", "mode", f"files of the workspace are changed unasked (mode {policy.mode})")
 

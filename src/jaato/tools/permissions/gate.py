@@ -16,21 +16,21 @@ from jaato.abc.asker import Answer, Asker
 from jaato.errors import ConfigError, NotAllowed
 from jaato.protocol.specs import Grant, Mode, SandboxProfile, Scope
 from jaato.tools.filesystem.control_names import STANDARD, ControlNames
-from jaato.tools.permissions.access import WORKSPACE_WRITE, beyond, holds, joined
-from jaato.tools.permissions.context import Circumstances, none_enforced
+from jaato.tools.permissions.access import WORKSPACE_WRITE, covers, difference, union
+from jaato.tools.permissions.context import PermissionContext, none_enforced
 from jaato.tools.permissions.decision import (
     Decision,
     PartVerdict,
+    PendingCall,
     Verdict,
-    Waiting,
     allow,
+    canonical_answer,
     deny,
-    nobody,
-    question_of,
-    settled,
-    word_of,
+    deny_without_channel,
+    make_question,
+    to_decision,
 )
-from jaato.tools.permissions.evaluation import judge_call
+from jaato.tools.permissions.evaluation import evaluate_call
 from jaato.tools.permissions.grants import digest_of, grant_of, in_force, literal, shape_text
 from jaato.tools.permissions.policy import Policy
 from jaato.tools.permissions.rules import SHELL_TOOLS, TYPED_TOOLS
@@ -47,7 +47,7 @@ INDIVIDUAL = frozenset(("control_path", "plan"))
 """Methods of verdicts that an `all` does not answer: each question of them is one of its own."""
 
 
-class Open:
+class NoSerialization:
     """A turnstile that lets everyone through, for a caller who asks one question at a time anyway."""
 
     async def __aenter__(self) -> None:
@@ -74,7 +74,7 @@ class Gate:
         *,
         asker: Asker | None = None,
         workspace: Path | None = None,
-        turnstile: Callable[[], AbstractAsyncContextManager[None]] = Open,
+        turnstile: Callable[[], AbstractAsyncContextManager[None]] = NoSerialization,
         on_grant: Callable[[Grant], None] = silent,
         on_revoke: Callable[[Grant], None] = silent,
         on_mode: Callable[[Mode], None] = silent,
@@ -95,9 +95,9 @@ class Gate:
         self._control = (tuple(one.resolve() for one in protected), control_names)
         self._timeout_s = timeout_s
         self.profiles = profiles
-        self._waiting: list[Waiting] = []
+        self._waiting: list[PendingCall] = []
         self._edited: dict[str, str] = {}
-        self._given: Circumstances | None = None
+        self._given: PermissionContext | None = None
         self._latest: tuple[Verdict, Decision] | None = None
         self._settled: dict[Tool, tuple[bool, int, Decision]] = {}
 
@@ -114,7 +114,7 @@ class Gate:
         last = self._latest
         if last is not None and last[0] is verdict:
             return last[1]
-        decision = settled(verdict)
+        decision = to_decision(verdict)
         self._latest = (verdict, decision)
         if verdict.fixed and not self._grants:
             if len(self._settled) > MAX_SETTLED:
@@ -174,10 +174,10 @@ class Gate:
             self._lapse()
         given = self._given
         if given is None or given.grants is not self._grants or given.workspace is not workspace:
-            given = self._given = Circumstances(
+            given = self._given = PermissionContext(
                 self.policy, self._grants, workspace, *self._control, self.profiles
             )
-        return judge_call(call, tool, given)
+        return evaluate_call(call, tool, given)
 
     def _place(self, call: Call) -> Path:
         return self._workspace or call.workspace
@@ -215,34 +215,36 @@ class Gate:
     async def _ask(self, call: Call, tool: Tool) -> Decision:
         """Wait for the turn to ask, judge again, and put the question if it still stands."""
         if self._asker is None:
-            return nobody(call, tool, self._judge(call, tool), self.policy.path)
-        waiting = Waiting(call, digest_of(call))
+            return deny_without_channel(call, tool, self._judge(call, tool), self.policy.path)
+        waiting = PendingCall(call, digest_of(call))
         self._waiting.append(waiting)
         try:
             async with self._turnstile():
                 self.policy.reload()
                 verdict = self._judge(call, tool)
                 if verdict.effect != "ask":
-                    return settled(verdict)
+                    return to_decision(verdict)
                 if digest_of(call) == waiting.digest and self._settles(waiting, verdict):
                     return self._approved(verdict, "allowed with everything that was waiting")
                 return await self._put(waiting, tool, verdict)
         finally:
             self._waiting.remove(waiting)
 
-    def _settles(self, waiting: Waiting, verdict: Verdict) -> bool:
+    def _settles(self, waiting: PendingCall, verdict: Verdict) -> bool:
         """Whether an `all` has answered this question: not one of its own, nor one that opens more than was shown then."""
         if waiting.settled is None or verdict.method in INDIVIDUAL:
             return False
         place = str(self._place(waiting.call))
-        return verdict.access is None or holds(waiting.settled, verdict.access, place)
+        return verdict.access is None or covers(waiting.settled, verdict.access, place)
 
-    async def _put(self, waiting: Waiting, tool: Tool, verdict: Verdict) -> Decision:
+    async def _put(self, waiting: PendingCall, tool: Tool, verdict: Verdict) -> Decision:
         """Ask until there is an answer that means something, at most three times."""
         assert self._asker is not None
         reason = verdict.reason
         for _question in range(MAX_QUESTIONS):
-            question = question_of(waiting, verdict, reason, self.policy.channel.timeout_s or self._timeout_s)
+            question = make_question(
+                waiting, verdict, reason, self.policy.channel.timeout_s or self._timeout_s
+            )
             try:
                 given = self._asker.ask(question)
                 answer = (
@@ -253,7 +255,7 @@ class Gate:
             except TimeoutError:
                 return deny("nobody answered in time, and what nobody answers is denied", "timeout")
             if answer is None:
-                return nobody(waiting.call, tool, verdict, self.policy.path)
+                return deny_without_channel(waiting.call, tool, verdict, self.policy.path)
             self.policy.reload()
             overtaken = self._overtaken(waiting, tool)
             decision = overtaken or self._heed(waiting, tool, verdict, answer)
@@ -262,12 +264,12 @@ class Gate:
             reason = f"{answer.answer[:40]!r} is no answer to this; {verdict.reason}"
         return deny(f"no usable answer in {MAX_QUESTIONS} questions", "user_denied")
 
-    def _overtaken(self, waiting: Waiting, tool: Tool) -> Decision | None:
+    def _overtaken(self, waiting: PendingCall, tool: Tool) -> Decision | None:
         """What was decided while the question was open: a rule forbids the call, or it is another call by now."""
         if digest_of(waiting.call) != waiting.digest:
             return deny("its arguments changed while the question was open", "user_denied")
         verdict = self._judge(waiting.call, tool)
-        return settled(verdict) if verdict.effect == "deny" else None
+        return to_decision(verdict) if verdict.effect == "deny" else None
 
     def _approved(self, verdict: Verdict, reason: str, method: str = "user_approved") -> Decision:
         """Yes, by the user: what the question showed is opened, and work begins where it was about the plan."""
@@ -275,9 +277,9 @@ class Gate:
             self.set_mode("ask")
         return allow(reason, method, access=verdict.access)
 
-    def _heed(self, waiting: Waiting, tool: Tool, verdict: Verdict, answer: Answer) -> Decision | None:
+    def _heed(self, waiting: PendingCall, tool: Tool, verdict: Verdict, answer: Answer) -> Decision | None:
         """Do what an answer says; None when it says nothing known."""
-        match word_of(answer):
+        match canonical_answer(answer):
             case "y":
                 return self._approved(verdict, "the user allowed this call")
             case "once":
@@ -291,7 +293,7 @@ class Gate:
                 return self._edit(waiting, answer.arguments)
             case "all":
                 for one in self._waiting:
-                    one.settled = joined(self.policy.access, verdict.access or WORKSPACE_WRITE)
+                    one.settled = union(self.policy.access, verdict.access or WORKSPACE_WRITE)
                 return self._approved(verdict, "the user allowed everything that was waiting")
             case "a" | "t" | "i" as lasting:
                 return self._last(waiting, tool, verdict, SCOPES[lasting], answer.by)
@@ -299,12 +301,12 @@ class Gate:
                 return self._refuse(waiting, tool, verdict, answer.by)
         return None
 
-    def _edit(self, waiting: Waiting, arguments: dict[str, Any]) -> Decision:
+    def _edit(self, waiting: PendingCall, arguments: dict[str, Any]) -> Decision:
         """The user changed the arguments: the pipeline checks them again, and this approval is for exactly these."""
         self._edited[waiting.call.id] = digest_of(replace(waiting.call, arguments=arguments))
         return allow("the user edited the arguments", "user_approved", arguments)
 
-    def _last(self, waiting: Waiting, tool: Tool, verdict: Verdict, scope: Scope, by: str) -> Decision:
+    def _last(self, waiting: PendingCall, tool: Tool, verdict: Verdict, scope: Scope, by: str) -> Decision:
         """Yes, and from now on; only this once where no lasting answer is possible."""
         if not verdict.lasting:
             reason = "the user allowed this call; nothing lasting is possible for it"
@@ -312,7 +314,7 @@ class Gate:
         shape = verdict.shape if tool.name in SHELL_TOOLS else None
         if tool.name in TYPED_TOOLS and scope == "always":
             scope = "session"  # no terminal lives longer
-        extra = beyond(verdict.access, self.policy.access) if verdict.access is not None else None
+        extra = difference(verdict.access, self.policy.access) if verdict.access is not None else None
         grant = grant_of(
             waiting.call,
             tool,
@@ -335,7 +337,7 @@ class Gate:
         self._on_grant(grant)
         return self._approved(verdict, f"the user always allows {shape_text(grant)}")
 
-    def _refuse(self, waiting: Waiting, tool: Tool, verdict: Verdict, by: str) -> Decision:
+    def _refuse(self, waiting: PendingCall, tool: Tool, verdict: Verdict, by: str) -> Decision:
         """No, and never again; for this session at least, when it cannot be written down."""
         shape = verdict.shape if tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS else None
         command = waiting.call.arguments.get(SHELL_TOOLS.get(tool.name, ""))

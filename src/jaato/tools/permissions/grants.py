@@ -14,7 +14,7 @@ from jaato.errors import ConfigError
 from jaato.protocol.events import now
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, SandboxAccess, Scope
-from jaato.tools.filesystem.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 
 if TYPE_CHECKING:
     from jaato.tools.call import Call
@@ -98,12 +98,12 @@ class GrantBook:
 
     def add(self, grant: Grant) -> None:
         """Keep a grant. Raises OSError, `ConfigError`."""
-        with locked(self.path):
+        with file_lock(self.path):
             self._write([*(one for one in self._read() if one.id != grant.id), grant])
 
     def remove(self, grant_id: str) -> Grant | None:
         """Forget a grant; tells which it was. Raises OSError, `ConfigError`."""
-        with locked(self.path):
+        with file_lock(self.path):
             grants = self._read()
             found = next((one for one in grants if one.id == grant_id), None)
             if found is not None:
@@ -111,7 +111,7 @@ class GrantBook:
             return found
 
     def _read(self) -> tuple[Grant, ...]:
-        content = read_small(self.path, MAX_BYTES)
+        content = read_bounded(self.path, MAX_BYTES)
         if content is None:
             return ()
         try:

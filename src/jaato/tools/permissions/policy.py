@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant, Mode, SandboxAccess
 from jaato.tools.permissions.access import WORKSPACE_WRITE
-from jaato.tools.permissions.policy_document import Channel, Default, Document, Rules, from_mapping
+from jaato.tools.permissions.policy_document import Channel, Default, PolicyDocument, RuleSet, from_mapping
 from jaato.tools.permissions.policy_file import PolicyFile, lines_of
 from jaato.tools.permissions.rules import ToolRules
 
@@ -24,16 +24,16 @@ FRESH_S = 1.0
 
 
 @dataclass(frozen=True)
-class Held:
+class EffectiveRules:
     """What of a permission file holds in a session."""
 
-    blacklist: Rules
-    whitelist: Rules
+    blacklist: RuleSet
+    whitelist: RuleSet
     default: Default
     channel: Channel
 
     @classmethod
-    def of(cls, file: PolicyFile, own: Document) -> Held:
+    def of(cls, file: PolicyFile, own: PolicyDocument) -> EffectiveRules:
         """All that the file says now, as far as it is trusted, beside what was given by hand."""
         given = file.document.default
         if file.trusted:
@@ -42,16 +42,16 @@ class Held:
             default, channel = stricter(own.default or "ask", given or "allow"), own.channel
         return cls(file.document.blacklist, file.whitelist, default, channel)
 
-    def tightened(self, now: Held) -> Held:
+    def tightened(self, now: EffectiveRules) -> EffectiveRules:
         """What still holds when the file says something else: it forbids what either forbids, and allows what both allow."""
-        return Held(
+        return EffectiveRules(
             self.blacklist | now.blacklist,
             self.whitelist & now.whitelist,
             stricter(self.default, now.default),
             self.channel,
         )
 
-    def covers(self, now: Held) -> bool:
+    def covers(self, now: EffectiveRules) -> bool:
         """Whether the file allows nothing now that does not hold."""
         rules = now.whitelist & self.whitelist == now.whitelist
         return rules and STRICTNESS[now.default] >= STRICTNESS[self.default]
@@ -73,13 +73,13 @@ class Policy:
 
     def __init__(
         self,
-        document: Document | None = None,
+        document: PolicyDocument | None = None,
         *,
         file: PolicyFile | None = None,
         mode: Mode = "ask",
         access: SandboxAccess = WORKSPACE_WRITE,
     ) -> None:
-        self._own = document or Document()
+        self._own = document or PolicyDocument()
         self._file = file
         self.mode: Mode = mode
         self.access = access
@@ -129,7 +129,7 @@ class Policy:
         own = self._own
         if self._file is not None and monotonic() - self._read_at > FRESH_S:
             self._file.reload()  # what is made here is for a session that begins now
-        merged = Document(
+        merged = PolicyDocument(
             default or own.default,
             own.blacklist | flags.blacklist,
             own.whitelist | flags.whitelist,
@@ -157,17 +157,17 @@ class Policy:
 
     def _adopt(self) -> None:
         """Let all hold that the file says now."""
-        self._held = Held.of(self._file, self._own) if self._file is not None else None
+        self._held = EffectiveRules.of(self._file, self._own) if self._file is not None else None
         self._fill()
 
     def _tighten(self) -> None:
         """Let no more hold than did, and no more than the file says now."""
         if self._file is not None and self._held is not None:
-            self._held = self._held.tightened(Held.of(self._file, self._own))
+            self._held = self._held.tightened(EffectiveRules.of(self._file, self._own))
 
     def _fill(self) -> None:
         own, held = self._own, self._held
-        self.blacklist, self.whitelist = own.blacklist, own.whitelist | Rules(self._admitted)
+        self.blacklist, self.whitelist = own.blacklist, own.whitelist | RuleSet(self._admitted)
         self.channel: Channel = own.channel
         self.default: Default = own.default or "ask"
         if held is not None:
@@ -194,7 +194,7 @@ class Policy:
         """Whether the file allows things by now that count in the next session only."""
         if self._file is None or self._held is None:
             return False
-        return not self._held.covers(Held.of(self._file, self._own))
+        return not self._held.covers(EffectiveRules.of(self._file, self._own))
 
     def rules_for(self, tool: Tool) -> ToolRules:
         """What the two lists say about one tool, under any of its names."""

@@ -23,25 +23,25 @@ RULE_KEYS = ("tools", "patterns", "arguments")
 
 
 @dataclass(frozen=True)
-class Rules:
+class RuleSet:
     """One list of a policy: names, patterns, and patterns for single arguments."""
 
     tools: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
     arguments: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
-    def __or__(self, other: Rules) -> Rules:
+    def __or__(self, other: RuleSet) -> RuleSet:
         """The rules of both."""
         merged = {tool: dict(entries) for tool, entries in self.arguments.items()}
         for tool, entries in other.arguments.items():
             mine = merged.setdefault(tool, {})
             for name, globs in entries.items():
                 mine[name] = tuple(dict.fromkeys((*mine.get(name, ()), *globs)))
-        return Rules(
+        return RuleSet(
             self.tools | other.tools, tuple(dict.fromkeys((*self.patterns, *other.patterns))), merged
         )
 
-    def __and__(self, other: Rules) -> Rules:
+    def __and__(self, other: RuleSet) -> RuleSet:
         """Of a whitelist, what both allow: the lines that stand in both, and of argument rules every condition of either."""
         common: dict[str, dict[str, tuple[str, ...]]] = {}
         for tool in self.arguments.keys() & other.arguments.keys():
@@ -51,12 +51,12 @@ class Rules:
                 for name in mine.keys() & theirs.keys()
             }
         patterns = tuple(text for text in self.patterns if text in other.patterns)
-        return Rules(self.tools & other.tools, patterns, common)
+        return RuleSet(self.tools & other.tools, patterns, common)
 
-    def __sub__(self, other: Rules) -> Rules:
+    def __sub__(self, other: RuleSet) -> RuleSet:
         """These rules without the names and patterns of others."""
         patterns = tuple(text for text in self.patterns if text not in other.patterns)
-        return Rules(self.tools - other.tools, patterns, self.arguments)
+        return RuleSet(self.tools - other.tools, patterns, self.arguments)
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Document:
+class PolicyDocument:
     """A permission file; `raw` keeps what is not understood, so that a rewrite loses nothing."""
 
     default: Default | None = None
-    blacklist: Rules = field(default_factory=Rules)
-    whitelist: Rules = field(default_factory=Rules)
+    blacklist: RuleSet = field(default_factory=RuleSet)
+    whitelist: RuleSet = field(default_factory=RuleSet)
     channel: Channel = field(default_factory=Channel)
     raw: dict[str, Any] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ class Document:
         return self.default == "allow" or bool(rules.tools or rules.patterns or rules.arguments)
 
 
-def parse_document(content: bytes, where: str) -> Document:
+def parse_document(content: bytes, where: str) -> PolicyDocument:
     """A permission file from its bytes. Raises `ConfigError` naming file, line or field, and the remedy."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -113,12 +113,12 @@ def parse_document(content: bytes, where: str) -> Document:
     return from_mapping(document, where)
 
 
-def from_mapping(document: Any, where: str) -> Document:
+def from_mapping(document: Any, where: str) -> PolicyDocument:
     """A permission file from decoded JSON. Raises `ConfigError`."""
     if not isinstance(document, dict):
         fail(where, f"it holds {kind_of(document)}, not an object", 'Write {"version": 1, …}.')
     for name in document:
-        if name not in KEYS and (key := misspelt(name)):
+        if name not in KEYS and (key := find_misspelled(name)):
             fail(where, f"the field {name!r} is not known", f"Did you mean {key!r}?")
     version = document.get("version", VERSION)
     if str(version) not in ("1", "1.0") or isinstance(version, bool):
@@ -130,7 +130,7 @@ def from_mapping(document: Any, where: str) -> Document:
     default = document.get("defaultPolicy")
     if default is not None and default not in ("allow", "deny", "ask"):
         fail(where, f"defaultPolicy is {default!r}", 'Write "allow", "deny" or "ask".')
-    return Document(
+    return PolicyDocument(
         default=cast("Default | None", default),
         blacklist=rules_from(document.get("blacklist", {}), "blacklist", where),
         whitelist=rules_from(document.get("whitelist", {}), "whitelist", where),
@@ -139,7 +139,7 @@ def from_mapping(document: Any, where: str) -> Document:
     )
 
 
-def rules_from(value: Any, field_name: str, where: str) -> Rules:
+def rules_from(value: Any, field_name: str, where: str) -> RuleSet:
     """One of the two lists. Raises `ConfigError`."""
     if not isinstance(value, dict):
         fail(
@@ -173,7 +173,7 @@ def rules_from(value: Any, field_name: str, where: str) -> Rules:
         check_meaning(pattern, f"{field_name}.patterns[{index}]", where)
         if field_name == "whitelist":
             check_pattern(pattern, f"whitelist.patterns[{index}]", where)
-    return Rules(frozenset(tools), tuple(patterns), built)
+    return RuleSet(frozenset(tools), tuple(patterns), built)
 
 
 def check_meaning(pattern: str, at: str, where: str) -> None:
@@ -249,7 +249,7 @@ def kind_of(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-def misspelt(name: str) -> str | None:
+def find_misspelled(name: str) -> str | None:
     """The key that is probably meant; other unknown keys are somebody else's and are kept."""
     keys = {squeezed(key): key for key in KEYS}
     return next((keys[one] for one in difflib.get_close_matches(squeezed(name), keys, 1, 0.8)), None)

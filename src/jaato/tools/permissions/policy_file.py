@@ -11,9 +11,15 @@ from typing import Any
 from jaato.errors import ConfigError
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import Grant
-from jaato.tools.filesystem.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 from jaato.tools.permissions.grants import Entry, GrantBook, entries_of, in_force
-from jaato.tools.permissions.policy_document import MAX_BYTES, Document, Rules, from_mapping, parse_document
+from jaato.tools.permissions.policy_document import (
+    MAX_BYTES,
+    PolicyDocument,
+    RuleSet,
+    from_mapping,
+    parse_document,
+)
 from jaato.tools.permissions.trust import Trust, content_hash
 
 TEMPLATE: dict[str, Any] = {
@@ -48,22 +54,22 @@ class PolicyFile:
         self._seen: tuple[object, ...] = ()
         self.version = 0
         """Rises with every change that was read."""
-        self.document = Document()
-        self.whitelist = Rules()
+        self.document = PolicyDocument()
+        self.whitelist = RuleSet()
         self.grants: tuple[Grant, ...] = ()
         self.trusted = True
         self.reload()
 
     def reload(self) -> None:
         """Read the file and its grants again. Raises `ConfigError`."""
-        content = read_small(self.path, MAX_BYTES)
+        content = read_bounded(self.path, MAX_BYTES)
         known = self._book.of(self.workspace) if self._book else ()
         grants = tuple(grant for grant in known if in_force(grant))
         trusted = self._trusts(content)
         seen = (content_hash(content) if content is not None else None, grants, trusted)
         if seen == self._seen:
             return
-        document = parse_document(content, str(self.path)) if content is not None else Document()
+        document = parse_document(content, str(self.path)) if content is not None else PolicyDocument()
         self.document = document
         self.trusted = trusted
         self.grants = tuple(grant for grant in grants if holds(document, grant))
@@ -71,7 +77,7 @@ class PolicyFile:
         self._seen = seen
         self.version += 1
 
-    def _vouched(self) -> Rules:
+    def _vouched(self) -> RuleSet:
         """Of an untrusted file, the lines this user has written by an answer."""
         return lines_of(grant for grant in self.grants if grant.effect == "allow")
 
@@ -82,7 +88,7 @@ class PolicyFile:
 
     def trust(self) -> None:
         """Vouch for the file as it is now. Raises `ConfigError`, OSError."""
-        content = read_small(self.path, MAX_BYTES)
+        content = read_bounded(self.path, MAX_BYTES)
         if self._trust is None or content is None:
             raise ConfigError(f"{self.path} cannot be trusted: there is no such file, or nowhere to note it.")
         parse_document(content, str(self.path))
@@ -97,10 +103,10 @@ class PolicyFile:
         """
         if grant.effect == "allow":
             from jaato.tools.processes.call_processes import (
-                refuse_below_call,  # most runs grant nothing for good
+                require_outside_call,  # most runs grant nothing for good
             )
 
-            refuse_below_call()
+            require_outside_call()
         self._rewrite(grant, add=True)
 
     def forget(self, grant_id: str) -> Grant | None:
@@ -111,9 +117,9 @@ class PolicyFile:
         return found
 
     def _rewrite(self, grant: Grant, *, add: bool) -> None:
-        with locked(self.path):
-            content = read_small(self.path, MAX_BYTES)
-            document = parse_document(content, str(self.path)) if content is not None else Document()
+        with file_lock(self.path):
+            content = read_bounded(self.path, MAX_BYTES)
+            document = parse_document(content, str(self.path)) if content is not None else PolicyDocument()
             book = self._book.of(self.workspace) if self._book else ()
             trusted = self._trusts(content) or not document.loosens
             raw = document.raw if content is not None else json.loads(json.dumps(TEMPLATE))
@@ -142,14 +148,14 @@ def encoded(raw: dict[str, Any]) -> bytes:
     return text.encode("utf-8") + b"\n"
 
 
-def lines_of(grants: Iterable[Grant]) -> Rules:
+def lines_of(grants: Iterable[Grant]) -> RuleSet:
     """The lines by which lasting grants hold."""
     lines = {entry for grant in grants for entry in entries_of(grant)}
     tools = frozenset(text for key, text in lines if key == "tools")
-    return Rules(tools, tuple(text for key, text in sorted(lines) if key == "patterns"))
+    return RuleSet(tools, tuple(text for key, text in sorted(lines) if key == "patterns"))
 
 
-def without(whitelist: Rules, known: tuple[Grant, ...], grants: tuple[Grant, ...]) -> Rules:
+def without(whitelist: RuleSet, known: tuple[Grant, ...], grants: tuple[Grant, ...]) -> RuleSet:
     """A whitelist without the lines of permissions that have expired."""
     expired = lines_of(one for one in known if one.effect == "allow")
     return whitelist - (expired - lines_of(one for one in grants if one.effect == "allow"))
@@ -166,7 +172,7 @@ def change(raw: dict[str, Any], effect: str, entry: Entry, *, add: bool) -> None
         lines.remove(text)
 
 
-def holds(document: Document, grant: Grant) -> bool:
+def holds(document: PolicyDocument, grant: Grant) -> bool:
     """Whether all lines of a grant still stand in the file."""
     rules = document.whitelist if grant.effect == "allow" else document.blacklist
     return all(text in (rules.tools if key == "tools" else rules.patterns) for key, text in entries_of(grant))

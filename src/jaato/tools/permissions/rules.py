@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from jaato.tools.filesystem.atomic import resolved
-from jaato.tools.permissions.policy_document import Rules, split_pattern
-from jaato.tools.shell.blacklist_texts import mentioned_texts, texts_of
-from jaato.tools.shell.parser import CONTINUATION, analyse
+from jaato.tools.filesystem.atomic import resolve_path
+from jaato.tools.permissions.policy_document import RuleSet, split_pattern
+from jaato.tools.shell.blacklist_texts import blacklist_texts, quoted_texts
+from jaato.tools.shell.parser import CONTINUATION, parse_command
 from jaato.tools.shell.patterns import ShellPattern, glob_text, shell_pattern
 from jaato.tools.shell.syntax import Analysis
 from jaato.tools.shell.words import lex
@@ -56,7 +56,7 @@ class ToolRules:
     shell: tuple[ShellPattern, ...]
 
     @classmethod
-    def of(cls, tool: Tool, blacklist: Rules, whitelist: Rules) -> ToolRules:
+    def of(cls, tool: Tool, blacklist: RuleSet, whitelist: RuleSet) -> ToolRules:
         """Collect what concerns this tool under any of its names."""
         names = (tool.name, *tool.aliases, *((tool.original_name,) if tool.original_name else ()))
         command = SHELL_TOOLS.get(tool.name)
@@ -107,16 +107,16 @@ class ToolRules:
         """The blacklist pattern that the command, a part of it or something it quotes meets."""
         if not self.deny_inner and not self.deny_arguments:
             return None
-        texts = {analysis.command, analysis.command.strip(), *texts_of(analysis)}
+        texts = {analysis.command, analysis.command.strip(), *blacklist_texts(analysis)}
         if CONTINUATION in analysis.command:
-            texts.update(texts_of(analyse(analysis.command.replace(CONTINUATION, ""))))
+            texts.update(blacklist_texts(parse_command(analysis.command.replace(CONTINUATION, ""))))
         return self._denied_by(texts)
 
     def mentions_command(self, analysis: Analysis) -> str | None:
         """The blacklist pattern that a text inside an argument meets, which some program may take as a command."""
         if not self.deny_inner and not self.deny_arguments:
             return None
-        return self._denied_by(set(mentioned_texts(analysis)))
+        return self._denied_by(set(quoted_texts(analysis)))
 
     def _denied_by(self, texts: set[str]) -> str | None:
         patterns = [*self.deny_inner, *(glob for _name, globs in self.deny_arguments for glob in globs)]
@@ -127,7 +127,7 @@ class ToolRules:
         return None
 
 
-def by_name(names: tuple[str, ...], rules: Rules, shell: bool) -> tuple[str | None, list[str]]:
+def by_name(names: tuple[str, ...], rules: RuleSet, shell: bool) -> tuple[str | None, list[str]]:
     """The rule that names a tool whole, if any, and the inner patterns for it."""
     whole = next((name for name in names if name in rules.tools), None)
     inner: list[str] = []
@@ -146,7 +146,7 @@ def by_name(names: tuple[str, ...], rules: Rules, shell: bool) -> tuple[str | No
     return whole, inner
 
 
-def renamed(tool: Tool, name: str, rules: Rules) -> list[Pair]:
+def renamed(tool: Tool, name: str, rules: RuleSet) -> list[Pair]:
     """The argument rules under one name of a tool, with the arguments called as the tool calls them."""
     rename = tool.aliases.get(name, {})
     return [
@@ -178,8 +178,8 @@ def spellings(value: str, place: str) -> tuple[str, ...]:
     """A value as written and, where it may be a path, also normalised, and with links followed."""
     if not pathlike(value):
         return (value,)
-    real = resolved(os.path.join(place, value))
-    return (value, os.path.normpath(value), real, os.path.relpath(real, resolved(place)))
+    real = resolve_path(os.path.join(place, value))
+    return (value, os.path.normpath(value), real, os.path.relpath(real, resolve_path(place)))
 
 
 def covered(arguments: Mapping[str, Any], name: str, globs: tuple[str, ...], place: str) -> bool:

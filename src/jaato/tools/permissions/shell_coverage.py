@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.filesystem.atomic import resolved
-from jaato.tools.permissions.access import WORKSPACE_WRITE, common, joined
+from jaato.tools.filesystem.atomic import resolve_path
+from jaato.tools.permissions.access import WORKSPACE_WRITE, intersection, union
 from jaato.tools.permissions.decision import PartVerdict
 from jaato.tools.shell.patterns import ShellPattern, shell_pattern
 from jaato.tools.shell.programs import HARMLESS_VALUE, HARMLESS_VARIABLES, obeys_input, width
@@ -52,7 +52,7 @@ class ShellVerdict:
         return self.reason if some else ""
 
 
-def judge(analysis: Analysis, workspace: Path, allowances: Iterable[Allowance]) -> ShellVerdict:
+def evaluate_parts(analysis: Analysis, workspace: Path, allowances: Iterable[Allowance]) -> ShellVerdict:
     """Judge each part by which pattern covers it."""
     rules = tuple(allowances)
     moved = moves(analysis, workspace)
@@ -75,7 +75,7 @@ def judge(analysis: Analysis, workspace: Path, allowances: Iterable[Allowance]) 
         covering = [one for one in rules if one.pattern.covers(unit, moved)]
         if covering:
             verdicts.append(PartVerdict(text, "allow", f"{COVERED} {covering[0].pattern.text!r}"))
-            opened.append(joined(*(one.access or WORKSPACE_WRITE for one in covering)))
+            opened.append(union(*(one.access or WORKSPACE_WRITE for one in covering)))
         else:
             verdicts.append(PartVerdict(text, "ask", UNCOVERED))
             missing.append(entries[-1])
@@ -90,7 +90,7 @@ def judge(analysis: Analysis, workspace: Path, allowances: Iterable[Allowance]) 
         reason=reason or UNCOVERED,
         entries=shape_of(entries) if lasting else None,
         missing=shape_of(missing) if lasting else None,
-        access=functools.reduce(common, opened) if opened else WORKSPACE_WRITE,
+        access=functools.reduce(intersection, opened) if opened else WORKSPACE_WRITE,
     )
 
 
@@ -155,13 +155,13 @@ def exact(words: tuple[Word, ...]) -> str:
 
 def moves(analysis: Analysis, workspace: Path) -> bool:
     """Whether some part of the line may run in another directory than the workspace."""
-    root = resolved(str(workspace))
+    root = resolve_path(str(workspace))
     for part in analysis.parts:
         if part.program in ("pushd", "popd"):
             return True
         if part.program != "cd":
             continue
         target = part.words[1].literal if len(part.words) == 2 else None
-        if target is None or target.startswith("-") or resolved(os.path.join(root, target)) != root:
+        if target is None or target.startswith("-") or resolve_path(os.path.join(root, target)) != root:
             return True
     return False

@@ -9,35 +9,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.protocol.specs import Grant, SandboxAccess
-from jaato.tools.filesystem.atomic import resolved
+from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.permissions.access import (
     FULL,
     READ_ONLY,
     WORKSPACE_WRITE,
-    beyond,
     closed_place,
+    covers,
     describe_access,
+    difference,
     flags_for,
     given_reason,
-    holds,
-    joined,
     need_issues,
+    union,
     wanted_access,
 )
 from jaato.tools.permissions.context import (
-    Circumstances,
+    PermissionContext,
     allows_for_a_while,
-    forbids,
-    here,
-    hides,
+    has_command_denials,
+    is_for_workspace,
     patterns_of,
     refused_command,
-    shown,
+    shorten_command,
+    uncheckable_reason,
 )
 from jaato.tools.permissions.decision import PartVerdict, Verdict
 from jaato.tools.permissions.rules import SHELL_TOOLS, ToolRules
-from jaato.tools.permissions.shell_coverage import UNCOVERED, Allowance, ShellVerdict, judge
-from jaato.tools.shell.parser import analyse
+from jaato.tools.permissions.shell_coverage import UNCOVERED, Allowance, ShellVerdict, evaluate_parts
+from jaato.tools.shell.parser import parse_command
 from jaato.tools.shell.patterns import shell_pattern
 from jaato.tools.shell.syntax import Analysis
 
@@ -64,7 +64,7 @@ class Cover:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CommandLine:
     """A command that is to be judged: the tool and its rules, the line taken apart and held against patterns."""
 
     tool: Tool
@@ -75,7 +75,7 @@ class Line:
 
     def ask(self, reason: str, access: SandboxAccess | None, *, lasting: bool = True) -> Verdict:
         """A question. What a lasting answer covers is all of the line where it is to reach more than rules give."""
-        extra = access is not None and beyond(access, WORKSPACE_WRITE) is not None
+        extra = access is not None and difference(access, WORKSPACE_WRITE) is not None
         shape = (
             (self.found.entries if extra or self.found.covered else self.found.missing) if lasting else None
         )
@@ -83,27 +83,27 @@ class Line:
         return Verdict("ask", "default", reason, shape, shape is not None, parts, access=access)
 
 
-def judge_shell(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) -> Verdict:
+def evaluate_command(call: Call, tool: Tool, rules: ToolRules, given: PermissionContext) -> Verdict:
     """What becomes of a shell command. Where something is forbidden, a line that computes what it runs is asked about."""
     command = command_of(call.arguments, SHELL_TOOLS[tool.name])
     if command is None:
         if (refusal := given.only_reads(tool.name)) is not None:
             return Verdict("deny", "read_only", refusal)
         return Verdict("ask", "unknown", "its command cannot be told from its arguments", lasting=False)
-    analysis = analyse(command)
+    analysis = parse_command(command)
     denied = rules.denies_command(analysis) or refused_command(given.grants, tool, analysis)
     if denied is not None:
-        return Verdict("deny", "blacklist", f"{shown(command)} {denied}")
+        return Verdict("deny", "blacklist", f"{shorten_command(command)} {denied}")
     if given.policy.locked is not None:
         return Verdict("deny", "policy_invalid", given.policy.locked)
     if issues := need_issues(call.arguments):
         return Verdict("deny", "invalid", "; ".join(f"{path} {text}" for path, text in issues))
     if (closed := closed_need(call.arguments, given)) is not None:
         return Verdict("deny", "invalid", closed)
-    found = judge(analysis, given.workspace, allowances(tool, rules, given))
-    line = Line(tool, rules, analysis, found, call.arguments)
+    found = evaluate_parts(analysis, given.workspace, allowances(tool, rules, given))
+    line = CommandLine(tool, rules, analysis, found, call.arguments)
     verdict = confined(line, given) if tool.confines else unconfined(line, given)
-    doubt = hides(analysis, tool, rules, given) if verdict.effect != "deny" else None
+    doubt = uncheckable_reason(analysis, tool, rules, given) if verdict.effect != "deny" else None
     if doubt is None:
         return verdict
     return replace(
@@ -111,11 +111,11 @@ def judge_shell(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) 
     )
 
 
-def closed_need(arguments: dict[str, Any], given: Circumstances) -> str | None:
+def closed_need(arguments: dict[str, Any], given: PermissionContext) -> str | None:
     """Why a directory that a call asks for is opened by no answer; None where it asks for none such."""
     wanted = wanted_access(arguments)
     for path in wanted.paths if wanted is not None else ():
-        if path == resolved(str(given.workspace)):
+        if path == resolve_path(str(given.workspace)):
             continue
         why = closed_place(Path(path), given.workspace, Path.home(), given.protected)
         if why is not None:
@@ -123,7 +123,7 @@ def closed_need(arguments: dict[str, Any], given: Circumstances) -> str | None:
     return None
 
 
-def confined(line: Line, given: Circumstances) -> Verdict:
+def confined(line: CommandLine, given: PermissionContext) -> Verdict:
     """What becomes of a command that runs in the sandbox: it may reach what rules open, and asks for the rest."""
     policy, found = given.policy, line.found
     wanted = wanted_access(line.arguments)
@@ -139,28 +139,30 @@ def confined(line: Line, given: Circumstances) -> Verdict:
     granted = cover.access if cover is not None else READ_ONLY
     if not given.can_enforce(granted):
         return without_sandbox(line, cover, given)
-    if wanted is None or holds(granted, wanted, str(given.workspace)):
+    if wanted is None or covers(granted, wanted, str(given.workspace)):
         if cover is None:
             return in_sandbox(found, IN_PART.format(found.in_part) if found.in_part else CONFINED)
         return covered_by(cover, found, granted)
     return question_for(line, cover, wanted, given)
 
 
-def question_for(line: Line, cover: Cover | None, wanted: SandboxAccess, given: Circumstances) -> Verdict:
+def question_for(
+    line: CommandLine, cover: Cover | None, wanted: SandboxAccess, given: PermissionContext
+) -> Verdict:
     """The question about a command that asks for more than rules give it: all that a yes opens, and the model's reason."""
-    access = joined(given.policy.access, *((cover.access,) if cover is not None else ()), wanted)
+    access = union(given.policy.access, *((cover.access,) if cover is not None else ()), wanted)
     once = wanted.control or wanted.profile == "full"
     flags = flags_for(wanted)
     if given.policy.default == "deny":
         reason = f"rules do not open {describe_access(wanted)}, and the default is deny"
         reason += f"; {flags} opens it" if flags else ""
         return Verdict("deny", "default", reason, parts=line.found.parts)
-    reason = line.found.reason if cover is None else shown(line.analysis.command)
+    reason = line.found.reason if cover is None else shorten_command(line.analysis.command)
     if not given.can_enforce(access):
         access, once = FULL, True
         reason = f"{reason}; {NO_SANDBOX}"
     verdict = line.ask(
-        f"{reason}; a yes opens {describe_access(access)}{said(line)}", access, lasting=not once
+        f"{reason}; a yes opens {describe_access(access)}{reason_of_model(line)}", access, lasting=not once
     )
     method = "control_path" if wanted.control or wanted.profile == "full" else "default"
     remedy = ""
@@ -171,24 +173,24 @@ def question_for(line: Line, cover: Cover | None, wanted: SandboxAccess, given: 
     return replace(verdict, method=method, remedy=remedy)
 
 
-def said(line: Line) -> str:
+def reason_of_model(line: CommandLine) -> str:
     """Why the model says that it needs more, as the end of a question."""
     reason = given_reason(line.arguments)
     return f'; the model says: "{reason}"' if reason else ""
 
 
-def without_sandbox(line: Line, cover: Cover | None, given: Circumstances) -> Verdict:
+def without_sandbox(line: CommandLine, cover: Cover | None, given: PermissionContext) -> Verdict:
     """What becomes of a command that nothing here can hold to what it may reach: whoever is asked lets it run freely."""
     if cover is not None and given.policy.default == "allow":
         reason = f"{NO_SANDBOX}; {NO_SANDBOX_REMEDY}"
         return Verdict("deny", "no_sandbox", reason, parts=line.found.parts)
     full = given.policy.access.profile == "full"
     reason = f"{line.found.reason}; {NO_SANDBOX}" if cover is None else NO_SANDBOX
-    verdict = line.ask(f"{reason}{said(line)}", FULL, lasting=full)
+    verdict = line.ask(f"{reason}{reason_of_model(line)}", FULL, lasting=full)
     return verdict if full else replace(verdict, remedy=NO_SANDBOX_REMEDY)
 
 
-def unconfined(line: Line, given: Circumstances) -> Verdict:
+def unconfined(line: CommandLine, given: PermissionContext) -> Verdict:
     """What becomes of a command whose tool starts it without a sandbox: rules allow it whole, or somebody is asked."""
     if (refusal := given.only_reads(line.tool.name)) is not None:
         return Verdict("deny", "read_only", refusal, parts=line.found.parts)
@@ -220,20 +222,20 @@ def in_sandbox(found: ShellVerdict, reason: str) -> Verdict:
     return Verdict("allow", "sandbox", reason, parts=parts, access=READ_ONLY)
 
 
-def cover_of(line: Line, given: Circumstances) -> Cover | None:
+def cover_of(line: CommandLine, given: PermissionContext) -> Cover | None:
     """What allows a command, the widest rule first; None where nothing does."""
     policy, found, tool = given.policy, line.found, line.tool
     understood = not line.analysis.unknown or (tool.confines and policy.access.profile != "full")
     if understood and line.rules.allowed is not None:
         reason = f"{tool.name} is in the whitelist ({line.rules.allowed})"
-        return Cover(joined(policy.access, found.access), "whitelist", reason)
+        return Cover(union(policy.access, found.access), "whitelist", reason)
     grant = given.whole(tool) if understood else None
     if grant is not None:
         reason = f"{tool.name} was allowed for this {grant.scope}"
-        return Cover(joined(policy.access, found.access), grant.scope, reason)
+        return Cover(union(policy.access, found.access), grant.scope, reason)
     if found.covered:
         method, reason = covering(found, line.rules, given, tool)
-        return Cover(joined(policy.access, found.access), method, reason)
+        return Cover(union(policy.access, found.access), method, reason)
     if understood and policy.default == "allow":
         return Cover(policy.access, "default", "the default is allow")
     if policy.mode == "auto" and policy.default == "ask" and tool.confines:
@@ -242,13 +244,13 @@ def cover_of(line: Line, given: Circumstances) -> Cover | None:
     return None
 
 
-def allowances(tool: Tool, rules: ToolRules, given: Circumstances) -> Iterator[Allowance]:
+def allowances(tool: Tool, rules: ToolRules, given: PermissionContext) -> Iterator[Allowance]:
     """Every pattern that may cover a command, with what its grant opens."""
     lasting = extras(given.policy.grants(), tool)
     for pattern in rules.shell:
         yield Allowance(pattern, lasting.get(pattern.text))
     for grant in given.grants:
-        if here(grant, given):
+        if is_for_workspace(grant, given):
             for pattern in patterns_of(grant, tool):
                 yield Allowance(pattern, safe_extra(grant))
 
@@ -262,7 +264,7 @@ def extras(grants: Iterable[Grant], tool: Tool) -> dict[str, SandboxAccess]:
             continue
         for text in grant.shape.split("\n"):
             if shell_pattern(text) is not None:
-                found[text] = joined(found[text], extra) if text in found else extra
+                found[text] = union(found[text], extra) if text in found else extra
     return found
 
 
@@ -272,11 +274,11 @@ def safe_extra(grant: Grant) -> SandboxAccess | None:
     access = grant.access
     if access is None:
         return None
-    paths = tuple(path for path in access.paths if resolved(path) == path)
+    paths = tuple(path for path in access.paths if resolve_path(path) == path)
     return SandboxAccess("workspace-write", access.domains, paths)
 
 
-def covering(found: ShellVerdict, rules: ToolRules, given: Circumstances, tool: Tool) -> tuple[str, str]:
+def covering(found: ShellVerdict, rules: ToolRules, given: PermissionContext, tool: Tool) -> tuple[str, str]:
     """By which rule or grant a covered command is allowed: the shortest-lived one that was needed."""
     texts = {pattern.text for pattern in rules.shell}
     scope = "whitelist"
@@ -307,14 +309,14 @@ def command_of(arguments: dict[str, Any], name: str) -> str | None:
 ENTER = ("enter", "return")
 
 
-def judge_input(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) -> Verdict:
+def evaluate_terminal_input(call: Call, tool: Tool, rules: ToolRules, given: PermissionContext) -> Verdict:
     """What is typed into a program at a terminal: no rule for commands allows it, only one for the tool, for exactly
     this text, or for this terminal."""
     text, policy = call.arguments.get("text", ""), given.policy
-    analysis = analyse(text if isinstance(text, str) else "")
+    analysis = parse_command(text if isinstance(text, str) else "")
     denied = rules.denies_command(analysis) or refused_command(given.grants, tool, analysis)
     if denied is not None:
-        return Verdict("deny", "blacklist", f"{shown(analysis.command)} {denied}")
+        return Verdict("deny", "blacklist", f"{shorten_command(analysis.command)} {denied}")
     if policy.locked is not None:
         return Verdict("deny", "policy_invalid", policy.locked)
     reached = tool.reaches(call) if tool.reaches is not None else None
@@ -327,15 +329,15 @@ def judge_input(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) 
     if (refusal := given.only_reads(tool.name)) is not None:
         return Verdict("deny", "read_only", refusal)
     shape = f"session_id={call.arguments.get('session_id')}"
-    plain = not analysis.unknown and hides(analysis, tool, rules, given) is None
+    plain = not analysis.unknown and uncheckable_reason(analysis, tool, rules, given) is None
     understood = plain and is_line(call.arguments)
-    sure = understood or not forbids(tool, rules, given)
+    sure = understood or not has_command_denials(tool, rules, given)
     if sure and rules.allowed is not None:
         return Verdict("allow", "whitelist", f"{tool.name} is in the whitelist ({rules.allowed})")
     if only_text(call.arguments) and any(one.text == text for one in rules.shell):
         return Verdict("allow", "whitelist", "exactly this text is in the whitelist")
     own = [one for one in given.grants if one.shape == shape and allows_for_a_while(one, tool)]
-    grant = given.whole(tool) or next((one for one in own if here(one, given)), None)
+    grant = given.whole(tool) or next((one for one in own if is_for_workspace(one, given)), None)
     if sure and grant is not None:
         return Verdict("allow", grant.scope, f"typing there was allowed for this {grant.scope}")
     if policy.default != "ask" and (sure or policy.default == "deny"):
@@ -344,11 +346,11 @@ def judge_input(call: Call, tool: Tool, rules: ToolRules, given: Circumstances) 
 
 
 def typed_harmlessly(
-    analysis: Analysis, call: Call, tool: Tool, rules: ToolRules, given: Circumstances
+    analysis: Analysis, call: Call, tool: Tool, rules: ToolRules, given: PermissionContext
 ) -> Verdict:
     """What is typed into a program that can only read; asked about where something is forbidden and cannot be seen."""
-    if forbids(tool, rules, given):
-        doubt = hides(analysis, tool, rules, given)
+    if has_command_denials(tool, rules, given):
+        doubt = uncheckable_reason(analysis, tool, rules, given)
         if doubt is not None or not is_line(call.arguments):
             reason = doubt or "it is part of a line, so rules that forbid commands cannot be held against it"
             return Verdict("ask", "computed", reason, lasting=False, access=READ_ONLY)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ConfigError
-from jaato.tools.filesystem.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 
 MAX_BYTES = 4_194_304
 MAX_OWN_FILES = 1_000
@@ -41,21 +41,21 @@ class Trust:
 
     def add(self, path: Path, content: bytes) -> None:
         """Trust this content at this path from now on, and no other. Raises `NotAllowed` below a call of a tool."""
-        from jaato.tools.processes.call_processes import refuse_below_call  # most runs trust nothing
+        from jaato.tools.processes.call_processes import require_outside_call  # most runs trust nothing
 
-        refuse_below_call()
-        with locked(self.path):
+        require_outside_call()
+        with file_lock(self.path):
             self._write({**self._read(), key_of(path): content_hash(content)})
 
     def remove(self, path: Path) -> None:
         """Trust nothing at this path."""
-        with locked(self.path):
+        with file_lock(self.path):
             files = self._read()
             if files.pop(key_of(path), None) is not None:
                 self._write(files)
 
     def _read(self) -> dict[str, str]:
-        content = read_small(self.path, MAX_BYTES)
+        content = read_bounded(self.path, MAX_BYTES)
         if content is None:
             return {}
         try:
@@ -74,7 +74,7 @@ class Trust:
         )
 
 
-class HeldTrust(Trust):
+class SessionTrust(Trust):
     """Trust as a session has it: what was vouched for when it began, as far as it still is, and what was vouched for here.
     What is added to the file meanwhile, by whomever, counts in the next one.
 
@@ -118,7 +118,7 @@ class HeldTrust(Trust):
         found: dict[str, str] = {}
         for path in [one for place in self._files for one in files_in(place)]:
             try:
-                content = read_small(path, MAX_BYTES)
+                content = read_bounded(path, MAX_BYTES)
             except (ConfigError, OSError):
                 continue
             if content is not None:

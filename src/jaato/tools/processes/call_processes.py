@@ -26,24 +26,24 @@ REMEDY = (
 )
 
 
-def refuse_below_call() -> None:
+def require_outside_call() -> None:
     """Raise `NotAllowed` if this process runs below a call of a tool."""
-    found = own_call()
+    found = find_calling_tool()
     if found is not None:
         raise NotAllowed(f"This runs below a call of a tool: {found}. {REMEDY}")
 
 
-def own_call() -> str | None:
+def find_calling_tool() -> str | None:
     """What shows that this process runs below a call of a tool; None where nothing does."""
     if environment().get(MARK):
         return f"{MARK} is set"
     try:
-        return call_above(os.getpid())
+        return find_call_above(os.getpid())
     except ProcessLookupError:
         return None  # no /proc: the environment is all there is to see
 
 
-def call_above(pid: int) -> str | None:
+def find_call_above(pid: int) -> str | None:
     """What shows that a process, which may be any, runs below a call of a tool; None where nothing does.
 
     Raises `ProcessLookupError` when the process itself cannot be seen.

@@ -17,9 +17,9 @@ import anyio
 import anyio.to_thread
 
 from jaato.errors import ToolError
-from jaato.tools.processes.launcher import Launcher, spool_directory
-from jaato.tools.processes.leftovers import MARK, sweep
-from jaato.tools.processes.output_text import Shown
+from jaato.tools.processes.launcher import WardenClient, spool_directory
+from jaato.tools.processes.leftovers import MARK, kill_leftovers
+from jaato.tools.processes.output_text import OutputDecoder
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
 from jaato.tools.processes.warden import pipe_frames
 from jaato.tools.processes.warden.child_supervisor import KILL_WITHIN_S
@@ -68,7 +68,7 @@ MADE_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CommandLimits:
     """How much a command may print, start and use, and how long it has to end when told to.
 
     `max_file_bytes` is the size of one file, `cpu_s` the seconds of processor time of one process; 0 is no limit, which
@@ -98,7 +98,7 @@ class Command:
         cwd: Path,
         environment: Mapping[str, str],
         *,
-        limits: Limits,
+        limits: CommandLimits,
         timeout_s: float | None = None,
         show: Callable[[str], None],
         streams: Sequence[int] = (),
@@ -140,14 +140,14 @@ class Command:
         """That of the last start."""
         self.pid = 0
         self.group = ""
-        self._shown = Shown(self._show)
+        self._shown = OutputDecoder(self._show)
         self._ended: Ended | None = None
         self._head = self._tail = b""
         self._streamed = bytearray()
         self._socket: socket.socket | None = None
         self.asking = self._asked = False
 
-    async def run(self, launcher: Launcher) -> Ended:
+    async def run(self, launcher: WardenClient) -> Ended:
         """Run it to its end. Cancelled, it kills all that was started before the cancellation goes on.
 
         A sandbox that could not be made is made anew. Raises `ToolError` when the command cannot be started.
@@ -166,7 +166,7 @@ class Command:
         finally:
             self._release()
 
-    async def _once(self, launcher: Launcher) -> Ended:
+    async def _once(self, launcher: WardenClient) -> Ended:
         """Run it, if its sandbox starts."""
         try:
             await self._open(launcher)
@@ -186,7 +186,7 @@ class Command:
         for fd in kept:
             os.close(fd)
 
-    async def _run(self, launcher: Launcher) -> Ended:
+    async def _run(self, launcher: WardenClient) -> Ended:
         try:
             self.asking = not self._stopping
             if not self.asking:
@@ -216,7 +216,7 @@ class Command:
             except OSError:
                 pass  # it has ended already
 
-    async def _open(self, launcher: Launcher) -> None:
+    async def _open(self, launcher: WardenClient) -> None:
         """A supervisor that has said it is there. Nothing has been asked of it, so another may be tried."""
         for _ in range(2):
             try:
@@ -225,7 +225,7 @@ class Command:
                     self._socket = launcher.supervisor(self._kept or self.streams, joins)
             except OSError as error:
                 raise ToolError(f"Commands cannot be run here: {error}") from None
-            self._frames = pipe_frames.Frames()
+            self._frames = pipe_frames.FrameDecoder()
             pid = launcher.warden_pid
             ready = False
             try:
@@ -241,7 +241,7 @@ class Command:
             "Commands cannot be run here now: no process could be started for this one. Try again."
         )
 
-    async def _is_ready(self, launcher: Launcher) -> bool:
+    async def _is_ready(self, launcher: WardenClient) -> bool:
         """Whether the supervisor says that it is there; a warden that a command has stopped is woken."""
         last = time.monotonic() + ANSWER_WITHIN_S
         while time.monotonic() < last:
@@ -269,7 +269,7 @@ class Command:
             except (BrokenPipeError, ConnectionResetError):
                 return  # the supervisor was killed; the warden's word or the end of the stream says so
 
-    async def _until_ended(self, launcher: Launcher, last: float = math.inf) -> bool:
+    async def _until_ended(self, launcher: WardenClient, last: float = math.inf) -> bool:
         """Until its last word or the end of the stream; False when neither came until `last`.
 
         A warden that was stopped meanwhile is woken.
@@ -328,7 +328,7 @@ class Command:
         spooled = ended.pop("spooled")
         return Ended(**ended, head=self._head, tail=self._tail, spool=self.spool if spooled else None)
 
-    async def _end(self, launcher: Launcher) -> None:
+    async def _end(self, launcher: WardenClient) -> None:
         """Stop it and wait until nothing of it is left."""
         if self._socket is None or self._ended is not None:
             return
@@ -341,7 +341,7 @@ class Command:
             await self._sweep("lost")
 
     async def _sweep(self, reason: str) -> None:
-        work = functools.partial(sweep, self.id, self.pid, self.group)
+        work = functools.partial(kill_leftovers, self.id, self.pid, self.group)
         try:
             await anyio.to_thread.run_sync(work)
         except RuntimeError:

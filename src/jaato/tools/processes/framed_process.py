@@ -14,8 +14,8 @@ import anyio
 import msgspec
 
 from jaato.errors import ToolError
-from jaato.tools.processes.command import Command, Ended, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits, Ended
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import Streams, pipes
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
 
@@ -25,13 +25,13 @@ TAIL_CHARS = 4_000
 UNSENT_BYTES = 64 << 20
 
 
-class TalkEnded(ToolError):
+class ProcessEnded(ToolError):
     """The process has ended, or was ended because it does not keep to the protocol."""
 
     code = "process_ended"
 
 
-class Frames:
+class ContentLengthDecoder:
     """Bytes as messages. Raises ValueError for what is no frame, and for one above the bound before it is read."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -99,7 +99,7 @@ def framed(message: Mapping[str, Any]) -> bytes:
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-class Talk:
+class FramedProcess:
     """One process and its messages, on the loop that `begin` is called on; `take` is told each message as it comes.
 
     `over` is set when nothing of the process is left; `why` then says how it ended, in words.
@@ -113,7 +113,7 @@ class Talk:
         *,
         take: Callable[[dict[str, Any]], None],
         most_bytes: int,
-        limits: Limits | None = None,
+        limits: CommandLimits | None = None,
         confinement: Confinement = UNCONFINED,
     ) -> None:
         self.over = asyncio.Event()
@@ -121,8 +121,8 @@ class Talk:
         self.code: int | None = None
         self._argv, self._cwd, self._environment = list(argv), cwd, environment
         self._take = take
-        self._frames = Frames(most_bytes)
-        self._limits = limits or Limits()
+        self._frames = ContentLengthDecoder(most_bytes)
+        self._limits = limits or CommandLimits()
         self._confinement = confinement
         self._fault = ""
         self._errors = ""
@@ -131,7 +131,7 @@ class Talk:
         self._command: Command | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, launcher: Launcher) -> None:
+    def begin(self, launcher: WardenClient) -> None:
         """Start it, in a task of its own; a program that cannot be started is over at once."""
         self._task = asyncio.create_task(self._life(launcher), name="jaato-talk")
 
@@ -141,13 +141,13 @@ class Talk:
         return self._errors.strip()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send one message, in order, without waiting. Raises `TalkEnded` when it is over or does not read."""
+        """Send one message, in order, without waiting. Raises `ProcessEnded` when it is over or does not read."""
         if self.over.is_set() or self._fault:
-            raise TalkEnded(self.why or self._fault)
+            raise ProcessEnded(self.why or self._fault)
         data = framed(message)
         if len(self._unsent) + len(data) > UNSENT_BYTES:
             self.stop(f"it did not read what it was sent ({UNSENT_BYTES >> 20} MB)")
-            raise TalkEnded(f"{self._fault}.")
+            raise ProcessEnded(f"{self._fault}.")
         self._unsent += data
         self._sending.set()
 
@@ -163,7 +163,7 @@ class Talk:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    async def _life(self, launcher: Launcher) -> None:
+    async def _life(self, launcher: WardenClient) -> None:
         try:
             streams = pipes()
         except OSError as error:

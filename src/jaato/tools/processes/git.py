@@ -21,7 +21,7 @@ import anyio.abc
 
 from jaato.errors import ToolError, ToolTimeout
 from jaato.tools.processes.environment import directories_of, find_program
-from jaato.tools.processes.sandbox.sandbox import Reader
+from jaato.tools.processes.sandbox.sandbox import ReadOnlyRunner
 
 MAX_COMPLAINT_BYTES = 8_000
 MAX_CONFIG_BYTES = 4_194_304
@@ -75,7 +75,7 @@ class GitFailed(ToolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GitOutput:
     """What git wrote: its exit code (None: stopped because it wrote more than was wanted), output, complaint."""
 
     code: int | None
@@ -117,7 +117,7 @@ def git_environment(environ: Mapping[str, str], settings: Mapping[str, str] = SE
 
 
 async def guarded(
-    program: str, cwd: Path, environ: Mapping[str, str], reader: Reader, within_s: float = WITHIN_S
+    program: str, cwd: Path, environ: Mapping[str, str], reader: ReadOnlyRunner, within_s: float = WITHIN_S
 ) -> dict[str, str]:
     """The variables for git in this repository: as above, and each content filter it configures itself is switched off.
 
@@ -156,13 +156,13 @@ def filters_off(listed: bytes) -> dict[str, str]:
 async def run_git(
     program: str,
     arguments: Sequence[str],
-    reader: Reader,
+    reader: ReadOnlyRunner,
     *,
     cwd: Path,
     environ: Mapping[str, str],
     most_bytes: int,
     within_s: float = WITHIN_S,
-) -> Written:
+) -> GitOutput:
     """Run git in the sandbox of `reader` to its end, until it has written `most_bytes`, or until the time is over; nothing of it survives.
 
     `environ` comes from `git_environment`. Raises `ToolTimeout`, and `GitFailed` when it cannot be started.
@@ -178,12 +178,12 @@ async def run_git(
 async def run_once(
     program: str,
     arguments: Sequence[str],
-    reader: Reader,
+    reader: ReadOnlyRunner,
     cwd: Path,
     environ: Mapping[str, str],
     most_bytes: int,
     within_s: float,
-) -> Written:
+) -> GitOutput:
     """Run git, if its sandbox starts. Raises as `run_git` does."""
     command = [program, "--no-pager", "--no-optional-locks", "--literal-pathspecs", *arguments]
     try:
@@ -215,7 +215,7 @@ async def run_once(
             await process.wait()
             await process.aclose()
     text = bytes(complaint).decode("utf-8", "replace").strip()
-    return Written(code if whole else None, bytes(data), text)
+    return GitOutput(code if whole else None, bytes(data), text)
 
 
 async def collect(

@@ -31,7 +31,7 @@ def spool_directory() -> Path:
         return Path("/tmp")  # noqa: S108 nothing is made there without O_EXCL
 
 
-class Launcher:
+class WardenClient:
     """One warden process, started at the first command and again if it was killed. Safe from any thread."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Launcher:
         self._control: socket.socket | None = None
         self._pid = 0
         self._owner = 0
-        self._end: weakref.finalize[..., Launcher] | None = None
+        self._end: weakref.finalize[..., WardenClient] | None = None
 
     @property
     def warden_pid(self) -> int:

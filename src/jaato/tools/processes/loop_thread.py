@@ -16,7 +16,7 @@ T = TypeVar("T")
 CLOSE_WITHIN_S = 30.0
 
 
-class Beside:
+class LoopThread:
     """Runs coroutines for any loop and any thread; the thread starts with the first of them.
 
     What a server or a kernel prints, however much, is read here and never on the loop of a session. Once closed it

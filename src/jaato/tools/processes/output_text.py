@@ -18,7 +18,7 @@ BODY = re.compile(r"[A-Za-z0-9+/=]{24,}|-----END .*")
 """A line of a key, whose beginning may lie in what is not shown."""
 
 
-class Shown:
+class OutputDecoder:
     """Decodes pieces of UTF-8 as they come and passes them on; what is not UTF-8 becomes U+FFFD."""
 
     def __init__(self, show: Callable[[str], None]) -> None:

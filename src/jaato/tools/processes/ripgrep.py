@@ -24,9 +24,9 @@ import msgspec
 from jaato.errors import CancelledException, InvalidArguments, ToolError
 from jaato.tools.cancel import CancelToken
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.filesystem.safe_open import Place
+from jaato.tools.filesystem.safe_open import ResolvedPath
 from jaato.tools.processes.environment import find_program
-from jaato.tools.processes.sandbox.worker_sandbox import alone, code_of
+from jaato.tools.processes.sandbox.worker_sandbox import code_of, worker_sandbox
 
 ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 """All that ripgrep is told: no configuration file, no preprocessor, no path to look for one on."""
@@ -196,7 +196,7 @@ class Ripgrep:
         flags: Sequence[str],
         limits: SearchLimits,
         fds: Sequence[int] = (),
-        place: Place | None = None,
+        place: ResolvedPath | None = None,
         directory: int | None = None,
     ) -> bytes:
         """One run to its end, or to that of the time, on open files or in a directory: what it wrote. Raises
@@ -204,7 +204,7 @@ class Ripgrep:
         program = self.program()
         start = "/" if place is None else os.path.join(place.root.path, *place.parts)
         with (
-            alone(program, fds, reads=[place.root.path] if place else [], start=start) as begin,
+            worker_sandbox(program, fds, reads=[place.root.path] if place else [], start=start) as begin,
             tempfile.TemporaryFile() as complaint,
             subprocess.Popen(
                 [*begin.prefix, program, *COMMON, *flags],

@@ -44,7 +44,7 @@ class WorkFailed(ToolError):
         return Problem(code=self._code, message=str(self))
 
 
-class Places(NamedTuple):
+class Mounts(NamedTuple):
     """What a piece of work reaches beside what it is handed: directories it `reads` or `writes`, and the one of a
     descriptor, `directory`, which it works in and may write."""
 
@@ -53,10 +53,10 @@ class Places(NamedTuple):
     directory: int | None = None
 
 
-NOWHERE = Places()
+NOWHERE = Mounts()
 
 
-class Bounds(NamedTuple):
+class ResourceLimits(NamedTuple):
     """What a piece of work may use: `time_s` of the clock and of the processor, `memory_bytes`, and
     `file_bytes`, the size a single file it writes may have. `query_s` is what of the time a query or an expression may
     take, where the work sets a `QueryTimer`. `advice` tells what to do when that is too little."""
@@ -86,14 +86,14 @@ class QueryTimer:
         self._left_s = max(signal.setitimer(signal.ITIMER_REAL, 0)[0], 1e-6)
 
 
-def work_apart(
+def run_in_sandbox_process(
     entry: str,
     request: dict[str, Any],
-    bounds: Bounds,
+    bounds: ResourceLimits,
     token: CancelToken,
     descriptors: Sequence[int] = (),
     data: bytes | None = None,
-    places: Places = NOWHERE,
+    places: Mounts = NOWHERE,
 ) -> Any:
     """What the function at `module:name` returns for the request, called in a new process; both are JSON.
 
@@ -105,13 +105,13 @@ def work_apart(
     import json
     import subprocess
 
-    from jaato.tools.processes.sandbox.worker_sandbox import alone, code_of
+    from jaato.tools.processes.sandbox.worker_sandbox import code_of, worker_sandbox
 
     limits = [bounds.time_s, bounds.memory_bytes, bounds.file_bytes]
     path = [place for place in sys.path if os.path.isabs(place)]  # never the directory of the process
     order = {"path": path, "entry": entry, "request": request, "limits": limits, "data": data is not None}
     handed = [*descriptors, *(() if places.directory is None else (places.directory,))]
-    with alone(sys.executable, descriptors, **places._asdict()) as start:
+    with worker_sandbox(sys.executable, descriptors, **places._asdict()) as start:
         worker = subprocess.Popen(
             [*start.prefix, sys.executable, "-I", "-S", "-X", "utf8", "-c", BOOT],
             stdin=subprocess.PIPE,
@@ -142,8 +142,10 @@ def work_apart(
     raise ended(code_of(worker.returncode, start.prefix), said, bounds)
 
 
-async def wait_apart(entry: str, request: dict[str, Any], bounds: Bounds, data: bytes | None = None) -> Any:
-    """`work_apart` for a task: cancelling the task ends the process before this is left. Raises `WorkFailed`."""
+async def run_in_sandbox_process_async(
+    entry: str, request: dict[str, Any], bounds: ResourceLimits, data: bytes | None = None
+) -> Any:
+    """`run_in_sandbox_process` for a task: cancelling the task ends the process before this is left. Raises `WorkFailed`."""
     import anyio
     import anyio.lowlevel
     import anyio.to_thread
@@ -164,7 +166,9 @@ async def wait_apart(entry: str, request: dict[str, Any], bounds: Bounds, data: 
         group.start_soon(watch)
         with anyio.CancelScope(shield=True):
             try:
-                found = await anyio.to_thread.run_sync(work_apart, entry, request, bounds, token, (), data)
+                found = await anyio.to_thread.run_sync(
+                    run_in_sandbox_process, entry, request, bounds, token, (), data
+                )
             except (JaatoError, OSError) as error:  # outside the group it would come as a group of errors
                 failure = error
         group.cancel_scope.cancel()
@@ -181,12 +185,12 @@ def understood(answer: dict[str, Any]) -> Any:
     return answer["value"]
 
 
-def too_slow(bounds: Bounds) -> WorkFailed:
+def too_slow(bounds: ResourceLimits) -> WorkFailed:
     """That the time was not enough."""
     return WorkFailed(f"This took more than {bounds.time_s:g} s and was stopped. {bounds.advice}", "too_slow")
 
 
-def ended(status: int, said: str, bounds: Bounds) -> WorkFailed:
+def ended(status: int, said: str, bounds: ResourceLimits) -> WorkFailed:
     """Why a process gave no answer: `status` as subprocess reports it, `said` its last line on stderr."""
     import signal
 

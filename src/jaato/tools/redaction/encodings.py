@@ -25,7 +25,7 @@ GRAM, STEP, BLOCK_CHARS = 6, LEAST_CHARS - 5, 65_536
 """A text is looked through in pieces of six characters, one in three: each value has one of them at one of its first three places."""
 
 
-class Values:
+class ValueIndex:
     """The forms of all values. Safe from any thread; what is looked up takes the same time for ten and ten thousand."""
 
     def __init__(self) -> None:

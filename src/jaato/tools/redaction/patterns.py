@@ -30,12 +30,12 @@ LEAST_CHARS = 8
 LONG_CHARS = 20
 
 
-def names_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret."""
     return SECRET_NAME.search(name) is not None and OF_SOMETHING_ELSE.search(name) is None
 
 
-def like_secret(value: str) -> bool:
+def looks_like_secret(value: str) -> bool:
     """Whether a value may be a secret: long, or of two kinds of characters; no path, no address, no plain word."""
     if len(value) < LEAST_CHARS or value.startswith(("/", "~/", "./", "../")) or "://" in value[:20]:
         return False
@@ -84,18 +84,18 @@ def is_evident(value: str) -> bool:
 def like_query(address: str) -> bool:
     """Whether an address names a secret in its query."""
     given = (part.partition("=") for part in address.partition("?")[2].split("&"))
-    return any(names_secret(name) and not is_evident(value) for name, _, value in given)
+    return any(is_secret_name(name) and not is_evident(value) for name, _, value in given)
 
 
-def configured_secrets(values: Mapping[str, str]) -> dict[str, str]:
+def find_configured_secrets(values: Mapping[str, str]) -> dict[str, str]:
     """What is secret of values that were configured for somebody else, whatever they are called: of a scheme and a token
     the token."""
     found: dict[str, str] = {}
     for name, value in values.items():
         text = value.strip()
         token = text.partition(" ")[2].strip() if text.lower().startswith(SCHEMES) else text
-        said = names_secret(name) or name.lower() in ("authorization", "cookie", "proxy-authorization")
-        if not is_evident(token) or (said and like_secret(token)):
+        said = is_secret_name(name) or name.lower() in ("authorization", "cookie", "proxy-authorization")
+        if not is_evident(token) or (said and looks_like_secret(token)):
             found[name] = token
             if token != text and text.lower().startswith("basic ") and (password := password_in(token)):
                 found[f"{name}.password"] = password
@@ -185,7 +185,7 @@ LONGEST_CHARS = 32_768
 """A key block or token that has not ended after so many characters is none."""
 
 
-class Span(NamedTuple):
+class Match(NamedTuple):
     """A secret in a text: from `start` to `end`, of this kind; `value` is what is secret of it."""
 
     start: int
@@ -193,7 +193,7 @@ class Span(NamedTuple):
     kind: str
 
 
-class Shape(NamedTuple):
+class Pattern(NamedTuple):
     """One kind: how it begins and what it is from there on, `secret` being the group that is masked.
 
     `judge` says of what is masked whether it may be a secret; a `token` does not begin in the middle of a word.
@@ -213,11 +213,11 @@ def is_mixed(value: str) -> bool:
     return sum(kinds) >= 2
 
 
-def shape(kind: str, begins: str, rest: str, *, mixed: bool = True) -> Shape:
+def shape(kind: str, begins: str, rest: str, *, mixed: bool = True) -> Pattern:
     """A token: one of the beginnings (separated by spaces), then `rest`."""
     starts = tuple(begins.split())
     head = "|".join(map(re.escape, starts))
-    return Shape(kind, starts, re.compile(f"(?:{head}){rest}"), is_mixed if mixed else None)
+    return Pattern(kind, starts, re.compile(f"(?:{head}){rest}"), is_mixed if mixed else None)
 
 
 BLOCK = "-----BEGIN "
@@ -253,7 +253,7 @@ SHAPES = (
     shape("webhook", "whsec_", r"[\w+/=]{20,}"),
     shape("webhook", "hooks.slack.com/services/", r"[\w/]{20,}"),
     shape("jwt", "eyJ", r"[\w-]{10,1000}\.eyJ[\w-]{10,8000}\.[\w-]{10,}"),
-    Shape(
+    Pattern(
         "password",
         ("://",),
         re.compile(r"://[^\s/:@?#'\"<>]{0,200}:([^\s/@'\"<>{}$*\[\]()|\\%]{8,200})@(?=[\w\[.-])"),
@@ -261,7 +261,7 @@ SHAPES = (
         token=False,
         secret=1,
     ),
-    Shape(
+    Pattern(
         "password",
         ("://",),
         re.compile(r"://([A-Za-z0-9_.~+=-]{20,400})@(?=[\w\[.-])"),
@@ -269,9 +269,9 @@ SHAPES = (
         token=False,
         secret=1,
     ),
-    Shape("authorization", HEADERS, AFTER_NAME, like_credential, token=False, secret=1),
-    Shape("authorization", BEARER_SCHEMES, AFTER_SCHEME, like_bearer, token=False, secret=1),
-    Shape("password", (CURL,), IN_CURL, like_password, token=False, secret=1),
+    Pattern("authorization", HEADERS, AFTER_NAME, like_credential, token=False, secret=1),
+    Pattern("authorization", BEARER_SCHEMES, AFTER_SCHEME, like_bearer, token=False, secret=1),
+    Pattern("password", (CURL,), IN_CURL, like_password, token=False, secret=1),
 )
 
 BEFORE = re.compile(
@@ -290,7 +290,7 @@ def free(text: str, at: int) -> bool:
     return at == 0 or BEFORE.search(text[max(0, at - 20) : at]) is not None
 
 
-def places(text: str, one: Shape, since: int = 0) -> Iterator[int]:
+def places(text: str, one: Pattern, since: int = 0) -> Iterator[int]:
     """Where this shape may begin, from `since` on."""
     for begin in one.begins:
         at = text.find(begin, since)
@@ -300,7 +300,7 @@ def places(text: str, one: Shape, since: int = 0) -> Iterator[int]:
             at = text.find(begin, at + len(begin))
 
 
-def spans(text: str) -> list[Span]:
+def spans(text: str) -> list[Match]:
     """Every secret of a known shape, in no order; the time is linear in the length of any text."""
     found = list(blocks(text))
     for one in SHAPES:
@@ -311,23 +311,23 @@ def spans(text: str) -> list[Span]:
                 continue
             done = match.end()
             if one.judge is None or one.judge(match[one.secret]):
-                found.append(Span(*match.span(one.secret), one.kind))
+                found.append(Match(*match.span(one.secret), one.kind))
     return found
 
 
-def blocks(text: str) -> Iterator[Span]:
+def blocks(text: str) -> Iterator[Match]:
     """Private keys, from their first line to their last, or from or to where a text is cut."""
     at = text.find(BLOCK)
     orphan = text.find("-----END ", 0, len(text) if at < 0 else at)
     if orphan >= 0 and (last := BLOCK_END.match(text, orphan)):
         start = len(text[:orphan].rstrip(BODY_CHARS))
         if orphan - start >= LEAST_BODY_CHARS:
-            yield Span(start, last.end(), "private-key")
+            yield Match(start, last.end(), "private-key")
     while at >= 0:
         head = BLOCK_HEAD.match(text, at)
         end = head and BLOCK_END.search(text, head.end(), head.end() + LONGEST_CHARS)
         if end is not None and (end[0] or end.end() == len(text)):
-            yield Span(at, end.end(), "private-key")
+            yield Match(at, end.end(), "private-key")
             at = end.end()
         at = text.find(BLOCK, at + 1)
 

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from jaato.tools.redaction import patterns
-from jaato.tools.redaction.encodings import PREFIX_CHARS, Values, forms
-from jaato.tools.redaction.patterns import LEAST_CHARS, Span
+from jaato.tools.redaction.encodings import PREFIX_CHARS, ValueIndex, forms
+from jaato.tools.redaction.patterns import LEAST_CHARS, Match
 
 PLACEHOLDER = re.compile(r"\[masked:[A-Za-z0-9_.-]{1,64}:[0-9a-f]{6}\]")
 WRITTEN = re.compile(
@@ -40,16 +40,16 @@ REMEMBERED, REMEMBERED_CHARS = 1000, 200
 """Short texts known to hold no secret: reasons, names, arguments that are said again and again."""
 
 
-class Secrets:
+class Redactor:
     """The secrets of one process and what they look like. Safe from any thread; `add` makes more known.
 
-    `Secrets.none()` knows nothing and masks nothing.
+    `Redactor.none()` knows nothing and masks nothing.
     """
 
     def __init__(self, named: Mapping[str, str] | None = None, *, shapes: bool = True) -> None:
         self._shapes = shapes
         self._key = randomness.token_bytes(16)
-        self._values = Values()
+        self._values = ValueIndex()
         self._signs = patterns.SIGNS if shapes else ()
         self._sign = SIGN.search if shapes else NOTHING.search
         self.clean: set[str] = set()
@@ -60,7 +60,7 @@ class Secrets:
         self._know({name: value for name, value in (named or {}).items() if value})
 
     @classmethod
-    def none(cls) -> Secrets:
+    def none(cls) -> Redactor:
         """Nothing is secret, whatever is added."""
         made = cls(shapes=False)
         made.active = False
@@ -145,17 +145,17 @@ class Secrets:
                 return {masked(key): masked(item) for key, item in table.items()}
         return table
 
-    def _spans(self, text: str) -> list[Span]:
+    def _spans(self, text: str) -> list[Match]:
         found = patterns.spans(text) if self._shapes else []
         for value in self._values.present(text):
             at = text.find(value)
             while at >= 0:
-                found.append(Span(at, at + len(value), self._values.name(value)))
+                found.append(Match(at, at + len(value), self._values.name(value)))
                 at = text.find(value, at + len(value))
         found.sort(key=lambda span: (span.start, -span.end))
         return found
 
-    def _replaced(self, text: str, spans: list[Span]) -> str:
+    def _replaced(self, text: str, spans: list[Match]) -> str:
         parts: list[str] = []
         at = 0
         for group in joined(spans):
@@ -220,15 +220,15 @@ class Secrets:
                 at = text.find(value[:PREFIX_CHARS], at + 1)
         return least
 
-    def stream(self) -> Stream:
+    def stream(self) -> StreamRedactor:
         """Masks a text that comes in pieces."""
-        return Stream(self)
+        return StreamRedactor(self)
 
 
-class Stream:
+class StreamRedactor:
     """A text in pieces, of which the end is held back while a secret may have begun in it."""
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: Redactor) -> None:
         self._secrets = secrets
         self._held = ""
         self._last = ""
@@ -258,9 +258,9 @@ class Stream:
         return masked[seen:] if masked[:seen] == whole[:seen] else masked
 
 
-def joined(spans: list[Span]) -> list[Span]:
+def joined(spans: list[Match]) -> list[Match]:
     """Spans in their order, those that overlap made one."""
-    made: list[Span] = []
+    made: list[Match] = []
     for span in spans:
         if made and span.start < made[-1].end:
             made[-1] = made[-1]._replace(end=max(span.end, made[-1].end))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from jaato.errors import ConfigError
-from jaato.tools.filesystem.atomic import locked, read_small, write_private
+from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 from jaato.tools.remote.fields import JsonObject, Malformed, Scope, SourceConfig, check_shape
 
 MAX_FILE_BYTES = 1_000_000
@@ -108,7 +108,7 @@ def read_document(path: Path, within: Path | None, owns: Owns | None = None) -> 
             raise Malformed(
                 "leads out of the workspace by a link, which is not followed; put a file in its place"
             )
-        content = read_small(path, MAX_FILE_BYTES)
+        content = read_bounded(path, MAX_FILE_BYTES)
         if content is not None and within is None and os.stat(path).st_mode & WORLD_WRITABLE:
             raise Malformed(f"can be written by everybody, so it is not read; chmod 600 {path}")
         if content is not None and within is None and owns is not None and not owns(path, content):
@@ -174,9 +174,9 @@ def find_source(config: type[C], sources: Mapping[str, C], name: str) -> C:
     """The source of this name. Raises `ConfigError`, with the names there are."""
     found = sources.get(name)
     if found is None:
-        from jaato.tools.filesystem.containment import alike
+        from jaato.tools.filesystem.containment import similar_names
 
-        if near := alike(name, sources):
+        if near := similar_names(name, sources):
             hint = f"is it {' or '.join(map(repr, near))}?"
         elif ADDRESS.fullmatch(name):
             hint = f"one that is not configured is named by its URL (http://{name})."
@@ -193,9 +193,9 @@ def find_source(config: type[C], sources: Mapping[str, C], name: str) -> C:
 
 def shown(name: str) -> str:
     """A name as a message has it."""
-    from jaato.tools.invisible_text import visible
+    from jaato.tools.invisible_text import escape_all
 
-    return visible(name if len(name) <= 80 else f"{name[:80]}…")
+    return escape_all(name if len(name) <= 80 else f"{name[:80]}…")
 
 
 def parse_entry(kind: type[C], path: Path, within: Path | None, name: str, entry: dict[str, Any]) -> C:
@@ -225,8 +225,8 @@ def edit_source(
         raise ConfigError(
             f"{path} leads out of the workspace by a link, which is not written; put a file in its place."
         )
-    with locked(state_dir / kind.LOCK):
-        content = read_small(target, MAX_FILE_BYTES)
+    with file_lock(state_dir / kind.LOCK):
+        content = read_bounded(target, MAX_FILE_BYTES)
         try:
             document = parse_document(content) if content is not None else JsonObject()
             key = next((one for one in kind.KEYS if one in document), kind.KEYS[0])

@@ -17,7 +17,7 @@ from jaato.tools.remote.trust import SourceTrust, untrusted
 
 if TYPE_CHECKING:
     from jaato.abc.plugin import Host
-    from jaato.tools.redaction.redactor import Secrets
+    from jaato.tools.redaction.redactor import Redactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class SourceContext:
     cache_dir: Path
     environ: Mapping[str, str] = field(default_factory=dict)
     allow_hosts: tuple[str, ...] = ()
-    secrets: Secrets | None = None
+    secrets: Redactor | None = None
     """What the session masks: it learns the keys in entries."""
     trust: Trust | None = None
     """What was vouched for when the session began; without it, what is at each moment."""
@@ -41,7 +41,7 @@ def source_context(
     workspace: Path,
     environ: Mapping[str, str],
     known: settings.Settings | None = None,
-    secrets: Secrets | None = None,
+    secrets: Redactor | None = None,
 ) -> SourceContext:
     """The context of a user and a workspace; without settings, with the user's own directories and no private address."""
     return SourceContext(

@@ -14,7 +14,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.protocol.codec import is_unicode
-from jaato.tools.invisible_text import hidden, strings_in
+from jaato.tools.invisible_text import find_invisible, strings_in
 
 MAX_DEPTH = 32
 VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -133,7 +133,7 @@ def check_name(name: str, limit: int) -> None:
         raise Malformed("needs a name that is not blank and has no space around it")
     if len(name) > limit:
         raise Malformed(f"has a name of more than {limit} characters; shorten it")
-    if hidden(name) or not name.isprintable():
+    if find_invisible(name) or not name.isprintable():
         raise Malformed("has invisible characters in its name; write it without them")
 
 
@@ -159,7 +159,7 @@ def check_shape(entry: JsonObject) -> None:
 
 def check_visible(texts: Iterable[str], also: str = "") -> None:
     """Raise `Malformed` for invisible characters, and for those in `also`."""
-    unseen = {char for text in texts for char in hidden(text)}
+    unseen = {char for text in texts for char in find_invisible(text)}
     unseen |= {f"U+{ord(char):04X}" for text in texts for char in also if char in text}
     if unseen:
         raise Malformed(

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.tools.filesystem.atomic import read_small
-from jaato.tools.invisible_text import visible
+from jaato.tools.filesystem.atomic import read_bounded
+from jaato.tools.invisible_text import escape_all
 from jaato.tools.schema import depth_within
 
 MAX_FILE_BYTES = 33_554_432
@@ -24,7 +24,7 @@ P = TypeVar("P", bound=msgspec.Struct)
 def read_pins(path: Path, kind: type[P], version: str, current: int, noun: str) -> P:
     """The pins in a file; none where there is none. Raises `ConfigError` for a damaged file, and for one in whose field
     `version` is not the `current` one."""
-    content = read_small(path, MAX_FILE_BYTES)
+    content = read_bounded(path, MAX_FILE_BYTES)
     if content is None:
         return kind()
     try:
@@ -43,7 +43,7 @@ def render_diff(before: dict[str, Any], after: dict[str, Any], was: str) -> str:
     """A unified diff of two definitions in which every character is seen."""
     lines = difflib.unified_diff(text_lines(before), text_lines(after), was, "now", lineterm="", n=2)
     shown = [
-        visible(line)[:MAX_LINE_CHARS] for line, _ in zip(lines, range(MAX_DIFF_LINES + 1), strict=False)
+        escape_all(line)[:MAX_LINE_CHARS] for line, _ in zip(lines, range(MAX_DIFF_LINES + 1), strict=False)
     ]
     if len(shown) > MAX_DIFF_LINES:
         shown[MAX_DIFF_LINES:] = ["… the rest is not shown"]

@@ -31,21 +31,21 @@ def marks_in(via: str) -> tuple[str, ...]:
     return tuple(MARK.findall(via[:2_000]))
 
 
-async def met(catalog: Catalog) -> None:
+async def connect_unvisited(catalog: Catalog) -> None:
     """Have those say what they offer who were never asked; programs may be started for it."""
     async with anyio.create_task_group() as tasks:
         for first in list(catalog.strangers.values()):
             tasks.start_soon(first)
 
 
-async def renewed(catalog: Catalog) -> None:
+async def refresh_tools(catalog: Catalog) -> None:
     """Have everybody whose tools change asked what they offer now."""
     async with anyio.create_task_group() as tasks:
         for source in list(catalog.sources.values()):
             tasks.start_soon(source)
 
 
-async def completed(tools: Iterable[Tool]) -> dict[str, ToolError]:
+async def load_schemas(tools: Iterable[Tool]) -> dict[str, ToolError]:
     """Have tools that were known by name only learn their parameters; those of one place are asked for together.
 
     Gives what went wrong with those that cannot be described, by name.

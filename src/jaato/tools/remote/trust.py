@@ -7,7 +7,7 @@ from typing import Generic
 from urllib.parse import quote, urlsplit
 
 from jaato.errors import ConfigError
-from jaato.tools.invisible_text import visible
+from jaato.tools.invisible_text import escape_all
 from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.permissions.trust import Trust
 from jaato.tools.remote.config_file import C
@@ -29,7 +29,9 @@ class SourceTrust(Generic[C]):
     def describe(self, config: C) -> list[tuple[str, str]]:
         """What a person must see before trusting a source: what is reached, and what it is given."""
         names = config.variables()
-        rows = [("sends", f"{visible(name)}: {visible(value)}") for name, value in config.headers.items()]
+        rows = [
+            ("sends", f"{escape_all(name)}: {escape_all(value)}") for name, value in config.headers.items()
+        ]
         rows += [("takes", f"from your environment: {', '.join(names)}")] if names else []
         return rows + [("note", text) for text in self.warnings(config)]
 
@@ -80,7 +82,7 @@ def odd_letters(text: str) -> str:
 
     odd = [char for char in text if not char.isascii() and char.isalpha()]
     named = ", ".join(f"{c} (U+{ord(c):04X} {unicodedata.name(c, '?').lower()})" for c in odd[:3])
-    return f"{visible(text)[:80]!r} has letters that are not plain ASCII: {named}" if odd else ""
+    return f"{escape_all(text)[:80]!r} has letters that are not plain ASCII: {named}" if odd else ""
 
 
 def is_plain_http(url: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search.tokenizer import asked_in, near, pieces, terms
+from jaato.tools.search.tokenizer import parse_query, pieces, related_stems, terms
 
 NAME, DESCRIPTION, PARAMETERS, CATEGORY = 4.0, 3.0, 0.5, 1.0
 """How much a word counts in each field."""
@@ -98,7 +98,7 @@ MAX_CANDIDATES = 300
 
 
 @dataclass(slots=True)
-class Index:
+class Bm25Index:
     """A ranked index over tools by name; `update` reads again only what changed."""
 
     _entries: dict[str, bytes | None] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Index:
         A request of several clauses is searched clause by clause too, so that each step finds its tool. A query that
         is a tool's name has it first, with 1. Words no tool has find nothing: the answer may be empty.
         """
-        clauses = asked_in(query)
+        clauses = parse_query(query)
         shares: dict[str, float] = {}
         for clause in clauses:
             for term, share in clause.items():
@@ -213,7 +213,7 @@ class Index:
             return scores
         asked = dict(shares)
         for term, share in shares.items():
-            for other, nearness in near(term):
+            for other, nearness in related_stems(term):
                 asked[other] = max(asked.get(other, 0.0), NEAR_COVERS * nearness * share)
         count = len(self._entries)
         rarities: dict[str, float] = {}
@@ -248,7 +248,7 @@ class Index:
             credit = {name: tells * own[name] for name in own.keys() & among}
         related = share * (RELATED_SHARE if own else MISSING_SHARE)
         frequent = FREQUENT + FREQUENT_SHARE * count
-        for other, nearness in near(term):
+        for other, nearness in related_stems(term):
             having = self._frequency(other)
             if other not in shares and 0 < having <= frequent:
                 # no rarer than the word asked for

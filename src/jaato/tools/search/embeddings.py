@@ -25,7 +25,7 @@ from jaato.tools.search.sentence_model import (
     the_model,
     unit,
 )
-from jaato.tools.search.tokenizer import steps_of
+from jaato.tools.search.tokenizer import split_steps
 
 if TYPE_CHECKING:
     from jaato.tools.search.sentence_model import Vectors
@@ -48,7 +48,7 @@ BACKGROUND_NICENESS = 10
 BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-./:]+")
 
 
-class View:
+class ToolView:
     """The tools of one catalogue as they are now; `ready` is set once all have vectors."""
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
@@ -60,7 +60,7 @@ class View:
         self.ready = threading.Event()
 
 
-class Meaning:
+class EmbeddingIndex:
     """One model and the vectors of every tool it has read, for any number of catalogues; safe among threads.
 
     `path` is the file that keeps vectors between runs. Nothing is loaded before the first `scores`.
@@ -69,14 +69,14 @@ class Meaning:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._waiting: list[View] = []
+        self._waiting: list[ToolView] = []
         self._working = False
         self._failed = False
         self._model: Model | None = None
         self._rows: dict[bytes, bytes] = {}
         self._requests: dict[tuple[str, ...], Vectors] = {}
 
-    def scores(self, query: str, view: View) -> dict[str, float] | None:
+    def scores(self, query: str, view: ToolView) -> dict[str, float] | None:
         """How near the best tools are to what a request means, from 0 to 1; None until there are vectors.
 
         Each step of a request deserves its tool, so the best of each step is mixed with the best of all.
@@ -87,11 +87,11 @@ class Meaning:
             return None
         if not view.names or not query.strip():
             return {}
-        return best_of(self._read(model, query), matrix, view.names)
+        return nearest_tools(self._read(model, query), matrix, view.names)
 
     def _read(self, model: Model, query: str) -> Vectors:
         """The vectors of a request's steps, made in one run of the model; those of the last requests are kept."""
-        steps = steps_of(query, MAX_STEPS)
+        steps = split_steps(query, MAX_STEPS)
         request = tuple(step[: MAX_READ // len(steps)] for step in steps)
         found = self._requests.pop(request, None)
         if found is None:
@@ -102,12 +102,12 @@ class Meaning:
         self._requests[request] = found
         return found
 
-    def await_view(self, view: View, timeout_s: float) -> bool:
+    def await_view(self, view: ToolView, timeout_s: float) -> bool:
         """Have a catalogue's vectors made and wait for them; False when that cannot be, or not in this time."""
         self._want(view)
         return not self._failed and view.ready.wait(timeout_s) and view.matrix is not None
 
-    def _want(self, view: View) -> None:
+    def _want(self, view: ToolView) -> None:
         """Have this catalogue's vectors made, unless that cannot be or is under way."""
         with self._lock:
             if view.wanted or self._failed:
@@ -139,7 +139,7 @@ class Meaning:
                 LOG.warning("Search by meaning is off: %s: %s", type(error).__name__, error)
                 self._fail(view)
 
-    def _fail(self, view: View) -> None:
+    def _fail(self, view: ToolView) -> None:
         """Let go of everybody who waits; it is not tried again."""
         with self._lock:
             self._failed = True
@@ -147,7 +147,7 @@ class Meaning:
                 one.ready.set()
             self._waiting.clear()
 
-    def _serve(self, view: View) -> None:
+    def _serve(self, view: ToolView) -> None:
         import numpy as np
 
         model = self._model
@@ -167,7 +167,7 @@ class Meaning:
         self._model = model
         view.ready.set()
 
-    def _fill(self, model: Model, view: View, missing: Mapping[bytes, str]) -> bool:
+    def _fill(self, model: Model, view: ToolView, missing: Mapping[bytes, str]) -> bool:
         """Make these vectors, keeping them on disk as they come; False when nobody waits for them any more."""
         import numpy as np
 
@@ -217,7 +217,7 @@ def key_of(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=KEY_BYTES).digest()
 
 
-def best_of(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, float]:
+def nearest_tools(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, float]:
     """The nearest tools to the vectors of a request's steps, with a score each up to 1.
 
     The best of each step is mixed with the best of their middle.
@@ -239,7 +239,7 @@ def best_of(asked: Vectors, matrix: Vectors, names: list[str]) -> dict[str, floa
     return dict(zip((names[at] for at in best.tolist()), mixed[best].tolist(), strict=True))
 
 
-def mixed(words: dict[str, float], meaning: dict[str, float] | None) -> dict[str, float]:
+def combine_scores(words: dict[str, float], meaning: dict[str, float] | None) -> dict[str, float]:
     """Scores by words and by meaning as one, from 0 to 1.
 
     Each counts relative to its best. The best of both is as sure as meaning is: a stray word in common makes no good

@@ -37,12 +37,12 @@ def access_by(gate: Gate, catalog: Catalog, call: Call) -> Access:
 Hits = list[tuple[ToolSpec, float]]
 
 
-def searched(catalog: Catalog, queries: Sequence[str], count: int) -> list[Hits]:
+def search_all(catalog: Catalog, queries: Sequence[str], count: int) -> list[Hits]:
     """The best tools for each of the first `MAX_QUERIES` queries; it may take a second, so no loop should wait for it."""
     return [catalog.search(query, count) for query in queries[:MAX_QUERIES]]
 
 
-def ranked(
+def rank_tools(
     catalog: Catalog,
     queries: Sequence[str],
     access: Access,
@@ -54,10 +54,10 @@ def ranked(
 ) -> dict[str, Any]:
     """For each of the first `MAX_QUERIES` queries the tools from `start` on, at most `limit`, the best first.
 
-    Where none fits well a note says so, and the categories are there to look in. `hits` are those that `searched` found
+    Where none fits well a note says so, and the categories are there to look in. `hits` are those that `search_all` found
     already, one more than `start` and `limit` together.
     """
-    hits = searched(catalog, queries, start + limit + 1) if hits is None else hits
+    hits = search_all(catalog, queries, start + limit + 1) if hits is None else hits
     results: list[dict[str, Any]] = []
     more = False
     for query, best in zip(queries, hits, strict=False):

@@ -117,10 +117,10 @@ MAX_ROWS = 20_000
 
 def load_vectors(path: Path, model: bytes) -> dict[bytes, bytes]:
     """The int8 vectors in a file by the key of their text; none when it is missing, damaged or another model's."""
-    from jaato.tools.filesystem.atomic import read_small
+    from jaato.tools.filesystem.atomic import read_bounded
 
     try:
-        content = read_small(path, HEADER.size + MAX_ROWS * ROW_BYTES + SUM_BYTES)
+        content = read_bounded(path, HEADER.size + MAX_ROWS * ROW_BYTES + SUM_BYTES)
     except ConfigError:
         return {}
     if content is None or len(content) < HEADER.size + SUM_BYTES:

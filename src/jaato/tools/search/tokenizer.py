@@ -20,7 +20,7 @@ def table() -> bytes:
 
 
 @lru_cache(MAX_KEPT)
-def near(term: str) -> tuple[tuple[str, float], ...]:
+def related_stems(term: str) -> tuple[tuple[str, float], ...]:
     """The stems near to one, each with its nearness up to 1; those that tools use for each other are at 1."""
     if not term.isascii() or not term.isalnum():
         return ()
@@ -222,7 +222,7 @@ PHRASE = re.compile(
 )
 
 
-def asked_in(query: str) -> list[dict[str, float]]:
+def parse_query(query: str) -> list[dict[str, float]]:
     """For each step of a request its terms, each with its share."""
     return [part for part in map(wanted_terms, clauses(query[:MAX_QUERY])) if part]
 
@@ -253,7 +253,7 @@ def wanted_terms(clause: str) -> dict[str, float]:
     return shares
 
 
-def steps_of(query: str, most: int) -> list[str]:
+def split_steps(query: str, most: int) -> list[str]:
     """The steps of a request in its own words, neighbours joined where there are more than `most`; the whole of it when
     it has but one."""
     steps = [part.strip() for part in clauses(query[:MAX_QUERY]) if len(part.split()) > 1]

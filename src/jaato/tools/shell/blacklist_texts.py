@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from jaato.tools.shell.parser import analyse
+from jaato.tools.shell.parser import parse_command
 from jaato.tools.shell.programs import interprets, last_name, runs_others
 from jaato.tools.shell.syntax import Analysis
 
@@ -16,7 +16,7 @@ STARTING = frozenset(("run", "exec", "--", "x", "-x"))
 """Arguments behind which many programs take a command."""
 
 
-def texts_of(analysis: Analysis, depth: int = 0) -> list[str]:
+def blacklist_texts(analysis: Analysis, depth: int = 0) -> list[str]:
     """Every text a blacklist pattern is held against: each part as its words, without what runs it, and
     what it quotes."""
     texts: list[str] = []
@@ -35,7 +35,7 @@ def texts_of(analysis: Analysis, depth: int = 0) -> list[str]:
         if last_name(values[0]) == "find" and any(value.startswith(("-exec", "-ok")) for value in values):
             texts += [" ".join(values[start:]) for start in range(1, len(values))]
         for inner in inner_texts(values, wraps) if depth < MAX_DEPTH else ():
-            texts += texts_of(analyse(inner), depth + 1)
+            texts += blacklist_texts(parse_command(inner), depth + 1)
     return [*texts, *(" | ".join(parts) for parts in pipelines.values() if len(parts) > 1)]
 
 
@@ -63,7 +63,7 @@ def inner_texts(values: list[str], wraps: bool) -> list[str]:
     return [*dict.fromkeys(lines), " ".join(given)]
 
 
-def mentioned_texts(analysis: Analysis) -> list[str]:
+def quoted_texts(analysis: Analysis) -> list[str]:
     """Texts inside arguments and assignments that some program may take as a command: for those of which nothing is known."""
     texts: list[str] = []
     for part in analysis.parts:
@@ -76,7 +76,7 @@ def mentioned_texts(analysis: Analysis) -> list[str]:
             pieces |= {text for pair in QUOTED.findall(value)[:MAX_QUOTED] for text in pair}
             for piece in pieces:
                 if " " in piece.strip():
-                    texts += texts_of(analyse(piece.strip().strip("\"'")))
+                    texts += blacklist_texts(parse_command(piece.strip().strip("\"'")))
         texts += [
             " ".join(value or "" for value in values[at + 1 :])
             for at, value in enumerate(values)

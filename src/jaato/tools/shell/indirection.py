@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from jaato.tools.shell.parser import analyse
+from jaato.tools.shell.parser import parse_command
 from jaato.tools.shell.programs import interprets, last_name, obeys_input, runs_others
 from jaato.tools.shell.syntax import Analysis, Part
 from jaato.tools.shell.words import Word
@@ -61,7 +61,7 @@ PLAIN_SED = re.compile(rf"\s*(?:{SED_COMMAND}(?:\s*[;\n]\s*{SED_COMMAND})*)?\s*;
 """A script for sed that prints, deletes and substitutes, and runs nothing (`e`)."""
 
 
-def computed_doubt(analysis: Analysis, depth: int = 0) -> str | None:
+def find_indirection(analysis: Analysis, depth: int = 0) -> str | None:
     """Why what this line runs cannot be told from its text; None when a rule sees every command of it."""
     if analysis.unknown:
         return analysis.unknown[0]
@@ -76,13 +76,13 @@ def computed_doubt(analysis: Analysis, depth: int = 0) -> str | None:
     for part in analysis.parts:
         piped = part.pipeline in seen
         seen.add(part.pipeline)
-        doubt = part_doubt(part, piped, fed or "|" in analysis.operators, depth)
+        doubt = check_part(part, piped, fed or "|" in analysis.operators, depth)
         if doubt is not None:
             return doubt
     return None
 
 
-def part_doubt(part: Part, piped: bool, fed_line: bool, depth: int) -> str | None:
+def check_part(part: Part, piped: bool, fed_line: bool, depth: int) -> str | None:
     """Why it cannot be told what one command of a line runs; `piped` when another one writes its input, `fed_line` when
     something in the line has an input that it may share."""
     if not part.words:
@@ -92,30 +92,30 @@ def part_doubt(part: Part, piped: bool, fed_line: bool, depth: int) -> str | Non
     names = [word.literal or "" for word in part.words]
     wraps = runs_others(names[0])
     for start in range(len(names)) if wraps else (0,):
-        doubt = program_doubt(last_name(names[start]), part.words[start:], depth)
+        doubt = check_program(last_name(names[start]), part.words[start:], depth)
         if doubt is not None:
             return doubt
     fed = piped or any("here-document" in doubt for doubt in part.doubts)
     fed = fed or any(one.operator == "<" for one in part.redirects)
     if (fed and runs_input(part.words)) or runs_any_input(part.words, fed_line):
         return f"{names[0]} runs what it reads"
-    return wrapped_doubt(part.words, depth) if wraps else None
+    return check_wrapped(part.words, depth) if wraps else None
 
 
-def program_doubt(name: str, words: tuple[Word, ...], depth: int) -> str | None:
+def check_program(name: str, words: tuple[Word, ...], depth: int) -> str | None:
     """Why it cannot be told what a program with these arguments runs."""
     if name in DEFINING:
         return f"{name} takes from elsewhere what runs"
     if name == "find" and any(FEEDING.fullmatch(word.value or "") for word in words[1:]):
         return "find runs a command on what it finds"
     if name == "sed":
-        return sed_doubt(words)
+        return check_sed(words)
     if not interprets(name):
         return None
     if any(word.value is None for word in words[1:]):
         return f"what {name} runs is computed by the shell"
     if SHELL.fullmatch(name):
-        return shell_doubt(name, words, depth)
+        return check_shell(name, words, depth)
     code = CODE_OF[family] if (family := family_of(name)) else CODE
     found = next((word.text for word in words[1:] if code.fullmatch(word.value or "")), None)
     return None if found is None else f"{name} is given code ({found[:40]})"
@@ -133,18 +133,18 @@ def family_of(name: str) -> str:
     return "editor" if SCRIPTS.fullmatch(name) else plain if plain in CODE_OF else ""
 
 
-def shell_doubt(name: str, words: tuple[Word, ...], depth: int) -> str | None:
+def check_shell(name: str, words: tuple[Word, ...], depth: int) -> str | None:
     """Why it cannot be told what a shell runs that is given a line: a literal one is looked into."""
     values = [word.value or "" for word in words[1:]]
     at = next((i for i, value in enumerate(values) if re.fullmatch(r"[-+][A-Za-z]*c[A-Za-z]*", value)), None)
     if at is None:
         return None
     line = next((value for value in values[at + 1 :] if not value.startswith(("-", "+"))), "")
-    doubt = computed_doubt(analyse(line), depth + 1)
+    doubt = find_indirection(parse_command(line), depth + 1)
     return None if doubt is None else f"in the line given to {name}: {doubt}"
 
 
-def wrapped_doubt(words: tuple[Word, ...], depth: int) -> str | None:
+def check_wrapped(words: tuple[Word, ...], depth: int) -> str | None:
     """Why it cannot be told what a program that runs its arguments runs."""
     name = words[0].literal or ""
     for word in words[1:]:
@@ -152,16 +152,16 @@ def wrapped_doubt(words: tuple[Word, ...], depth: int) -> str | None:
             return f"what {name} runs is computed by the shell"
         text = word.value.partition("=")[2] if "=" in word.value.partition(" ")[0] else word.value
         if any(char in text for char in " \t\n;|&$`(<"):
-            doubt = computed_doubt(analyse(text), depth + 1)
+            doubt = find_indirection(parse_command(text), depth + 1)
             if doubt is not None:
                 return f"in what {name} is given: {doubt}"
     if name == "eval":
         line = " ".join(word.value or "" for word in words[1:])
-        return computed_doubt(analyse(line), depth + 1) if line.strip() else None
+        return find_indirection(parse_command(line), depth + 1) if line.strip() else None
     return None
 
 
-def sed_doubt(words: tuple[Word, ...]) -> str | None:
+def check_sed(words: tuple[Word, ...]) -> str | None:
     """Why a script for sed may run something."""
     scripts: list[str] = []
     values = [word.value for word in words[1:]]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jaato.protocol.codec import is_unicode
-from jaato.tools.shell.syntax import Analysis, Part, Walk
+from jaato.tools.shell.syntax import Analysis, Part, SyntaxVisitor
 from jaato.tools.shell.words import OPERATORS, lex
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def unreadable(command: str) -> str | None:
 
 
 @functools.lru_cache(maxsize=256)
-def analyse(command: str) -> Analysis:
+def parse_command(command: str) -> Analysis:
     """Take a shell command apart; bounded in time for any input, never raises."""
     reason = unreadable(command)
     if reason is not None:
@@ -62,24 +62,24 @@ def analyse(command: str) -> Analysis:
     if not command.strip():
         return Analysis(command, unknown=("the command is empty",))
     root = parser().parse(command.encode()).root_node
-    walk = Walk(command)
+    walk = SyntaxVisitor(command)
     walk.visit(root, 0, ())
     if CONTINUATION in command:
         walk.constructs.append("continues a line with a backslash")
     found = walk.result()
-    if found.unknown or found.constructs or any(unsure(part) for part in found.parts):
+    if found.unknown or found.constructs or any(is_dynamic(part) for part in found.parts):
         return found  # no rule for a part covers it, so the second reading has nothing to add
-    if not agrees(found, command):
+    if not is_confirmed_by_lexer(found, command):
         return replace(found, unknown=("two readings of the command disagree",))
     return found
 
 
-def unsure(part: Part) -> bool:
+def is_dynamic(part: Part) -> bool:
     """Whether a part holds something that bash computes, so that it is never covered."""
     return bool(part.doubts) or any(word.value is None for word in part.words)
 
 
-def agrees(found: Analysis, command: str) -> bool:
+def is_confirmed_by_lexer(found: Analysis, command: str) -> bool:
     """Whether the second, simpler reading sees the same commands in the same order with the same
     operators."""
     tokens = lex(command)

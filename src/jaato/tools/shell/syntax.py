@@ -113,7 +113,7 @@ SEPARATORS = frozenset(("&&", "||", "|", "|&", ";", "&", "\n", "(", ")", "{", "}
 
 
 @dataclass(slots=True)
-class Walk:
+class SyntaxVisitor:
     """One pass over the tree, collecting parts in the order they are written."""
 
     command: str

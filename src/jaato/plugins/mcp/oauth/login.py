@@ -15,7 +15,7 @@ from jaato.plugins.mcp.oauth.provider import obtain
 from jaato.plugins.mcp.oauth.requests import Wire, secure
 from jaato.plugins.mcp.oauth.token_store import TokenStore
 from jaato.plugins.mcp.oauth.tokens import revoke
-from jaato.tools.network.addresses import AddressRefused, Allowed, parse_url
+from jaato.tools.network.addresses import AddressRefused, AllowedHosts, parse_url
 
 WITHIN_S = 300.0
 PROBE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -48,7 +48,7 @@ def login_of(
     ask: Ask | None,
     *,
     environ: Mapping[str, str],
-    allowed: Allowed | None = None,
+    allowed: AllowedHosts | None = None,
     within_s: float = WITHIN_S,
 ) -> Login:
     """The login of a configured server. Raises `ConfigError` for a URL or options that cannot be used."""
@@ -67,7 +67,7 @@ def auth_for(
     ask: Ask | None = None,
     *,
     environ: Mapping[str, str],
-    allowed: Allowed | None = None,
+    allowed: AllowedHosts | None = None,
     within_s: float = WITHIN_S,
 ) -> Bearer:
     """An httpx2 auth object for the server's client; it stays away from requests that bring their own
@@ -82,7 +82,7 @@ async def login(
     *,
     environ: Mapping[str, str],
     scopes: tuple[str, ...] = (),
-    allowed: Allowed | None = None,
+    allowed: AllowedHosts | None = None,
 ) -> State:
     """Log in now, whether or not somebody was; `scopes` are asked for besides. Raises `OAuthFault`, `ConfigError`."""
     made = login_of(config, store, ask, environ=environ, allowed=allowed)
@@ -110,7 +110,7 @@ async def logout(
     store: TokenStore,
     *,
     environ: Mapping[str, str],
-    allowed: Allowed | None = None,
+    allowed: AllowedHosts | None = None,
 ) -> str:
     """Forget the logins of a server, then have their tokens made void where that is offered; says what was done."""
     made = login_of(config, store, None, environ=environ, allowed=allowed)

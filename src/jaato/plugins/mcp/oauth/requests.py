@@ -12,8 +12,8 @@ import anyio
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.oauth.options import OAuthFault, Unreachable, plain
-from jaato.tools.network.addresses import AddressRefused, Allowed, Url, parse_url
-from jaato.tools.network.pinned_connect import Dialer, Resolve, open_pool, request_to, system_resolve
+from jaato.tools.network.addresses import AddressRefused, AllowedHosts, Url, parse_url
+from jaato.tools.network.pinned_connect import CheckedResolver, Resolve, open_pool, request_to, system_resolve
 
 MAX_BYTES = 262_144
 WITHIN_S = 20.0
@@ -62,19 +62,19 @@ class Wire:
         self,
         server: Url,
         environ: Mapping[str, str],
-        allowed: Allowed | None = None,
+        allowed: AllowedHosts | None = None,
         resolve: Resolve = system_resolve,
         *,
         within_s: float = WITHIN_S,
     ) -> None:
-        allowed = allowed or Allowed()
+        allowed = allowed or AllowedHosts()
         networks = allowed.networks
         if is_loopback(server.host):
             networks += tuple((network, None) for network in LOOPBACK)
         names = allowed.names | {(server.host, server.port)}
         self.environ = environ
         self.within_s = within_s
-        self.dialer = Dialer(replace(allowed, names=names, networks=networks), resolve)
+        self.dialer = CheckedResolver(replace(allowed, names=names, networks=networks), resolve)
 
     async def get(self, url: Url, what: str) -> Reply:
         """Fetch a document; redirects are followed within its origin alone. Raises `OAuthFault`."""

@@ -17,7 +17,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.oauth.options import OAuthFault, Options, Record, options_of
-from jaato.tools.filesystem.atomic import read_small, reason, write_private
+from jaato.tools.filesystem.atomic import read_bounded, reason, write_private
 from jaato.tools.network.addresses import AddressRefused, Url, parse_url
 
 SERVICE = "jaato-mcp"
@@ -129,7 +129,7 @@ class TokenStore:
             raise ConfigError(f"{path} cannot be read: {reason(error)}.") from None
         if not stat.S_ISREG(state.st_mode) or state.st_mode & 0o077:
             raise ConfigError(f"{path} can be read by others; run: chmod 600 {path}")
-        content = read_small(path, MAX_BYTES)
+        content = read_bounded(path, MAX_BYTES)
         if content is None:
             return None
         try:

@@ -21,8 +21,8 @@ from jaato.plugins.mcp.faults import SessionForgotten
 from jaato.plugins.mcp.oauth.options import plain
 from jaato.plugins.mcp.server import Setting
 from jaato.plugins.mcp.transports.pace import Pace
-from jaato.tools.network.addresses import METADATA, Address, Allowed, Url, parse_url
-from jaato.tools.network.pinned_connect import Dialer, open_pool
+from jaato.tools.network.addresses import METADATA, Address, AllowedHosts, Url, parse_url
+from jaato.tools.network.pinned_connect import CheckedResolver, open_pool
 from jaato.tools.network.proxy_settings import is_loopback, open_transport, proxy_for
 
 CONNECT_S = 30.0
@@ -140,9 +140,9 @@ def inner_transport(setting: Setting) -> httpx2.AsyncBaseTransport:
     config = setting.config
     if config.scope != "workspace":
         return open_transport(config.url, proxy_for(config.url, setting.environ), setting.environ)
-    allowed = allowed_for(config, setting.allow_hosts) or Allowed()
+    allowed = allowed_for(config, setting.allow_hosts) or AllowedHosts()
     url = parse_url(config.url)
-    dialer = Dialer(allowed)
+    dialer = CheckedResolver(allowed)
     pool, proxied = open_pool(url, dialer, setting.environ)
     transport = Proxied(dialer, url) if proxied else httpx2.AsyncHTTPTransport(trust_env=False, verify=False)
     transport._pool = pool  # noqa: SLF001 httpx2 takes no network backend of its own accord
@@ -152,7 +152,7 @@ def inner_transport(setting: Setting) -> httpx2.AsyncBaseTransport:
 class Proxied(httpx2.AsyncHTTPTransport):
     """The way through a proxy, which looks the host up by itself: what can be known of it is checked here."""
 
-    def __init__(self, dialer: Dialer, url: Url) -> None:
+    def __init__(self, dialer: CheckedResolver, url: Url) -> None:
         super().__init__(trust_env=False, verify=False)
         self._dialer = dialer
         self._url = url
@@ -163,17 +163,17 @@ class Proxied(httpx2.AsyncHTTPTransport):
         return await super().handle_async_request(request)
 
 
-def allowed_for(config: ServerConfig, hosts: tuple[str, ...]) -> Allowed | None:
+def allowed_for(config: ServerConfig, hosts: tuple[str, ...]) -> AllowedHosts | None:
     """What may be reached beside public addresses: what the user allows, and the address that was vouched for
     when the entry itself says it, as `localhost` and `10.0.0.5` do and a name that leads there does not. Where clouds
     answer what is secret, and beside it, only the user's own word leads."""
     parts = urlsplit(config.url)
     host = (parts.hostname or "").lower()
     if not (is_loopback(host) or may_be_named(host)):
-        return Allowed.of(hosts)
+        return AllowedHosts.of(hosts)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     name = f"[{host}]" if ":" in host else host
-    return Allowed.of([*hosts, f"{name}:{port}"])
+    return AllowedHosts.of([*hosts, f"{name}:{port}"])
 
 
 def may_be_named(host: str) -> bool:

@@ -23,8 +23,8 @@ from jaato.errors import ToolError
 from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.transports.pace import Pace
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.processes.command import Command, Ended, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits, Ended
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import Streams, pipes
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
@@ -43,7 +43,7 @@ UNREAD = 512
 """Messages of a server that wait to be dispatched: more than are heeded in a second."""
 READS_AT_END = 64
 """How often the pipe of a process that has ended is read."""
-LIMITS = Limits(bound_bytes=8_192, grace_s=1.0)
+LIMITS = CommandLimits(bound_bytes=8_192, grace_s=1.0)
 LEAVES_WITHIN_S = 1.0
 """How long a server has to end by itself when its input ends."""
 PASSED_ON = (
@@ -213,7 +213,7 @@ class StdioTransport:
         argv: Sequence[str],
         cwd: Path,
         environ: Mapping[str, str],
-        launcher: Launcher,
+        launcher: WardenClient,
         log: ServerLog,
         access: SandboxAccess,
         sandbox: Sandbox,

@@ -13,7 +13,7 @@ from jaato.errors import PluginError
 from jaato.protocol.arp import SCHEMA_VERSION, SPOKEN
 from jaato.protocol.codec import json_problems
 from jaato.server.registry.registered.types import Described, Invalid
-from jaato.tools.invisible_text import hidden
+from jaato.tools.invisible_text import find_invisible
 from jaato.tools.schema import depth_within, validator_of
 from jaato.tools.tool import WIRE_NAME
 
@@ -62,7 +62,7 @@ def description_issues(text: str) -> Issues:
         return [("/description", "is empty; say when the tool is to be used, and what comes back")]
     if len(text) > MAX_DESCRIPTION_CHARS:
         return [("/description", f"has at most {MAX_DESCRIPTION_CHARS:,} characters")]
-    if hidden(text):
+    if find_invisible(text):
         return [("/description", "holds characters that nobody sees")]
     return []
 
@@ -89,7 +89,7 @@ def beside_issues(given: Described) -> Issues:
     if len(tags) > MAX_TAGS or len(set(tags)) < len(tags):
         issues.append(("/tags", f"are at most {MAX_TAGS}, each once"))
     for number, tag in enumerate(tags[:MAX_TAGS]):
-        if not tag.strip() or len(tag) > MAX_TAG_CHARS or hidden(tag) or not tag.isprintable():
+        if not tag.strip() or len(tag) > MAX_TAG_CHARS or find_invisible(tag) or not tag.isprintable():
             issues.append((f"/tags/{number}", f"is a word of at most {MAX_TAG_CHARS} characters"))
     source: Any = {} if given.source is UNSET else given.source
     if json_problems(source) or not depth_within(source, MAX_SOURCE_DEPTH):

@@ -14,7 +14,7 @@ import msgspec
 
 from jaato.errors import JaatoError
 from jaato.server.registry.registered.types import FORMAT, Entry, decode_entry
-from jaato.tools.filesystem.atomic import read_small, write_private
+from jaato.tools.filesystem.atomic import read_bounded, write_private
 
 FOLDER = "registered-tools"
 LOCK = ".lock"
@@ -174,7 +174,7 @@ def read(file: Path, stamp: Stamp) -> Read:
     try:
         if file.is_symlink():
             return Read(stamp, None, "it is a link")
-        content = read_small(file, MAX_FILE_BYTES)
+        content = read_bounded(file, MAX_FILE_BYTES)
         if content is None:
             return Read(stamp, None, "it has just gone")
         entry = decode_entry(content)

@@ -16,9 +16,9 @@ from jaato.server.registry.registered.entry_points import EntryPoints
 from jaato.server.registry.registered.types import Entry, EntryPoint, Handler, McpTool, Webhook
 from jaato.server.registry.registered.webhook import Post, secrets_in
 from jaato.settings import Settings
-from jaato.tools.network.addresses import Allowed
+from jaato.tools.network.addresses import AllowedHosts
 from jaato.tools.network.webhooks import key_of
-from jaato.tools.redaction.redactor import Secrets
+from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class Handlers:
     """What handlers work with. Nothing of MCP is loaded before a tool needs it."""
 
     def __init__(
-        self, settings: Settings, workspace: Path, state_dir: Path, allowed: Iterable[str], secrets: Secrets
+        self, settings: Settings, workspace: Path, state_dir: Path, allowed: Iterable[str], secrets: Redactor
     ) -> None:
         self._settings = settings
         self._secrets = secrets
         self._workspace = workspace
         self._state_dir = state_dir
-        hosts = Allowed.of(settings["allow_hosts"])
+        hosts = AllowedHosts.of(settings["allow_hosts"])
         self._post = Post(hosts, settings.environ, partial(key_of, state_dir / KEY))
         self._entry_points = EntryPoints(allowed, workspace)
 

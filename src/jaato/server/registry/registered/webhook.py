@@ -21,12 +21,12 @@ from jaato.protocol.messages import Problem
 from jaato.server.registry.registered.types import Forbidden, Invalid, Lost, Unreachable, Webhook
 from jaato.server.registry.values import MAX_RESULT_BYTES
 from jaato.tools.call import Call
-from jaato.tools.invisible_text import one_line, spelt_out
-from jaato.tools.network.addresses import AddressRefused, Allowed, Url, parse_url
-from jaato.tools.network.pinned_connect import Dialer, open_pool, request_to
+from jaato.tools.invisible_text import escape_invisible, one_line
+from jaato.tools.network.addresses import AddressRefused, AllowedHosts, Url, parse_url
+from jaato.tools.network.pinned_connect import CheckedResolver, open_pool, request_to
 from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.network.webhooks import SIGNATURE, signature
-from jaato.tools.redaction.patterns import configured_secrets, like_secret
+from jaato.tools.redaction.patterns import find_configured_secrets, looks_like_secret
 from jaato.tools.remote.fields import Malformed, check_header
 from jaato.tools.remote.refresh import INVOCATION
 
@@ -55,7 +55,7 @@ class Refusal(ToolError):
 class Post:
     """How webhooks are reached: the addresses the operator allows, proxies and certificates, the key calls are signed with."""
 
-    def __init__(self, allowed: Allowed, environ: Mapping[str, str], key: Callable[[], bytes]) -> None:
+    def __init__(self, allowed: AllowedHosts, environ: Mapping[str, str], key: Callable[[], bytes]) -> None:
         self._allowed = allowed
         self._environ = environ
         self._key = key
@@ -87,7 +87,7 @@ class Post:
         await self._check_address(url)
 
     async def _check_address(self, url: Url) -> None:
-        dialer = Dialer(self._allowed)
+        dialer = CheckedResolver(self._allowed)
         try:
             self._check_plain(url)
             with anyio.move_on_after(LOOK_UP_S):
@@ -144,7 +144,7 @@ class Post:
         return given(told, status, body)
 
     async def _exchange(self, url: Url, request: httpcore2.Request) -> tuple[int, bytes]:
-        dialer = Dialer(self._allowed)
+        dialer = CheckedResolver(self._allowed)
         pool, proxied = open_pool(url, dialer, self._environ)
         if proxied:
             await dialer.check_proxied(url)
@@ -197,8 +197,8 @@ def signed(
 
 def secrets_in(handler: Webhook) -> list[tuple[str, str]]:
     """What of a webhook nobody else is to see, by where it stands."""
-    own = [("secret", handler.secret)] if like_secret(handler.secret) else []
-    return [*configured_secrets(handler.headers).items(), *own]
+    own = [("secret", handler.secret)] if looks_like_secret(handler.secret) else []
+    return [*find_configured_secrets(handler.headers).items(), *own]
 
 
 def given(told: str, status: int, body: bytes) -> Any:
@@ -234,7 +234,7 @@ def problem_of(told: str, result: ToolResult) -> Problem:
     """A handler's error as ours: its words as a stranger's, its code and details beside."""
     error = result.error
     assert error is not UNSET
-    message = spelt_out(error.message[:MAX_MESSAGE_CHARS].strip()) or "It did not say why."
+    message = escape_invisible(error.message[:MAX_MESSAGE_CHARS].strip()) or "It did not say why."
     details: dict[str, Any] = {"code": error.code} if CODE.fullmatch(error.code) else {}
     more = {} if error.details is UNSET else error.details
     if more and not json_problems(more) and len(msgspec.json.encode(more)) <= MAX_DETAILS_BYTES:

@@ -13,16 +13,16 @@ from jaato.errors import ToolError
 from jaato.protocol.ids import new_id
 from jaato.tools.filesystem.edits.renames import (
     EXCHANGE,
-    alone,
     copy,
+    lock_directory,
     read_at,
     rename,
     rename_new,
-    settle,
+    sync_names,
     write_all,
 )
-from jaato.tools.filesystem.errors import FileFailed, explained
-from jaato.tools.filesystem.safe_open import Place
+from jaato.tools.filesystem.errors import FileFailed, explain_os_error
+from jaato.tools.filesystem.safe_open import ResolvedPath
 
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
 
@@ -35,7 +35,7 @@ class FileChanged(ToolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FileState:
     """A file as it was when it was looked at: to tell whether it is still the same."""
 
     info: os.stat_result
@@ -69,14 +69,14 @@ def same(one: os.stat_result, other: os.stat_result) -> bool:
 
 
 @dataclass(slots=True)
-class Draft:
+class PendingFile:
     """New bytes for a place: on the disk, durable and complete, but under no name that anyone looks at.
 
     `publish_new` or `publish_over` gives them the name, that too durably if it is to be; `close` discards what was not
     published.
     """
 
-    place: Place
+    place: ResolvedPath
     path: str
     staging_fd: int
     fd: int
@@ -85,7 +85,7 @@ class Draft:
     digest: str = ""
     notes: list[str] = field(default_factory=list)
 
-    def __enter__(self) -> Draft:
+    def __enter__(self) -> PendingFile:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -133,15 +133,15 @@ class Draft:
                 f"{self.path!r} was created by somebody else meanwhile and is untouched. Read it first."
             ) from None
         except OSError as error:
-            raise explained(error, self.path) from None
+            raise explain_os_error(error, self.path) from None
         if durable:
-            settle(self.place.dir_fd)
+            sync_names(self.place.dir_fd)
 
-    def publish_over(self, seen: Seen, *, durable: bool = True) -> None:
+    def publish_over(self, seen: FileState, *, durable: bool = True) -> None:
         """Put the draft in the place of what was seen there. Raises `FileChanged` when that is gone."""
         target, target_fd = self.place.name, self.place.dir_fd
         try:
-            with alone(target_fd):
+            with lock_directory(target_fd):
                 if not seen.is_at(target_fd, target, by_content=False):
                     raise changed(self.path)
                 self.give_name()
@@ -154,9 +154,9 @@ class Draft:
                 else:
                     raise changed(self.path)
         except OSError as error:
-            raise explained(error, self.path) from None
+            raise explain_os_error(error, self.path) from None
         if durable:
-            settle(target_fd)
+            sync_names(target_fd)
 
     def _give_back(self) -> None:
         """Exchange once more; should a stranger have replaced the draft already, theirs stays."""
@@ -177,7 +177,7 @@ def changed(path: str) -> FileChanged:
 
 
 def draft(
-    place: Place,
+    place: ResolvedPath,
     path: str,
     content: bytes | int,
     staging_fd: int,
@@ -185,7 +185,7 @@ def draft(
     like: os.stat_result | None = None,
     mode: int | None = None,
     go_on: Callable[[], None] = lambda: None,
-) -> Draft:
+) -> PendingFile:
     """Write bytes, or a copy of an open file, as a draft for a place.
 
     `like` is the file whose owner, attributes and mode to keep; `mode` the mode to give, else the usual one.
@@ -196,7 +196,7 @@ def draft(
     try:
         made = open_draft(place, path, staging_fd, 0o666 if like is None and mode is None else 0o600)
     except OSError as error:
-        raise explained(error, path) from None
+        raise explain_os_error(error, path) from None
     try:
         digest = hashlib.sha256()
         if isinstance(content, int):
@@ -218,17 +218,17 @@ def draft(
     except BaseException as error:
         made.close()
         if isinstance(error, OSError):
-            raise explained(error, path) from None
+            raise explain_os_error(error, path) from None
         raise
     return made
 
 
-def open_draft(place: Place, path: str, staging_fd: int, mode: int) -> Draft:
+def open_draft(place: ResolvedPath, path: str, staging_fd: int, mode: int) -> PendingFile:
     """An empty draft in the directory of its place: nameless where that can be, else hidden."""
     flags = os.O_RDWR | os.O_CLOEXEC
     try:
         fd = os.open(".", flags | os.O_TMPFILE, mode, dir_fd=place.dir_fd)
-        return Draft(place, path, staging_fd, fd)
+        return PendingFile(place, path, staging_fd, fd)
     except AttributeError:
         pass
     except OSError as error:
@@ -236,10 +236,10 @@ def open_draft(place: Place, path: str, staging_fd: int, mode: int) -> Draft:
             raise
     name = f".jaato-{new_id('t')}.tmp"
     fd = os.open(name, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=place.dir_fd)
-    return Draft(place, path, staging_fd, fd, place.dir_fd, name)
+    return PendingFile(place, path, staging_fd, fd, place.dir_fd, name)
 
 
-def take_after(made: Draft, like: os.stat_result) -> None:
+def take_after(made: PendingFile, like: os.stat_result) -> None:
     """Give a draft the owner, attributes and mode of the file it replaces, noting what cannot be kept."""
     mode = stat.S_IMODE(like.st_mode)
     own = os.fstat(made.fd)
@@ -257,7 +257,7 @@ def take_after(made: Draft, like: os.stat_result) -> None:
     os.fchmod(made.fd, mode)
 
 
-def copy_attributes(made: Draft) -> None:
+def copy_attributes(made: PendingFile) -> None:
     """Copy the extended attributes (access lists among them) of the file at the place, as far as allowed."""
     if not made.place.info or not stat.S_ISREG(made.place.info.st_mode):
         return
@@ -279,14 +279,14 @@ def copy_attributes(made: Draft) -> None:
         os.close(fd)
 
 
-def take_away(place: Place, path: str, seen: Seen, staging_fd: int) -> None:
+def take_away(place: ResolvedPath, path: str, seen: FileState, staging_fd: int) -> None:
     """Remove what was seen at a place. Raises `FileChanged`, the file still there, when it is another."""
-    with alone(place.dir_fd):
+    with lock_directory(place.dir_fd):
         _take(place, path, seen, staging_fd)
-    settle(place.dir_fd)
+    sync_names(place.dir_fd)
 
 
-def _take(place: Place, path: str, seen: Seen, staging_fd: int) -> None:
+def _take(place: ResolvedPath, path: str, seen: FileState, staging_fd: int) -> None:
     """Move it out of the way, look once more, and only then unlink it."""
     if not seen.is_at(place.dir_fd, place.name, by_content=False):
         raise changed(path)
@@ -297,13 +297,13 @@ def _take(place: Place, path: str, seen: Seen, staging_fd: int) -> None:
         except OSError as error:
             if error.errno == errno.EXDEV and holder != place.dir_fd:
                 continue
-            raise explained(error, path) from None
+            raise explain_os_error(error, path) from None
         try:
             if not seen.is_at(holder, hidden):
                 rename_new(holder, hidden, place.dir_fd, place.name)
                 raise changed(path)
             os.unlink(hidden, dir_fd=holder)
         except OSError as error:
-            raise explained(error, path) from None
+            raise explain_os_error(error, path) from None
         return
     raise FileFailed(f"{path!r} could not be removed.")

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from jaato.errors import ToolError
 from jaato.protocol.ids import ALPHABET, PAIRS, new_id
-from jaato.tools.filesystem.edits.renames import copy, exists, settle, write_new
-from jaato.tools.filesystem.errors import FileFailed, explained
+from jaato.tools.filesystem.edits.renames import copy, exists, sync_names, write_new
+from jaato.tools.filesystem.errors import FileFailed, explain_os_error
 from jaato.tools.filesystem.safe_open import OPEN_DIRECTORY
 
 State = Literal["absent", "file", "link", "directory"]
@@ -134,7 +134,7 @@ class BackupRefused(ToolError):
 
 
 @dataclass(slots=True)
-class Shelf:
+class BackupDirectory:
     """The directories of the backups, open and locked against the sweep of another process."""
 
     root: int
@@ -143,7 +143,7 @@ class Shelf:
     staging: int
 
     @classmethod
-    def of(cls, workspace: Path, stack: contextlib.ExitStack) -> Shelf:
+    def of(cls, workspace: Path, stack: contextlib.ExitStack) -> BackupDirectory:
         """The open directories, made where missing; the stack closes them. Raises `OSError`."""
         top = os.open(workspace, OPEN_DIRECTORY)
         stack.callback(os.close, top)
@@ -174,7 +174,7 @@ class Shelf:
             with contextlib.suppress(OSError):
                 os.unlink(hidden, dir_fd=self.staging)
             raise
-        settle(self.objects)
+        sync_names(self.objects)
 
     def store_file(self, source: int) -> tuple[str, int]:
         """Store the content of an open file in bounded memory; returns its hash and size. Raises `OSError`."""
@@ -193,7 +193,7 @@ class Shelf:
             raise
         finally:
             os.close(fd)
-        settle(self.objects)
+        sync_names(self.objects)
         return name, size
 
 
@@ -226,5 +226,5 @@ def refused(error: OSError) -> ToolError:
             f"{PLACE} is not a real directory (a link or a file is in its way), so no backup can be kept and "
             "nothing was changed. Ask the user to remove it."
         )
-    reason = explained(error, PLACE)
+    reason = explain_os_error(error, PLACE)
     return FileFailed(f"No backup can be kept, so nothing was changed. {reason}")

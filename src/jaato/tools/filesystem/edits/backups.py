@@ -14,19 +14,19 @@ from pathlib import Path
 import msgspec
 
 from jaato.protocol.ids import new_id
-from jaato.tools.filesystem.atomic import put_whole
+from jaato.tools.filesystem.atomic import replace_file_at
 from jaato.tools.filesystem.edits.backup_directory import (
     IDS,
+    BackupDirectory,
     BackupRefused,
     Record,
-    Shelf,
     directory,
     existing,
     folder_of,
     refused,
 )
 from jaato.tools.filesystem.edits.pins import Pinned, name_of, pins_of, save_pins
-from jaato.tools.filesystem.edits.renames import listed, read_at, write_new
+from jaato.tools.filesystem.edits.renames import list_names, read_at, write_new
 
 PRUNE_EVERY = 100
 SET = ".set"
@@ -50,11 +50,11 @@ class Backups:
         self._due = True
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Shelf]:
+    def open(self) -> Iterator[BackupDirectory]:
         """The shelf, made when it is missing; cleared of what a killed process left if nobody uses it."""
         with contextlib.ExitStack() as stack:
             try:
-                shelf = Shelf.of(self.workspace, stack)
+                shelf = BackupDirectory.of(self.workspace, stack)
                 lock = os.open(
                     "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=shelf.root
                 )
@@ -71,7 +71,7 @@ class Backups:
             self._due = self._due or self._made % PRUNE_EVERY == 0
             yield shelf
 
-    def keep(self, shelf: Shelf, content: bytes | int) -> tuple[str, int]:
+    def keep(self, shelf: BackupDirectory, content: bytes | int) -> tuple[str, int]:
         """Store bytes or the content of an open file; returns its SHA-256 and size. Durable."""
         try:
             if isinstance(content, bytes):
@@ -102,7 +102,7 @@ class Backups:
         """The bytes of a backup. Raises `BackupRefused` when they are gone or damaged."""
         with contextlib.ExitStack() as stack:
             try:
-                shelf = Shelf.of(self.workspace, stack)
+                shelf = BackupDirectory.of(self.workspace, stack)
                 data = read_at(shelf.objects, digest, MAX_FILE_BYTES + 1)
             except OSError:
                 raise BackupRefused(
@@ -112,7 +112,7 @@ class Backups:
             raise BackupRefused("The content of this backup is damaged; listBackups shows the others.")
         return data
 
-    def record(self, shelf: Shelf, record: Record) -> Record:
+    def record(self, shelf: BackupDirectory, record: Record) -> Record:
         """Note a change that is about to be made, under a new id."""
         record = msgspec.structs.replace(record, id=IDS.next(), time=time.time())
         try:
@@ -123,7 +123,7 @@ class Backups:
             raise refused(error) from None
         return record
 
-    def forget(self, shelf: Shelf, record: Record) -> None:
+    def forget(self, shelf: BackupDirectory, record: Record) -> None:
         """Take back the record of a change that did not happen."""
         with contextlib.suppress(OSError):
             os.unlink(f"{folder_of(record.path)}/{record.id}.json", dir_fd=shelf.records)
@@ -176,7 +176,7 @@ class Backups:
             except OSError:
                 return False
 
-    def begin(self, shelf: Shelf, records: Sequence[Record]) -> str:
+    def begin(self, shelf: BackupDirectory, records: Sequence[Record]) -> str:
         """Note that a set of changes begins to appear; `end` it when all or none of them have."""
         name = f"{new_id('t')}{SET}"
         try:
@@ -185,21 +185,21 @@ class Backups:
             raise refused(error) from None
         return name
 
-    def note(self, shelf: Shelf, name: str, records: Sequence[Record]) -> None:
+    def note(self, shelf: BackupDirectory, name: str, records: Sequence[Record]) -> None:
         """Note of which changes a set that has begun consists, before the first of them appears."""
         try:
-            put_whole(shelf.staging, name, msgspec.json.encode(records), 0o600)
+            replace_file_at(shelf.staging, name, msgspec.json.encode(records), 0o600)
         except OSError as error:
             raise refused(error) from None
 
-    def forget_set(self, shelf: Shelf, name: str) -> None:
+    def forget_set(self, shelf: BackupDirectory, name: str) -> None:
         """Take back the records of a set that did not happen, and those of taking it back."""
         for place, record in list(self._read(shelf.records, None)):
             if name in (record.batch, record.call_id):
                 with contextlib.suppress(OSError):
                     os.unlink(place, dir_fd=shelf.records)
 
-    def end(self, shelf: Shelf, name: str) -> None:
+    def end(self, shelf: BackupDirectory, name: str) -> None:
         """The set is whole, or taken back."""
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=shelf.staging)
@@ -210,13 +210,13 @@ class Backups:
         with contextlib.ExitStack() as stack:
             try:
                 top = existing(self.workspace, "", stack)
-                names = [name for name in listed(top, "staging") if name.endswith(SET)]
+                names = [name for name in list_names(top, "staging") if name.endswith(SET)]
                 if not names:
                     return {}
                 lock = os.open("lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
                 stack.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for name in listed(top, "staging"):
+                for name in list_names(top, "staging"):
                     if name.endswith(SET):
                         data = read_at(top, f"staging/{name}", 16 << 20)
                         found[name] = msgspec.json.decode(data, type=list[Record])
@@ -226,13 +226,13 @@ class Backups:
 
     def _names(self, records: int) -> Iterator[str]:
         """The names of all records."""
-        for folder in listed(records, "."):
-            yield from listed(records, folder)
+        for folder in list_names(records, "."):
+            yield from list_names(records, folder)
 
     def _read(self, records: int, folder: str | None, mark: str = "") -> Iterator[tuple[str, Record]]:
         """Every readable record that is newer than a mark, with its place below the records."""
-        for name in [folder] if folder is not None else listed(records, "."):
-            for file in listed(records, name):
+        for name in [folder] if folder is not None else list_names(records, "."):
+            for file in list_names(records, name):
                 if file.removesuffix(".json") <= mark:
                     continue
                 try:
@@ -241,7 +241,7 @@ class Backups:
                 except (OSError, msgspec.DecodeError):
                     continue
 
-    def _tidy(self, shelf: Shelf, lock: int) -> bool:
+    def _tidy(self, shelf: BackupDirectory, lock: int) -> bool:
         """Remove what a killed process left and the backups beyond the bounds; False while others work."""
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -249,18 +249,18 @@ class Backups:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
             raise
-        for name in listed(shelf.staging, "."):
+        for name in list_names(shelf.staging, "."):
             if not name.endswith(SET):  # those are for whoever takes them back
                 with contextlib.suppress(IsADirectoryError, PermissionError):  # a directory is not ours
                     os.unlink(name, dir_fd=shelf.staging)
         found = sorted(self._read(shelf.records, None), key=lambda item: item[1].id, reverse=True)
         kept = self._drop(shelf, found)
-        for name in listed(shelf.objects, "."):
+        for name in list_names(shelf.objects, "."):
             if name not in kept:
                 os.unlink(name, dir_fd=shelf.objects)
         return True
 
-    def _drop(self, shelf: Shelf, found: list[tuple[str, Record]]) -> set[str]:
+    def _drop(self, shelf: BackupDirectory, found: list[tuple[str, Record]]) -> set[str]:
         """Drop the records beyond the bounds but for those that are pinned; gives the content that is to stay."""
         pinned = Pinned(shelf.root, [record for _, record in found])
         kept: set[str] = set()

@@ -15,13 +15,20 @@ from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.filesystem.edits.atomic_replace import Draft, Seen, draft, take_away
-from jaato.tools.filesystem.edits.backup_directory import Record, Shelf, held, state_of
+from jaato.tools.filesystem.edits.atomic_replace import FileState, PendingFile, draft, take_away
+from jaato.tools.filesystem.edits.backup_directory import BackupDirectory, Record, held, state_of
 from jaato.tools.filesystem.edits.backups import Backups
-from jaato.tools.filesystem.edits.renames import settle
+from jaato.tools.filesystem.edits.renames import sync_names
 from jaato.tools.filesystem.edits.text_encoding import Form, form_of
-from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, absent, explained, special
-from jaato.tools.filesystem.safe_open import Place
+from jaato.tools.filesystem.errors import (
+    FileFailed,
+    FileMissing,
+    PathRefused,
+    explain_os_error,
+    file_missing,
+    refuse_special_file,
+)
+from jaato.tools.filesystem.safe_open import ResolvedPath
 
 MAX_EDIT_BYTES = 64 << 20
 
@@ -37,14 +44,14 @@ class Target:
     """A place to change: how the caller named it, and its true name (relative in the workspace)."""
 
     path: str
-    place: Place
+    place: ResolvedPath
     label: str
 
     @property
     def info(self) -> os.stat_result:
         """What is there. Raises `FileMissing` when nothing is."""
         if self.place.info is None:
-            raise absent(self.path)
+            raise file_missing(self.path)
         return self.place.info
 
 
@@ -53,7 +60,7 @@ class Loaded:
     """A text file as it was read, ready to be edited."""
 
     target: Target
-    seen: Seen
+    seen: FileState
     form: Form
     text: str
 
@@ -64,7 +71,7 @@ class Change:
 
     target: Target
     action: str
-    seen: Seen | None
+    seen: FileState | None
     content: bytes | int | None
     mode: int | None = None
     link: str | None = None
@@ -72,7 +79,7 @@ class Change:
     made: Sequence[str] = ()
     """The directories that were made for it."""
     notes: list[str] = field(default_factory=list)
-    published: Seen | None = None
+    published: FileState | None = None
     done: bool = False
 
 
@@ -94,7 +101,7 @@ class Targets:
                 )
             yield Target(path, place, self.label(place))
 
-    def label(self, place: Place) -> str:
+    def label(self, place: ResolvedPath) -> str:
         """The true name of a place: relative in the workspace, else absolute."""
         inside = place.root.path == self.roots.workspace
         return str(PurePosixPath(*place.parts)) if inside else str(place.path)
@@ -109,30 +116,30 @@ class Targets:
         form = form_of(seen.data)
         return Loaded(target, seen, form, form.decode(seen.data))
 
-    def see(self, target: Target) -> Seen | None:
+    def see(self, target: Target) -> FileState | None:
         """What is at a target now, read if it is a file of bearable size; None when nothing is."""
         info = target.place.info
         if info is None:
             return None
         if stat.S_ISLNK(info.st_mode):
             try:
-                return Seen(info, link=os.readlink(target.place.name, dir_fd=target.place.dir_fd))
+                return FileState(info, link=os.readlink(target.place.name, dir_fd=target.place.dir_fd))
             except OSError as error:
-                raise explained(error, target.path) from None
+                raise explain_os_error(error, target.path) from None
         if stat.S_ISDIR(info.st_mode):
             raise PathRefused(
                 f"{target.path!r} is a directory, not a file; list_directory shows what is in it."
             )
         if not stat.S_ISREG(info.st_mode):
-            raise special(target.path, info.st_mode)
+            raise refuse_special_file(target.path, info.st_mode)
         with os.fdopen(self.roots.open_place(target.place, target.path), "rb", buffering=0) as file:
             info = os.fstat(file.fileno())
             if info.st_size > MAX_EDIT_BYTES:
-                return Seen(info)
+                return FileState(info)
             try:
-                return Seen(info, file.readall())
+                return FileState(info, file.readall())
             except OSError as error:
-                raise explained(error, target.path) from None
+                raise explain_os_error(error, target.path) from None
 
     def is_absent(self, path: str) -> bool:
         """Whether nothing has this path, its directory perhaps not either."""
@@ -156,7 +163,7 @@ class Targets:
                     except FileExistsError:
                         continue
                     except OSError as error:
-                        raise explained(error, step) from None
+                        raise explain_os_error(error, step) from None
                     made.append(target.label)
                 elif not stat.S_ISDIR(target.place.info.st_mode):
                     raise PathRefused(f"{target.label!r} is not a directory, so nothing can be made in it.")
@@ -175,15 +182,15 @@ MAX_TOLD = 500
 MAX_PATH_CHARS = 1_000
 
 
-def tell(call: Call, changes: Iterable[Change]) -> None:
+def record_changes(call: Call, changes: Iterable[Change]) -> None:
     """Note changes that have appeared; a file that was written as it was is none."""
     for change in changes:
-        told = told_of(change)
+        told = to_file_change(change)
         if told is not None:
             call.changed.append(told)
 
 
-def told_of(change: Change) -> FileChange | None:
+def to_file_change(change: Change) -> FileChange | None:
     """A change in short."""
     path, seen = change.target.label, change.seen
     old = b"" if seen is None else seen.data
@@ -192,17 +199,17 @@ def told_of(change: Change) -> FileChange | None:
     else:
         new = change.content if isinstance(change.content, bytes) else None
     if seen is None:
-        added, _ = counted(b"", new)
+        added, _ = count_changed_lines(b"", new)
         return FileChange(path, "created", added, None if added is None else 0)
     if change.content is None and change.link is None:
-        _, removed = counted(old, b"")
+        _, removed = count_changed_lines(old, b"")
         return FileChange(path, "deleted", None if removed is None else 0, removed)
     if old is not None and old == new:
         return None
-    return FileChange(path, "modified", *counted(old, new))
+    return FileChange(path, "modified", *count_changed_lines(old, new))
 
 
-def counted(old: bytes | None, new: bytes | None) -> tuple[int | None, int | None]:
+def count_changed_lines(old: bytes | None, new: bytes | None) -> tuple[int | None, int | None]:
     """How many lines only the new content has, and how many only the old; None for what is large or no text."""
     if old is None or new is None or max(len(old), len(new)) > MAX_COUNTED_BYTES or b"\0" in old + new:
         return None, None
@@ -210,13 +217,13 @@ def counted(old: bytes | None, new: bytes | None) -> tuple[int | None, int | Non
     return (after - before).total(), (before - after).total()
 
 
-def told_name(roots: Roots, place: Place) -> str:
+def name_for_clients(roots: Roots, place: ResolvedPath) -> str:
     """The true name of a place as changes tell it: relative in the workspace, else absolute."""
     inside = place.root.path == roots.workspace
     return str(PurePosixPath(*place.parts)) if inside else str(place.path)
 
 
-def summed(changes: Sequence[FileChange]) -> tuple[list[FileChange], int]:
+def summarize_changes(changes: Sequence[FileChange]) -> tuple[list[FileChange], int]:
     """Each file once, those that came and went left out; and how many more there are than are told."""
     found: dict[str, FileChange] = {}
     for change in changes:
@@ -252,22 +259,22 @@ class Changes(Targets):
                     for change, made in zip(changes, ready, strict=True):
                         self.publish(change, made, shelf)
                 self.backups.end(shelf, begun)
-                tell(call, changes)
+                record_changes(call, changes)
             except BaseException as error:
                 stuck = self._roll_back(changes, shelf)
                 self.backups.end(shelf, begun)
                 if stuck:
-                    tell(call, [change for change in changes if change.done])
+                    record_changes(call, [change for change in changes if change.done])
                     raise FileFailed(
                         f"{error} Besides, not everything could be put back: {'; '.join(stuck)}."
                     ) from error
                 raise
 
-    def remember(self, shelf: Shelf, change: Change, call: Call, other: str) -> Record:
+    def remember(self, shelf: BackupDirectory, change: Change, call: Call, other: str) -> Record:
         """Back up what something moved here will replace, and note that it is about to."""
         return self.backups.record(shelf, self.kept(shelf, change, call, other))
 
-    def kept(self, shelf: Shelf, change: Change, call: Call, other: str | None = None) -> Record:
+    def kept(self, shelf: BackupDirectory, change: Change, call: Call, other: str | None = None) -> Record:
         """Back up what a change will replace or remove; the record of it is not yet written."""
         target, seen = change.target, change.seen
         record = Record(
@@ -298,7 +305,7 @@ class Changes(Targets):
                 )
         return record_with(record, fields)
 
-    def _keep(self, shelf: Shelf, target: Target, seen: Seen) -> tuple[str, int]:
+    def _keep(self, shelf: BackupDirectory, target: Target, seen: FileState) -> tuple[str, int]:
         """The content of what was seen, in the backups."""
         if seen.data is not None:
             return self.backups.keep(shelf, seen.data)
@@ -308,7 +315,9 @@ class Changes(Targets):
         finally:
             os.close(fd)
 
-    def written(self, change: Change, shelf: Shelf, drafts: contextlib.ExitStack, call: Call) -> Draft | None:
+    def written(
+        self, change: Change, shelf: BackupDirectory, drafts: contextlib.ExitStack, call: Call
+    ) -> PendingFile | None:
         """The new content, on disk but not yet in its place."""
         if change.content is None:
             return None
@@ -326,7 +335,7 @@ class Changes(Targets):
         change.notes.extend(made.notes)
         return drafts.enter_context(made)
 
-    def publish(self, change: Change, made: Draft | None, shelf: Shelf) -> None:
+    def publish(self, change: Change, made: PendingFile | None, shelf: BackupDirectory) -> None:
         """Let one change appear."""
         place = change.target.place
         if made is None:
@@ -336,22 +345,22 @@ class Changes(Targets):
             if change.link is not None:
                 try:
                     os.symlink(change.link, place.name, dir_fd=place.dir_fd)
-                    change.published = Seen(
+                    change.published = FileState(
                         os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False), link=change.link
                     )
                 except OSError as error:
-                    raise explained(error, change.target.path) from None
-                settle(place.dir_fd)
+                    raise explain_os_error(error, change.target.path) from None
+                sync_names(place.dir_fd)
         else:
             data = change.content if isinstance(change.content, bytes) else None
             if change.seen is None:
                 made.publish_new()
             else:
                 made.publish_over(change.seen)
-            change.published = Seen(os.fstat(made.fd), data)
+            change.published = FileState(os.fstat(made.fd), data)
         change.done = True
 
-    def _roll_back(self, changes: Sequence[Change], shelf: Shelf) -> list[str]:
+    def _roll_back(self, changes: Sequence[Change], shelf: BackupDirectory) -> list[str]:
         """Put back what has appeared already, last first; says what could not be."""
         stuck: list[str] = []
         for change in reversed(changes):
@@ -366,7 +375,7 @@ class Changes(Targets):
                 self.backups.forget(shelf, change.record)
         return stuck
 
-    def _put_back(self, change: Change, shelf: Shelf) -> None:
+    def _put_back(self, change: Change, shelf: BackupDirectory) -> None:
         """Undo one published change, unless somebody has changed the file since."""
         place, path, seen = change.target.place, change.target.path, change.seen
         if seen is None or seen.link is not None:
@@ -386,7 +395,7 @@ class Changes(Targets):
                 old.publish_new()
 
 
-def left(change: Change, made: Draft | None) -> str:
+def left(change: Change, made: PendingFile | None) -> str:
     """What a change leaves at its place, as records say it."""
     if made is not None:
         return held("file", made.digest)

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.atomic_replace import Seen, changed, draft, take_away
+from jaato.tools.filesystem.edits.atomic_replace import FileState, changed, draft, take_away
 from jaato.tools.filesystem.edits.backup_directory import Record, state_of
 from jaato.tools.filesystem.edits.changes import Change, Changes, Target
-from jaato.tools.filesystem.edits.renames import EXCHANGE, alone, rename, rename_new, settle
-from jaato.tools.filesystem.errors import FileFailed, PathRefused, explained, kind_of
+from jaato.tools.filesystem.edits.renames import EXCHANGE, lock_directory, rename, rename_new, sync_names
+from jaato.tools.filesystem.errors import FileFailed, PathRefused, explain_os_error, kind_of
 
 
 def move(changes: Changes, source: str, destination: str, call: Call, *, overwrite: bool = False) -> Change:
@@ -89,8 +89,8 @@ def moved(changes: Changes, here: Target, there: Target, call: Call, made: Seque
                 if record is not None:
                     changes.backups.forget(shelf, record)
             raise
-    settle(there.place.dir_fd)
-    settle(here.place.dir_fd)
+    sync_names(there.place.dir_fd)
+    sync_names(here.place.dir_fd)
     folder = stat.S_ISDIR(here.info.st_mode)
     call.changed += (
         FileChange(here.label, "deleted", directory=folder),
@@ -99,14 +99,14 @@ def moved(changes: Changes, here: Target, there: Target, call: Call, made: Seque
     return arriving
 
 
-def rename_over(here: Target, there: Target, seen: Seen | None, staging: int) -> None:
+def rename_over(here: Target, there: Target, seen: FileState | None, staging: int) -> None:
     """Rename; what was at the destination must still be what was seen. Raises `OSError` and `FileChanged`."""
     source = (here.place.dir_fd, here.place.name)
     target = (there.place.dir_fd, there.place.name)
     if seen is None:
         rename_new(*source, *target)
         return
-    with alone(there.place.dir_fd):
+    with lock_directory(there.place.dir_fd):
         if not seen.is_at(*target):
             raise changed(there.path)
         if not rename(*source, *target, EXCHANGE):
@@ -118,7 +118,7 @@ def rename_over(here: Target, there: Target, seen: Seen | None, staging: int) ->
     take_away(here.place, here.path, seen, staging)
 
 
-def carry(changes: Changes, here: Target, there: Target, seen: Seen | None, staging: int) -> None:
+def carry(changes: Changes, here: Target, there: Target, seen: FileState | None, staging: int) -> None:
     """Move a file to another file system: copy, then remove."""
     if not stat.S_ISREG(here.info.st_mode):
         raise FileFailed(
@@ -145,4 +145,4 @@ def explain_move(error: OSError, here: Target, there: Target) -> ToolError:
         return PathRefused(f"{here.path!r} cannot be moved into itself ({there.path!r}).")
     if error.errno == errno.EEXIST:
         return changed(there.path)
-    return explained(error, there.path)
+    return explain_os_error(error, there.path)

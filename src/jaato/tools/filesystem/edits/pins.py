@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from jaato.tools.filesystem.atomic import put_whole
+from jaato.tools.filesystem.atomic import replace_file_at
 from jaato.tools.filesystem.edits.backup_directory import Record, directory, existing, folder_of
-from jaato.tools.filesystem.edits.renames import listed, read_at
+from jaato.tools.filesystem.edits.renames import list_names, read_at
 
 FOLDER = "pins"
 REST = "others"
@@ -63,7 +63,7 @@ def save_pins(top: int, pins: Pins, name: str) -> None:
     """Write the pins of a session, durable when this returns. Raises OSError."""
     with contextlib.ExitStack() as stack:
         folder = directory(stack, top, FOLDER)
-        put_whole(folder, name, msgspec.json.encode(pins), 0o600)
+        replace_file_at(folder, name, msgspec.json.encode(pins), 0o600)
 
 
 class Pinned:
@@ -75,7 +75,7 @@ class Pinned:
         self._pins: dict[str, Pins] = {}
         self._rest = read_pins(top, REST) or Pins("")
         present = {record.session_id for record in found}
-        for name in listed(top, FOLDER):
+        for name in list_names(top, FOLDER):
             pins = read_pins(top, name)
             if pins is None or name == REST or name != name_of(pins.session_id):
                 continue

@@ -60,7 +60,7 @@ def rename_new(from_fd: int, source: str, to_fd: int, target: str) -> None:
 
 
 @contextlib.contextmanager
-def alone(dir_fd: int) -> Iterator[None]:
+def lock_directory(dir_fd: int) -> Iterator[None]:
     """Look at a name of this directory and replace it while no other process or thread of ours does.
 
     Two exchanges of one name may otherwise interleave, and giving back what the first had taken would undo
@@ -86,7 +86,7 @@ def alone(dir_fd: int) -> Iterator[None]:
         os.close(fd)
 
 
-def settle(dir_fd: int) -> None:
+def sync_names(dir_fd: int) -> None:
     """Make the names of a directory durable, where the file system can."""
     try:
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
@@ -145,7 +145,7 @@ def exists(dir_fd: int, name: str) -> bool:
     return True
 
 
-def listed(dir_fd: int, name: str) -> list[str]:
+def list_names(dir_fd: int, name: str) -> list[str]:
     """The names in a directory below another, links not followed; none when it is not there."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
@@ -171,4 +171,4 @@ def write_new(dir_fd: int, name: str, data: bytes) -> None:
         raise
     finally:
         os.close(fd)
-    settle(dir_fd)
+    sync_names(dir_fd)

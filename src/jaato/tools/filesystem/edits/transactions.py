@@ -11,24 +11,31 @@ from dataclasses import dataclass
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.atomic_replace import Seen, changed
-from jaato.tools.filesystem.edits.backup_directory import BackupRefused, Record, Shelf, State, existing, held
+from jaato.tools.filesystem.edits.atomic_replace import FileState, changed
+from jaato.tools.filesystem.edits.backup_directory import (
+    BackupDirectory,
+    BackupRefused,
+    Record,
+    State,
+    existing,
+    held,
+)
 from jaato.tools.filesystem.edits.backups import Backups
 from jaato.tools.filesystem.edits.changes import MAX_EDIT_BYTES, Change, Changes, Target, record_with
-from jaato.tools.filesystem.edits.renames import rename_new, settle
+from jaato.tools.filesystem.edits.renames import rename_new, sync_names
 from jaato.tools.filesystem.edits.undo import current, digest_of, exists, is_moved, move_back, restore
-from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explained
+from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explain_os_error
 
 
-def recover(changes: Changes) -> None:
+def recover_transactions(changes: Changes) -> None:
     """Put back every file that such a set has changed, unless somebody has changed it since."""
     for name, records in sorted(changes.backups.unfinished().items(), reverse=True):
-        take_back_all(changes, records, name)
+        roll_back(changes, records, name)
         with changes.backups.open() as shelf:
             changes.backups.end(shelf, name)
 
 
-def take_back_all(changes: Changes, records: Sequence[Record], name: str) -> list[str]:
+def roll_back(changes: Changes, records: Sequence[Record], name: str) -> list[str]:
     """Put back what of a set has appeared, last first: files, and then what was moved before them. Gives what could not
     be, with the reasons; their backups stay, for restoreFile. Of a set that is gone without a trace nothing does."""
     stuck: list[str] = []
@@ -38,7 +45,7 @@ def take_back_all(changes: Changes, records: Sequence[Record], name: str) -> lis
     if len(moved) == len(moves):  # else no file has appeared yet
         for record in reversed([record for record in records if not is_moved(record)]):
             try:
-                whole = take_back(changes, record, name) and whole
+                whole = roll_back_change(changes, record, name) and whole
             except ToolError as error:
                 stuck.append(f"{record.path!r} (backup {record.id}): {error}")
     for record in reversed(moved):
@@ -52,7 +59,7 @@ def take_back_all(changes: Changes, records: Sequence[Record], name: str) -> lis
     return stuck
 
 
-def take_back(changes: Changes, record: Record, name: str) -> bool:
+def roll_back_change(changes: Changes, record: Record, name: str) -> bool:
     """Put one file back if it is exactly what the set has made of it, or away to make room for a link; whether it is as it
     was before."""
     if record.after in (None, record.held):
@@ -80,7 +87,7 @@ ROOM = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FileReplacement:
     """What is to be at a path in place of what is `now` (as records say it). `at` is its name before anything moves,
     empty where nothing can be.
 
@@ -103,7 +110,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Relocation:
+class FileMove:
     """A file or directory that gets another name, which must be free; several happen in their order."""
 
     source: str
@@ -112,8 +119,12 @@ class Relocation:
     mode: int = 0
 
 
-def carry_out(
-    changes: Changes, relocations: Sequence[Relocation], steps: Sequence[Step], call: Call, action: str
+def commit_transaction(
+    changes: Changes,
+    relocations: Sequence[FileMove],
+    steps: Sequence[FileReplacement],
+    call: Call,
+    action: str,
 ) -> None:
     """Do all of it or nothing, also when the process dies. Raises `FileChanged` when a file is not what its step says,
     and other `ToolError`s; nothing has changed then."""
@@ -125,18 +136,18 @@ def carry_out(
         name = backups.begin(shelf, [])
         listed: list[Record] = []
         try:
-            moves = [noted_move(backups, shelf, one, call, action, name) for one in relocations]
-            records = [noted(changes, shelf, step, call, action, name) for step in files]
+            moves = [record_move(backups, shelf, one, call, action, name) for one in relocations]
+            records = [record_replacement(changes, shelf, step, call, action, name) for step in files]
             listed = [*moves, *records]
             backups.note(shelf, name, listed)
             for relocation in relocations:
-                made += relocate(changes, relocation)
+                made += move_file(changes, relocation)
             for path in sorted(step.path for step in steps if step.state == "directory"):
                 made += changes.make_parents(f"{path}/x")
             for step, record in zip(files, records, strict=True):
-                made += put(changes, shelf, step, record, call)
+                made += replace_file(changes, shelf, step, record, call)
         except BaseException as error:
-            stuck = take_back_all(changes, listed, name)
+            stuck = roll_back(changes, listed, name)
             changes.unmake(made)
             backups.end(shelf, name)
             if stuck:
@@ -149,7 +160,7 @@ def carry_out(
         call.changed += [replaced(step) for step in steps]
 
 
-def moved(relocation: Relocation) -> tuple[FileChange, FileChange]:
+def moved(relocation: FileMove) -> tuple[FileChange, FileChange]:
     """Both ends of a relocation as clients are told them."""
     folder = relocation.state == "directory"
     return (
@@ -158,7 +169,7 @@ def moved(relocation: Relocation) -> tuple[FileChange, FileChange]:
     )
 
 
-def replaced(step: Step) -> FileChange:
+def replaced(step: FileReplacement) -> FileChange:
     """A step as clients are told it."""
     match step.state, step.now:
         case "absent", _:
@@ -175,7 +186,7 @@ def remove_empty(changes: Changes, paths: Iterable[str]) -> None:
             os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
 
 
-def refuse_full_disk(changes: Changes, steps: Sequence[Step]) -> None:
+def refuse_full_disk(changes: Changes, steps: Sequence[FileReplacement]) -> None:
     """Raise while there is no room for what is to come back: the old content stays until the new one is there."""
     wanted = sum(step.size_bytes for step in steps if step.digest)
     free = os.statvfs(changes.roots.workspace)
@@ -185,8 +196,8 @@ def refuse_full_disk(changes: Changes, steps: Sequence[Step]) -> None:
         )
 
 
-def noted_move(
-    backups: Backups, shelf: Shelf, relocation: Relocation, call: Call, action: str, batch: str
+def record_move(
+    backups: Backups, shelf: BackupDirectory, relocation: FileMove, call: Call, action: str, batch: str
 ) -> Record:
     """Note both ends of a move that is about to be made; gives the record of what leaves."""
 
@@ -210,7 +221,9 @@ def noted_move(
     return leaving
 
 
-def noted(changes: Changes, shelf: Shelf, step: Step, call: Call, action: str, batch: str) -> Record:
+def record_replacement(
+    changes: Changes, shelf: BackupDirectory, step: FileReplacement, call: Call, action: str, batch: str
+) -> Record:
     """Back up what a step replaces, and note what it is about to leave."""
     call.token.raise_if_cancelled()
     record = Record(
@@ -234,7 +247,7 @@ def noted(changes: Changes, shelf: Shelf, step: Step, call: Call, action: str, b
     return changes.backups.record(shelf, record_with(record, fields))
 
 
-def relocate(changes: Changes, relocation: Relocation) -> list[str]:
+def move_file(changes: Changes, relocation: FileMove) -> list[str]:
     """Move one file or directory to its free name; gives the directories made for it."""
     made = changes.make_parents(relocation.destination)
     with (
@@ -248,13 +261,15 @@ def relocate(changes: Changes, relocation: Relocation) -> list[str]:
         except FileNotFoundError:
             raise changed(relocation.source) from None
         except OSError as error:
-            raise explained(error, relocation.source) from None
-        settle(there.place.dir_fd)
-        settle(here.place.dir_fd)
+            raise explain_os_error(error, relocation.source) from None
+        sync_names(there.place.dir_fd)
+        sync_names(here.place.dir_fd)
     return made
 
 
-def put(changes: Changes, shelf: Shelf, step: Step, record: Record, call: Call) -> list[str]:
+def replace_file(
+    changes: Changes, shelf: BackupDirectory, step: FileReplacement, record: Record, call: Call
+) -> list[str]:
     """Let one step appear; gives the directories made for it."""
     made = changes.make_parents(step.path) if step.state != "absent" else []
     with contextlib.ExitStack() as stack:
@@ -271,7 +286,7 @@ def put(changes: Changes, shelf: Shelf, step: Step, record: Record, call: Call) 
     return made
 
 
-def stored(changes: Changes, step: Step, stack: contextlib.ExitStack) -> bytes | int:
+def stored(changes: Changes, step: FileReplacement, stack: contextlib.ExitStack) -> bytes | int:
     """What a step brings back, from the backups: its bytes, checked, or of a large one the open file."""
     digest = step.digest or ""
     if step.size_bytes <= MAX_EDIT_BYTES:
@@ -280,7 +295,7 @@ def stored(changes: Changes, step: Step, stack: contextlib.ExitStack) -> bytes |
     try:
         fd = os.open(digest, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
     except OSError as error:
-        raise explained(error, step.path) from None
+        raise explain_os_error(error, step.path) from None
     stack.callback(os.close, fd)
     return fd
 
@@ -294,7 +309,7 @@ def located(changes: Changes, path: str) -> Iterator[Target]:
         yield target
 
 
-def looked_at(changes: Changes, target: Target) -> tuple[str, Seen | None]:
+def looked_at(changes: Changes, target: Target) -> tuple[str, FileState | None]:
     """What is at a place, as records say it, and as it was seen."""
     seen = changes.see(target)
     if seen is None:

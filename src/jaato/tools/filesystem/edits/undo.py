@@ -12,7 +12,7 @@ from jaato.tools.filesystem.edits.atomic_replace import FileChanged
 from jaato.tools.filesystem.edits.backup_directory import BackupRefused, Record, held, state_of
 from jaato.tools.filesystem.edits.changes import Change, Changes, Target
 from jaato.tools.filesystem.edits.moves import move
-from jaato.tools.filesystem.errors import FileMissing, PathRefused, explained
+from jaato.tools.filesystem.errors import FileMissing, PathRefused, explain_os_error
 
 
 class NothingToUndo(ToolError):
@@ -171,6 +171,6 @@ def restore_directory(target: Target, record: Record, call: Call) -> Change:
     try:
         os.mkdir(target.place.name, record.mode, dir_fd=target.place.dir_fd)
     except OSError as error:
-        raise explained(error, target.path) from None
+        raise explain_os_error(error, target.path) from None
     call.changed.append(FileChange(target.label, "created", directory=True))
     return Change(target, "restoreFile", None, None, record=record)

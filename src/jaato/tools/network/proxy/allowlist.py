@@ -29,14 +29,14 @@ class DomainRefused(ToolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Domains:
+class DomainPatterns:
     """The hosts that were granted: names, `*.name` for every name below, addresses, `*` for every public host; each
     at ports 80 and 443, or at the one it is written with."""
 
     hosts: frozenset[tuple[str, int]] = frozenset()
 
     @classmethod
-    def of(cls, patterns: Iterable[str]) -> Domains:
+    def of(cls, patterns: Iterable[str]) -> DomainPatterns:
         """From patterns such as `pypi.org`, `*.npmjs.org`, `host:8443`, `*`. Raises `DomainRefused`."""
         hosts: set[tuple[str, int]] = set()
         for pattern in patterns:
@@ -85,7 +85,7 @@ MOST_REFUSED = 50
 class NetworkGrant:
     """The hosts of one call. `refused` may be read from any thread; `close` ends its connections."""
 
-    def __init__(self, domains: Domains, release: Callable[[NetworkGrant], None]) -> None:
+    def __init__(self, domains: DomainPatterns, release: Callable[[NetworkGrant], None]) -> None:
         self.token = secrets.token_urlsafe(24)
         self.domains = domains
         self.connections: set[asyncio.Task[None]] = set()
@@ -115,7 +115,7 @@ class NetworkGrant:
         self._release(self)
 
 
-class Grants:
+class ProxyAllowlist:
     """The grants that are open, by token. Safe from any thread."""
 
     def __init__(self, end: Callable[[NetworkGrant], None]) -> None:
@@ -125,7 +125,7 @@ class Grants:
 
     def open(self, patterns: Iterable[str]) -> NetworkGrant:
         """A grant for these hosts. Raises `DomainRefused`."""
-        grant = NetworkGrant(Domains.of(patterns), self._release)
+        grant = NetworkGrant(DomainPatterns.of(patterns), self._release)
         with self._lock:
             self._open[grant.token] = grant
         return grant

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from jaato.tools.network.addresses import Url
-from jaato.tools.network.pinned_connect import CONNECT_WITHIN_S, Dialer
-from jaato.tools.network.proxy.request import Body, Head, Refused
+from jaato.tools.network.pinned_connect import CONNECT_WITHIN_S, CheckedResolver
+from jaato.tools.network.proxy.request import Body, Head, RequestRefused
 from jaato.tools.network.proxy_settings import certificates, login_of, proxy_for
 
 BUFFER_BYTES = 1 << 16
@@ -28,7 +28,9 @@ class Upstream(NamedTuple):
     headers: dict[str, str] | None = None
 
 
-async def open_upstream(url: Url, *, tunnel: bool, dialer: Dialer, environ: Mapping[str, str]) -> Upstream:
+async def open_upstream(
+    url: Url, *, tunnel: bool, dialer: CheckedResolver, environ: Mapping[str, str]
+) -> Upstream:
     """A connection for this URL, of which a tunnel uses host and port alone.
 
     Raises `AddressRefused` for an address that is closed, `ConfigError` for a wrong proxy variable, TimeoutError and
@@ -37,7 +39,7 @@ async def open_upstream(url: Url, *, tunnel: bool, dialer: Dialer, environ: Mapp
     proxy = proxy_for(str(url), environ)
     async with asyncio.timeout(CONNECT_WITHIN_S):
         if proxy is None:
-            return Upstream(*await dial(url.host, url.port, dialer))
+            return Upstream(*await connect_pinned(url.host, url.port, dialer))
         await dialer.check_proxied(url)
         parts = urlsplit(proxy)
         tls = certificates(environ) if parts.scheme == "https" else None
@@ -55,7 +57,9 @@ async def open_upstream(url: Url, *, tunnel: bool, dialer: Dialer, environ: Mapp
         return Upstream(reader, writer)
 
 
-async def dial(host: str, port: int, dialer: Dialer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect_pinned(
+    host: str, port: int, dialer: CheckedResolver
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first checked address of a canonical host that answers; never to its name."""
     addresses = await dialer.addresses(host, port)
     failure: OSError = OSError(f"{host} has no address")
@@ -109,14 +113,14 @@ class Relay:
     async def tunnel(self) -> None:
         """Until both directions have ended."""
         self._writer.write(ESTABLISHED)
-        await both(
+        await run_both_ways(
             self._pump(self._reader, self._upstream.writer),
             self._pump(self._upstream.reader, self._writer),
         )
-        await flushed(self._writer, self._upstream.writer)
+        await flush_both(self._writer, self._upstream.writer)
 
     async def request(self, head: Head) -> None:
-        """Send the request on and its answer back. Raises `Refused` for a body that is none."""
+        """Send the request on and its answer back. Raises `RequestRefused` for a body that is none."""
         assert head.url is not None
         through = self._upstream.headers
         target = head.url.target if through is None else str(head.url)
@@ -126,7 +130,7 @@ class Relay:
         sending = asyncio.create_task(self._send(body))
         try:
             await self._answer(sending)
-            await flushed(self._writer)
+            await flush_both(self._writer)
         finally:
             sending.cancel()
             await asyncio.wait([sending])
@@ -168,9 +172,11 @@ class Relay:
             try:
                 head = await self._upstream.reader.readuntil(b"\r\n\r\n")
             except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-                if sending.done() and isinstance(failure := sending.exception(), Refused):
+                if sending.done() and isinstance(failure := sending.exception(), RequestRefused):
                     raise failure from None
-                raise Refused(502, "The server closed the connection without an HTTP answer.") from None
+                raise RequestRefused(
+                    502, "The server closed the connection without an HTTP answer."
+                ) from None
             first, *lines = head[:-4].split(b"\r\n")
             status = first.partition(b" ")[2]
             kept = [line for line in lines if not line.lower().startswith(CLOSING_HEADERS)]
@@ -189,7 +195,7 @@ class Relay:
         self._upstream.writer.transport.abort()
 
 
-async def both(first: Coroutine[Any, Any, None], second: Coroutine[Any, Any, None]) -> None:
+async def run_both_ways(first: Coroutine[Any, Any, None], second: Coroutine[Any, Any, None]) -> None:
     """Run two directions to their ends; the failure of one ends the other."""
     tasks = [asyncio.create_task(first), asyncio.create_task(second)]
     try:
@@ -203,7 +209,7 @@ async def both(first: Coroutine[Any, Any, None], second: Coroutine[Any, Any, Non
             raise failure
 
 
-async def flushed(*writers: asyncio.StreamWriter) -> None:
+async def flush_both(*writers: asyncio.StreamWriter) -> None:
     """Close, and wait until what was written has gone out."""
     for writer in writers:
         try:

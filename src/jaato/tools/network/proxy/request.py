@@ -22,7 +22,7 @@ HOP_BY_HOP = frozenset(
 VERSIONS = ("1.0", "1.1")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that the proxy answers itself: the status, and why."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -55,7 +55,7 @@ class Head:
         return b"\r\n".join((*(line.encode("ascii") for line in lines), *kept, b"", b""))
 
 
-class Reader:
+class HeadReader:
     """What the parser tells of one head."""
 
     def __init__(self) -> None:
@@ -77,21 +77,21 @@ class Reader:
 
 
 def parse_head(data: bytes) -> Head:
-    """The request of a head that ends with an empty line. Raises `Refused`."""
+    """The request of a head that ends with an empty line. Raises `RequestRefused`."""
     if MISREAD.search(data):
-        raise Refused(400, "The head of the request can be read in more than one way.")
+        raise RequestRefused(400, "The head of the request can be read in more than one way.")
     if data.count(b"\n") > MAX_HEADERS + 2:
-        raise Refused(431, f"A request has at most {MAX_HEADERS} headers.")
-    read = Reader()
+        raise RequestRefused(431, f"A request has at most {MAX_HEADERS} headers.")
+    read = HeadReader()
     parser: Any = httptools.HttpRequestParser(read)
     try:
         parser.feed_data(data)
     except httptools.HttpParserUpgrade:
         pass
     except httptools.HttpParserError:
-        raise Refused(400, "This is no HTTP/1.1 request.") from None
+        raise RequestRefused(400, "This is no HTTP/1.1 request.") from None
     if not read.whole or parser.get_http_version() not in VERSIONS:
-        raise Refused(400, "This is no HTTP/1.1 request.")
+        raise RequestRefused(400, "This is no HTTP/1.1 request.")
     method = parser.get_method().decode("ascii")
     try:
         target = read.url.decode("utf-8")
@@ -100,13 +100,13 @@ def parse_head(data: bytes) -> Head:
             return Head(method, host, port, None, read.headers)
         url = parse_url(target)
     except UnicodeDecodeError:
-        raise Refused(400, "The target of the request is no text.") from None
+        raise RequestRefused(400, "The target of the request is no text.") from None
     except AddressRefused as error:
-        raise Refused(
+        raise RequestRefused(
             400, f"{error} A proxy is asked for host:port with CONNECT, or for http://host/."
         ) from None
     if url.scheme != "http":
-        raise Refused(400, "A https URL is reached with CONNECT, so that nobody on the way reads it.")
+        raise RequestRefused(400, "A https URL is reached with CONNECT, so that nobody on the way reads it.")
     return Head(method, url.host, url.port, url, read.headers)
 
 
@@ -121,7 +121,7 @@ class Body:
         self._feed(head)
 
     def feed(self, data: bytes) -> bytes:
-        """What goes on to the server for what has come. Raises `Refused` for what is no body."""
+        """What goes on to the server for what has come. Raises `RequestRefused` for what is no body."""
         self._out = []
         self._feed(data)
         return b"".join(self._out)
@@ -147,4 +147,4 @@ class Body:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             if not self.whole:
-                raise Refused(400, "The body of the request is not framed as HTTP/1.1 says.") from None
+                raise RequestRefused(400, "The body of the request is not framed as HTTP/1.1 says.") from None

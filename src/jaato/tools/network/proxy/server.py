@@ -14,10 +14,10 @@ from collections.abc import Mapping
 
 from jaato.errors import JaatoError
 from jaato.tools.network.addresses import AddressRefused, Url
-from jaato.tools.network.pinned_connect import Dialer
-from jaato.tools.network.proxy.allowlist import Grants, NetworkGrant
+from jaato.tools.network.pinned_connect import CheckedResolver
+from jaato.tools.network.proxy.allowlist import NetworkGrant, ProxyAllowlist
 from jaato.tools.network.proxy.relay import BUFFER_BYTES, Relay, Upstream, open_upstream
-from jaato.tools.network.proxy.request import MAX_HEAD_BYTES, Head, Refused, parse_head
+from jaato.tools.network.proxy.request import MAX_HEAD_BYTES, Head, RequestRefused, parse_head
 from jaato.tools.processes.warden.network_namespace import BACKLOG
 
 MAX_CONNECTIONS = 256
@@ -50,14 +50,14 @@ class Proxy:
     `environ` may name the user's own proxy, through which hosts are then reached.
     """
 
-    def __init__(self, listener: socket.socket, dialer: Dialer, environ: Mapping[str, str]) -> None:
+    def __init__(self, listener: socket.socket, dialer: CheckedResolver, environ: Mapping[str, str]) -> None:
         self._listener = listener
         self._dialer = dialer
         self._environ = environ
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.grants = Grants(self._end)
+        self.grants = ProxyAllowlist(self._end)
 
     async def open(self) -> None:
         """Accept connections."""
@@ -99,7 +99,7 @@ class Proxy:
         EVERY.add(task)
         try:
             await self._serve(reader, writer, task)
-        except Refused as refused:
+        except RequestRefused as refused:
             await self._answer(reader, writer, refused)
         except OSError:
             pass  # either end has gone
@@ -123,7 +123,7 @@ class Proxy:
         given = head.values(b"proxy-authorization")
         grant = self.grants.find(given[0]) if len(given) == 1 else None
         if grant is None:
-            raise Refused(407, UNKNOWN_CALL)
+            raise RequestRefused(407, UNKNOWN_CALL)
         grant.connections.add(task)
         try:
             upstream = await self._reach(head, grant)
@@ -136,11 +136,11 @@ class Proxy:
             grant.connections.discard(task)
 
     async def _reach(self, head: Head, grant: NetworkGrant) -> Upstream:
-        """A connection to what the request names. Raises `Refused`."""
+        """A connection to what the request names. Raises `RequestRefused`."""
         host, port = head.host, head.port
         if not grant.domains.covers(host, port):
             grant.refuse(host, port)
-            raise Refused(
+            raise RequestRefused(
                 403,
                 f"{host}:{port} is not among the hosts that this command was granted. Ask for it: the same command "
                 f"with the domain {host if port in (80, 443) else f'{host}:{port}'}; the user can also start jaato with "
@@ -153,16 +153,18 @@ class Proxy:
             )
         except AddressRefused as error:
             grant.refuse(host, port)
-            raise Refused(403, str(error)) from None
+            raise RequestRefused(403, str(error)) from None
         except TimeoutError:
-            raise Refused(504, f"{host}:{port} did not answer in time.") from None
+            raise RequestRefused(504, f"{host}:{port} did not answer in time.") from None
         except OSError as error:
-            raise Refused(502, f"{host}:{port} cannot be reached: {error.strerror or error}.") from None
+            raise RequestRefused(
+                502, f"{host}:{port} cannot be reached: {error.strerror or error}."
+            ) from None
         except JaatoError as error:
-            raise Refused(502, f"{host}:{port} cannot be reached: {error}") from None
+            raise RequestRefused(502, f"{host}:{port} cannot be reached: {error}") from None
 
     async def _answer(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: Refused
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: RequestRefused
     ) -> None:
         """Answer, and wait for a moment until the other end has read it."""
         body = f"jaato: {refused}\n".encode()
@@ -185,18 +187,20 @@ class Proxy:
 
 
 async def read_head(reader: asyncio.StreamReader) -> bytes:
-    """The bytes of a request up to the empty line; nothing where the other end asked nothing. Raises `Refused`."""
+    """The bytes of a request up to the empty line; nothing where the other end asked nothing. Raises `RequestRefused`."""
     try:
         async with asyncio.timeout(HEAD_WITHIN_S):
             data = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        raise Refused(431, f"The head of a request has at most {MAX_HEAD_BYTES:,} bytes.") from None
+        raise RequestRefused(431, f"The head of a request has at most {MAX_HEAD_BYTES:,} bytes.") from None
     except asyncio.IncompleteReadError as error:
         if error.partial:
-            raise Refused(400, "The request ended in the middle of its head.") from None
+            raise RequestRefused(400, "The request ended in the middle of its head.") from None
         return b""
     except TimeoutError:
-        raise Refused(408, f"The head of the request was not there after {HEAD_WITHIN_S:g} s.") from None
+        raise RequestRefused(
+            408, f"The head of the request was not there after {HEAD_WITHIN_S:g} s."
+        ) from None
     if len(data) > MAX_HEAD_BYTES:
-        raise Refused(431, f"The head of a request has at most {MAX_HEAD_BYTES:,} bytes.")
+        raise RequestRefused(431, f"The head of a request has at most {MAX_HEAD_BYTES:,} bytes.")
     return data

@@ -258,11 +258,11 @@ def probe(name: BackendName, environ: Mapping[str, str], untrusted: Iterable[Pat
     key = (name, environ.get("PATH", os.defpath), tuple(untrusted))
     with _lock:
         if key not in _probed:
-            _probed[key] = tried(name, environ, key[2])
+            _probed[key] = probe_backend(name, environ, key[2])
         return _probed[key]
 
 
-def tried(name: BackendName, environ: Mapping[str, str], untrusted: tuple[Path, ...]) -> Probed:
+def probe_backend(name: BackendName, environ: Mapping[str, str], untrusted: tuple[Path, ...]) -> Probed:
     """Try a back end by running it."""
     if sys.platform != "linux":
         return Probed(name, None, "it is Linux's")
@@ -271,7 +271,7 @@ def tried(name: BackendName, environ: Mapping[str, str], untrusted: tuple[Path, 
     return Probed(name, backend, "; ".join(one for one in (why, why and hindrance(why)) if one))
 
 
-def chosen(environ: Mapping[str, str]) -> BackendChoice:
+def user_choice(environ: Mapping[str, str]) -> BackendChoice:
     """The choice of a user, for who was given no settings. Raises `ConfigError`."""
     choice: BackendChoice = load(environ=environ)["sandbox_backend"]
     return choice
@@ -299,7 +299,7 @@ def why_none(choice: BackendChoice, environ: Mapping[str, str], untrusted: Itera
     return " ".join(f"{one.name}: {one.why}." for one in tries if one.why)
 
 
-def described(
+def describe_choice(
     choice: BackendChoice, environ: Mapping[str, str], untrusted: Iterable[Path] = ()
 ) -> tuple[str, str]:
     """What is used here, with what is known of the others, and what to do if nothing is."""

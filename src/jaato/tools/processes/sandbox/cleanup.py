@@ -143,7 +143,7 @@ Signature = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class QuarantinedFile:
     """A control file that appeared, relative to its root; `kept` is where it is now, empty if it could not be moved."""
 
     path: str
@@ -152,7 +152,7 @@ class Removed:
     """Whether it cannot be told which command made it, one with permission to or one without."""
 
 
-class Watch:
+class WriteWatch:
     """A confined command that can write, from before its start until it has ended.
 
     `control` says that it may change control files. `removed` is what was moved away since it was last read.
@@ -161,19 +161,19 @@ class Watch:
     def __init__(self, roots: Sequence[str], control: bool) -> None:
         self.roots = tuple(roots)
         self.control = control
-        self._removed: list[Removed] = []
+        self._removed: list[QuarantinedFile] = []
 
-    def note(self, removed: Sequence[Removed]) -> None:
+    def note(self, removed: Sequence[QuarantinedFile]) -> None:
         """Add to what was moved away."""
         self._removed += removed
 
-    def take(self) -> list[Removed]:
+    def take(self) -> list[QuarantinedFile]:
         """What was moved away since the last time."""
         taken, self._removed = self._removed, []
         return taken
 
 
-class Aftercare:
+class ControlFileGuard:
     """What the confined commands of a workspace must not leave behind. Safe from any thread.
 
     Commands share a workspace, so who made a file cannot be told: while one runs that may not make control files, none
@@ -187,7 +187,7 @@ class Aftercare:
         self._home = home
         self._quarantine = Quarantine(quarantine)
         self._lock = threading.RLock()
-        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._watches: weakref.WeakSet[WriteWatch] = weakref.WeakSet()
         self._roots: tuple[str, ...] = ()
         self._known: dict[str, str | None] = {}
         self._admitted: dict[str, dict[str, Signature]] = {}
@@ -195,10 +195,10 @@ class Aftercare:
         self._periods: list[tuple[float, float]] = []
         self._began = 0.0
 
-    def begin(self, roots: Sequence[str], control: bool) -> tuple[Watch, ProtectedPaths]:
+    def begin(self, roots: Sequence[str], control: bool) -> tuple[WriteWatch, ProtectedPaths]:
         """A command starts that may write these real directories. Raises `LinkedControlFile`."""
         with self._lock:
-            watch = Watch(roots, control)
+            watch = WriteWatch(roots, control)
             watch.note(self._check())  # of one that still runs: this result is the first to tell of it
             if not self._writers():
                 self._roots, self._known, self._admitted = (), {}, {}
@@ -218,7 +218,7 @@ class Aftercare:
             self._watches.add(watch)
             return watch, protected
 
-    def end(self, watch: Watch) -> None:
+    def end(self, watch: WriteWatch) -> None:
         """It has ended: what has appeared since it began, or was last looked after, is moved away. May be told again."""
         with self._lock:
             if watch not in self._watches:
@@ -232,13 +232,13 @@ class Aftercare:
                 self._periods = [*self._periods[-MAX_PERIODS:], (self._began, time.time())]
                 self._roots = ()
 
-    def finish(self, watch: Watch) -> list[Removed]:
+    def finish(self, watch: WriteWatch) -> list[QuarantinedFile]:
         """It has ended; returns what was moved away since it began or was last asked for."""
         with self._lock:
             self.end(watch)
             return watch.take()
 
-    def sweep(self) -> list[Removed]:
+    def sweep(self) -> list[QuarantinedFile]:
         """Move away what has appeared by now; returns it. Commands that run report it too when they end."""
         with self._lock:
             return self._check()
@@ -254,7 +254,7 @@ class Aftercare:
                 if self._roots:
                     self._admit(path)
 
-    def _writers(self) -> list[Watch]:
+    def _writers(self) -> list[WriteWatch]:
         """The commands that run and must not make control files."""
         return [watch for watch in self._watches if not watch.control]
 
@@ -269,14 +269,14 @@ class Aftercare:
         periods = [*self._periods, *([(self._began, time.time())] if self._roots else [])]
         return any(start - CLOCK_S <= moment <= end + CLOCK_S for start, end in periods)
 
-    def _check(self) -> list[Removed]:
+    def _check(self) -> list[QuarantinedFile]:
         """Move away what has appeared since the commands that run began."""
         if not self._roots:
             return []
         present: dict[str, str | None] = {}
         for key in {watch.roots for watch in self._writers()} or {self._roots}:
             present |= self._control_files(key).present()
-        removed: list[Removed] = []
+        removed: list[QuarantinedFile] = []
         for path in sorted(present):
             if any(above in self._admitted for above in (path, *ancestors(path))):
                 continue
@@ -293,7 +293,7 @@ class Aftercare:
             watch.note(removed)
         return removed
 
-    def _remove(self, path: str) -> list[Removed]:
+    def _remove(self, path: str) -> list[QuarantinedFile]:
         """Move one away, unless it went with another."""
         root = root_of(path, self._roots)
         if root is None or not os.path.lexists(path):
@@ -301,11 +301,11 @@ class Aftercare:
         shown = os.path.relpath(path, root) if root == self._roots[0] else path
         together = any(watch.control for watch in self._watches)
         try:
-            return [Removed(shown, self._quarantine.take(path, root), together)]
+            return [QuarantinedFile(shown, self._quarantine.take(path, root), together)]
         except FileNotFoundError:
             return []
         except OSError:
-            return [Removed(shown, "", together)]
+            return [QuarantinedFile(shown, "", together)]
 
     def _admit(self, path: str) -> None:
         """Take what is at a path now for changed with permission."""
@@ -357,7 +357,7 @@ def changed_below(path: str, known: Mapping[str, Signature]) -> list[str]:
     return [one for one, now in signatures(path).items() if known.get(one) != now]
 
 
-def reported(value: dict[str, Any], removed: Sequence[Removed]) -> dict[str, Any]:
+def add_to_result(value: dict[str, Any], removed: Sequence[QuarantinedFile]) -> dict[str, Any]:
     """A result with what was moved away, and what to do instead."""
     if not removed:
         return value

@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from jaato.tools.filesystem.atomic import resolved
+from jaato.tools.filesystem.atomic import resolve_path
 
 OBEYED = (
     "config", "config.worktree", "hooks", "commondir", "info/attributes", "objects/info/alternates",
@@ -91,7 +91,7 @@ def included(*configs: str) -> list[str]:
         config = waiting.popleft()
         for written in INCLUDED.findall(small_text(config, MAX_CONFIG_BYTES)):
             path = os.path.join(os.path.dirname(config), os.path.expanduser(value_of(written)))
-            path = os.path.join(resolved(os.path.dirname(path)), os.path.basename(path))
+            path = os.path.join(resolve_path(os.path.dirname(path)), os.path.basename(path))
             if os.path.lexists(path) and path not in found:
                 found[path] = None
                 waiting.append(path)
@@ -116,10 +116,10 @@ def pointed_at(file: str) -> Iterator[str]:
     kind, _, written = small_text(file, MAX_POINTER_BYTES).strip().partition(":")
     if kind != "gitdir":
         return
-    directory = resolved(os.path.join(os.path.dirname(file), written.strip()))
+    directory = resolve_path(os.path.join(os.path.dirname(file), written.strip()))
     yield directory
     if shared := small_text(f"{directory}/commondir", MAX_POINTER_BYTES).strip():
-        yield resolved(os.path.join(directory, shared))
+        yield resolve_path(os.path.join(directory, shared))
 
 
 def small_text(path: str, most: int) -> str:

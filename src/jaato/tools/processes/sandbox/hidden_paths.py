@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 
-from jaato.tools.filesystem.atomic import resolved
+from jaato.tools.filesystem.atomic import resolve_path
 
 HOME_DIRECTORIES = """
 .ssh .aws .azure .gnupg .kube .docker .oci .ibmcloud .terraform.d .password-store .mozilla .thunderbird .minikube .fly
@@ -73,7 +73,7 @@ def listening_sockets(bases: Iterable[str] = ()) -> list[str]:
         if int(fields[3], 16) & LISTENING or int(fields[4], 16) == DATAGRAM:
             name = os.fsdecode(fields[7])
             if name.startswith("/"):
-                found.add(resolved(name))
+                found.add(resolve_path(name))
             else:
                 relative[f"socket:[{int(fields[6])}]"] = name
     if relative or places:
@@ -92,11 +92,13 @@ def places_of(names: Mapping[str, str], bases: Iterable[str]) -> set[str]:
     wanted = set(names) - set(places)
     for held, directory in holders() if wanted else ():
         if held in wanted and is_socket(path := os.path.join(directory, names[held])):
-            places[held] = resolved(path)
+            places[held] = resolve_path(path)
     for socket in wanted:
         places.setdefault(socket, "")
     below = (f"{base}/{name}" for base in bases for name in names.values())
-    return {path for path in places.values() if path} | {resolved(path) for path in below if is_socket(path)}
+    return {path for path in places.values() if path} | {
+        resolve_path(path) for path in below if is_socket(path)
+    }
 
 
 def holders() -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Literal
 from jaato import version
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.settings import home_of
-from jaato.tools.filesystem.atomic import is_below, resolved
+from jaato.tools.filesystem.atomic import is_below, resolve_path
 from jaato.tools.processes.sandbox.hidden_paths import hidden_paths, listening_sockets
 from jaato.tools.processes.sandbox.protected_paths import ProtectedPaths, above_of
 
@@ -74,7 +74,7 @@ def mount_plan(
     files = [path for path in hidden if not os.path.isdir(path)]
     seen = visible_below_tmp([workspace, *visible], home, environ)
     covered = (TMP, "/run", "/dev", "/proc", *directories)
-    sockets = listening_sockets((resolved(str(workspace)), home))
+    sockets = listening_sockets((resolve_path(str(workspace)), home))
     files += [one for one in sockets if inside(one, (*seen, *writable)) or not inside(one, covered)]
     fixed = tuple(path for path in protected.fixed if not any(is_below(path, place) for place in hidden))
     # what is above something hidden stays where it is: else that would be in sight for the next command
@@ -95,7 +95,7 @@ def mount_plan(
 def writable_roots(access: SandboxAccess, workspace: Path) -> list[str]:
     """The workspace and what an access opens beside it, real, as far as it is there. What lies in another of them is left
     out: a command could exchange it for a link while it is mounted."""
-    places = [resolved(str(workspace)), *opened_places(access, workspace)]
+    places = [resolve_path(str(workspace)), *opened_places(access, workspace)]
     beside = [path for path in places[1:] if not any(path != one and is_below(path, one) for one in places)]
     return [path for path in dict.fromkeys((places[0], *beside)) if os.path.exists(path)]
 
@@ -104,10 +104,10 @@ def opened_places(access: SandboxAccess, workspace: Path) -> list[str]:
     """What an access opens beside the workspace, real. In a place that commands may change, a link opens nothing: it was
     none when somebody was asked."""
     written = [os.path.normpath(path) for path in access.paths]
-    places = [resolved(str(workspace)), *written, *map(resolved, written)]
+    places = [resolve_path(str(workspace)), *written, *map(resolve_path, written)]
     found: dict[str, None] = {}
     for path in written:
-        real = resolved(path)
+        real = resolve_path(path)
         inner = any(path != one and is_below(path, one) for one in places)
         if real == path or not inner:
             found[real] = None

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from jaato.tools.processes.launcher import Launcher
-from jaato.tools.processes.loop_thread import Beside
+from jaato.tools.processes.launcher import WardenClient
+from jaato.tools.processes.loop_thread import LoopThread
 from jaato.tools.processes.warden.network_namespace import NetworkRefused
 
 if TYPE_CHECKING:
-    from jaato.tools.network.pinned_connect import Dialer
+    from jaato.tools.network.pinned_connect import CheckedResolver
     from jaato.tools.network.proxy.allowlist import NetworkGrant
     from jaato.tools.network.proxy.server import Proxy
 
@@ -30,15 +30,15 @@ class ProxyLoop:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._beside: Beside | None = None
+        self._beside: LoopThread | None = None
         self._users = 0
         self._owner = 0
 
-    def acquire(self) -> Beside:
+    def acquire(self) -> LoopThread:
         """The running loop; each call is followed by one of `release`."""
         with self._lock:
             if self._beside is None or self._owner != os.getpid():
-                self._beside, self._users, self._owner = Beside("jaato-proxy"), 0, os.getpid()
+                self._beside, self._users, self._owner = LoopThread("jaato-proxy"), 0, os.getpid()
             self._users += 1
             return self._beside
 
@@ -59,7 +59,9 @@ LOOP = ProxyLoop()
 class SessionNetwork:
     """The descriptors of a session's namespaces, and its proxy. Safe from any thread; `close` lets go of all of it."""
 
-    def __init__(self, descriptors: Sequence[int], dialer: Dialer, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, descriptors: Sequence[int], dialer: CheckedResolver, environ: Mapping[str, str]
+    ) -> None:
         from jaato.tools.network.proxy.server import Proxy
 
         *namespaces, listener = descriptors
@@ -113,7 +115,7 @@ class SessionNetwork:
         self._listener.close()
 
 
-def wait_for(beside: Beside, work: Coroutine[Any, Any, None]) -> None:
+def wait_for(beside: LoopThread, work: Coroutine[Any, Any, None]) -> None:
     """Run work on the loop to its end, as long as that takes no longer than it should."""
     try:
         beside.start(work).result(CLOSE_WITHIN_S)
@@ -133,7 +135,7 @@ class Networks:
         self.refusal = ""
         """Why there is no network here that the commands of a session share; empty where there is one."""
 
-    async def of(self, session_id: str, launcher: Launcher | None) -> SessionNetwork | None:
+    async def of(self, session_id: str, launcher: WardenClient | None) -> SessionNetwork | None:
         """The network of a session, made by the warden of this launcher if it is the first to ask; None where this
         machine has none."""
         known = self._known(session_id)
@@ -162,9 +164,9 @@ class Networks:
         network = self._networks.get(session_id)
         return network if network is not None and network.owner == os.getpid() else None
 
-    def _make(self, session_id: str, launcher: Launcher | None) -> SessionNetwork | None:
-        from jaato.tools.network.addresses import Allowed
-        from jaato.tools.network.pinned_connect import Dialer
+    def _make(self, session_id: str, launcher: WardenClient | None) -> SessionNetwork | None:
+        from jaato.tools.network.addresses import AllowedHosts
+        from jaato.tools.network.pinned_connect import CheckedResolver
 
         with self._lock:
             known = self._known(session_id)
@@ -173,7 +175,7 @@ class Networks:
             forked = self._networks.pop(session_id, None)
             if forked is not None:
                 forked.close()
-            dialer = Dialer(Allowed.of(self._allow_hosts))
+            dialer = CheckedResolver(AllowedHosts.of(self._allow_hosts))
             try:
                 descriptors = self._descriptors(launcher)
             except OSError as error:
@@ -184,10 +186,10 @@ class Networks:
             self._networks[session_id], self.refusal = network, ""
             return network
 
-    def _descriptors(self, launcher: Launcher | None) -> list[int]:
+    def _descriptors(self, launcher: WardenClient | None) -> list[int]:
         if launcher is not None:
             return launcher.network()
-        own = Launcher()
+        own = WardenClient()
         try:
             return own.network()
         finally:

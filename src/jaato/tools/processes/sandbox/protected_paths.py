@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaato.errors import ToolError
-from jaato.tools.filesystem.atomic import is_below, resolved
+from jaato.tools.filesystem.atomic import is_below, resolve_path
 from jaato.tools.filesystem.control_names import STANDARD, ControlNames, fits, folded
 from jaato.tools.processes.sandbox.git_repositories import (
     find_repositories,
@@ -51,7 +51,7 @@ class ProtectedPaths:
 
 
 @dataclass(slots=True)
-class Survey:
+class ControlFileScan:
     """The control paths found below some directories."""
 
     present: dict[str, str | None] = field(default_factory=dict)
@@ -77,14 +77,14 @@ class Survey:
         for path in paths:
             directory, name = os.path.split(path)
             if self.present.get(path) is not None:
-                yield resolved(path)
+                yield resolve_path(path)
                 continue
             if directory not in directories:
-                directories[directory] = resolved(directory)
+                directories[directory] = resolve_path(directory)
             yield f"{directories[directory]}/{name}"
 
 
-def survey(root: str, names: ControlNames, found: Survey) -> None:
+def scan_control_files(root: str, names: ControlNames, found: ControlFileScan) -> None:
     """Note the control files of a directory that is the root of a workspace or of a repository."""
     listing = listed(root)
     begins, globbed = names.first.begins, names.first.globbed
@@ -103,14 +103,14 @@ def survey(root: str, names: ControlNames, found: Survey) -> None:
         repository_files(root, found.add)
 
 
-def add_git(path: str, found: Survey) -> None:
+def add_git(path: str, found: ControlFileScan) -> None:
     """Note `.git`: a directory in which git works, or a file or link that leads to one."""
     if os.path.isdir(path) and not os.path.islink(path):
         found.add(path, False)
         repository_files(path, found.add)
         return
     found.add(path, True)
-    for directory in pointed_at(path) if not os.path.islink(path) else [resolved(path)]:
+    for directory in pointed_at(path) if not os.path.islink(path) else [resolve_path(path)]:
         repository_files(directory, found.add)
 
 
@@ -136,9 +136,9 @@ def protected_paths(
 ) -> ProtectedPaths:
     """The control files of these real directories and of the repositories below them, and what of those in the home leads
     there."""
-    found = Survey()
+    found = ControlFileScan()
     for root in (*roots, *homes_in(roots, home), *repositories):
-        survey(root, names, found)
+        scan_control_files(root, names, found)
     real = {*found.real(found.fixed), *OWN, *aliases}
     real |= {*led_to(real), *(path for path in kept_elsewhere(home, names) if path not in roots)}
     fixed = {path for path in real if root_of(path, roots) is not None and os.path.exists(path)}
@@ -159,12 +159,12 @@ def kept_elsewhere(home: str, names: ControlNames) -> Iterator[str]:
     such files keeps them."""
     if not home:
         return
-    found = Survey()
-    survey(home, names, found)
+    found = ControlFileScan()
+    scan_control_files(home, names, found)
     real = list(found.real(found.present))
     yield from real
     yield from led_to(real)
-    yield from map(resolved, included(f"{home}/.gitconfig", f"{home}/.config/git/config"))
+    yield from map(resolve_path, included(f"{home}/.gitconfig", f"{home}/.config/git/config"))
 
 
 def led_to(paths: Iterable[str]) -> Iterator[str]:
@@ -173,7 +173,7 @@ def led_to(paths: Iterable[str]) -> Iterator[str]:
         try:
             with os.scandir(path) as listing:
                 entries = itertools.islice(listing, MAX_LINKED)
-                yield from [resolved(entry.path) for entry in entries if entry.is_symlink()]
+                yield from [resolve_path(entry.path) for entry in entries if entry.is_symlink()]
         except OSError:
             continue
 
@@ -232,9 +232,9 @@ class ControlFiles:
 
     def present(self) -> Mapping[str, str | None]:
         """The control files that are there now."""
-        found = Survey()
+        found = ControlFileScan()
         for root in (*self.roots, *homes_in(self.roots, self._home), *self.repositories):
-            survey(root, self._names, found)
+            scan_control_files(root, self._names, found)
         return found.present
 
     def _given(self, repository: str) -> bool:

@@ -21,16 +21,16 @@ from jaato.settings import home_of
 from jaato.tools.filesystem.atomic import is_below
 from jaato.tools.filesystem.control_names import STANDARD, ControlNames
 from jaato.tools.permissions.access import FULL, READ_ONLY
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.backends import (
     Backend,
     BackendChoice,
     Bubblewrap,
     choose,
-    chosen,
+    user_choice,
     why_none,
 )
-from jaato.tools.processes.sandbox.cleanup import Aftercare, Removed, Watch
+from jaato.tools.processes.sandbox.cleanup import ControlFileGuard, QuarantinedFile, WriteWatch
 from jaato.tools.processes.sandbox.mount_plan import (
     REMOVED_VARIABLES,
     MountPlan,
@@ -40,7 +40,7 @@ from jaato.tools.processes.sandbox.mount_plan import (
 )
 from jaato.tools.processes.sandbox.network import Networks, SessionNetwork
 from jaato.tools.processes.sandbox.protected_paths import ProtectedPaths
-from jaato.tools.processes.sandbox.temporary import PrivateDirectory
+from jaato.tools.processes.sandbox.temporary import PrivateTmp
 from jaato.tools.processes.sandbox.worker_sandbox import filtered
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Confinement:
     operations: tuple[tuple[str, str, str], ...] = ()
     writable: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    aftercare: Aftercare | None = None
-    watch: Watch | None = None
+    aftercare: ControlFileGuard | None = None
+    watch: WriteWatch | None = None
     """What is looked after when the process has ended."""
     network: SessionNetwork | None = None
     """That of its session, into which the warden moves the process first; without one it has a loopback of its own."""
@@ -123,7 +123,7 @@ UNCONFINED = Confinement(FULL)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReadOnlyRunner:
     """Starts helpers of our own that read the tree, such as git: read-only, without network or what holds secrets.
 
     Without a back end they run as they are: each of them brings protections of its own.
@@ -170,13 +170,13 @@ class Sandbox:
         self._environ = environ
         self._private = tuple(private)
         self._cache = cache
-        self.choice: BackendChoice = backend or chosen(environ)
+        self.choice: BackendChoice = backend or user_choice(environ)
         self._unknown = True
         home = os.path.realpath(home_of(environ))
-        self.aftercare = Aftercare(names, quarantine, home)
+        self.aftercare = ControlFileGuard(names, quarantine, home)
         self._allow_hosts = tuple(allow_hosts)
         self._networks = Networks(environ, self._allow_hosts)
-        self._tmp: dict[str, PrivateDirectory] = {}
+        self._tmp: dict[str, PrivateTmp] = {}
         self._lock = threading.Lock()
         self._end = weakref.finalize(self, remove_all, self._tmp)
         weakref.finalize(self, self._networks.abandon).atexit = False
@@ -202,7 +202,7 @@ class Sandbox:
         access: SandboxAccess | None,
         cwd: Path,
         session_id: str = "",
-        launcher: Launcher | None = None,
+        launcher: WardenClient | None = None,
     ) -> Confinement:
         """What a process with this access is started with; its credentials for the proxy end with `Confinement.close`.
 
@@ -252,7 +252,7 @@ class Sandbox:
         watch, _ = self.aftercare.begin((), control=True)
         return Confinement(FULL, aftercare=self.aftercare, watch=watch)
 
-    def finish(self, confinement: Confinement) -> list[Removed]:
+    def finish(self, confinement: Confinement) -> list[QuarantinedFile]:
         """Move away the control files that a process has left, which has ended; `reported` adds them to a result."""
         return self.aftercare.finish(confinement.watch) if confinement.watch is not None else []
 
@@ -288,14 +288,14 @@ class Sandbox:
         self.aftercare.finish(watch)
         return protected
 
-    def reader(self, visible: Iterable[Path] = ()) -> Reader:
+    def reader(self, visible: Iterable[Path] = ()) -> ReadOnlyRunner:
         """What starts our own helpers that read the workspace and what is `visible`; to be found it takes a moment.
 
         What is `visible` below `/tmp` is so from the top: a repository may begin above the directory that is asked about.
         """
         backend = self.backend
         if not isinstance(backend, Bubblewrap):
-            return Reader()
+            return ReadOnlyRunner()
         tops = [Path(*path.parts[:3]) for path in map(Path.resolve, (self.workspace, *visible))]
         plan = functools.partial(
             mount_plan,
@@ -306,7 +306,7 @@ class Sandbox:
             private=self._private,
             visible=tops,
         )
-        return Reader(backend, plan)
+        return ReadOnlyRunner(backend, plan)
 
     def beside(self, cache: Path | None) -> Sandbox:
         """Another one under the same rules, for a process that outlives sessions: with a network, temporary files and a
@@ -337,7 +337,7 @@ class Sandbox:
         with self._lock:
             place = self._tmp.get(session_id)
             if place is None or not place.path.is_dir():
-                place = self._tmp[session_id] = PrivateDirectory()
+                place = self._tmp[session_id] = PrivateTmp()
             return place.path
 
     def _make_cache(self) -> Path | None:
@@ -353,13 +353,13 @@ class Sandbox:
         return self._cache.resolve()
 
 
-def remove_all(places: dict[str, PrivateDirectory]) -> None:
+def remove_all(places: dict[str, PrivateTmp]) -> None:
     """Remove directories with everything in them."""
     while places:
         places.popitem()[1].remove()
 
 
-def swept(host: Host) -> list[Removed]:
+def quarantine_new_control_files(host: Host) -> list[QuarantinedFile]:
     """Move away the control files that processes which still run have made by now; none without a shared sandbox."""
     try:
         found: Sandbox = host.service("sandbox")

@@ -21,7 +21,7 @@ SWEEP_WITHIN_S = 20.0
 TRIES = 5
 
 
-class PrivateDirectory:
+class PrivateTmp:
     """A new directory that only this user may use, this process's until `remove`; the first one starts a sweep."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ def held(path: str) -> int:
     return -1
 
 
-def sweep() -> None:
+def remove_stale() -> None:
     """Remove the directories whose processes were killed, some at a time."""
     until = time.monotonic() + SWEEP_WITHIN_S
     removed = 0
@@ -88,6 +88,6 @@ def remove_tree(path: str) -> None:
 @functools.cache
 def begin_sweep() -> threading.Thread:
     """Sweep once in the life of this process, beside what it does."""
-    thread = threading.Thread(target=sweep, name="jaato-sweep", daemon=True)
+    thread = threading.Thread(target=remove_stale, name="jaato-sweep", daemon=True)
     thread.start()
     return thread

@@ -40,7 +40,7 @@ class Start(NamedTuple):
 
 
 @contextmanager
-def alone(
+def worker_sandbox(
     program: str,
     descriptors: Sequence[int] = (),
     *,

@@ -8,7 +8,7 @@ import socket
 import time
 
 from jaato.tools.processes.warden import cgroup, pipe_frames, process_tree
-from jaato.tools.processes.warden.kill_tree import Roundup
+from jaato.tools.processes.warden.kill_tree import TreeKiller
 from jaato.tools.processes.warden.output import Captured, last_line
 from jaato.tools.processes.warden.start import PIPE_BYTES, start
 
@@ -40,7 +40,7 @@ class Supervisor:
         self.socket = wire_end
         self.parent_fd = parent_fd
         self.wakeup_fd = wakeup_fd
-        self.frames = pipe_frames.Frames()
+        self.frames = pipe_frames.FrameDecoder()
         self.request: dict[str, Any] = {}
         self.streams = streams
         self.joins = joins
@@ -256,7 +256,7 @@ class Supervisor:
         if not process_tree.reap(self._reaped) or not self.adopts:
             if self.group:
                 cgroup.kill(self.group)
-            roundup = Roundup(self._tops, self._reaped)
+            roundup = TreeKiller(self._tops, self._reaped)
             self.stuck = roundup.to_end(KILL_WITHIN_S, lambda: self._drain(READ_BYTES))
         if self.group:
             cgroup.end(self.group, time.monotonic() + KILL_WITHIN_S)

@@ -21,7 +21,7 @@ MOST_TIMES = 3
 PRLIMIT = getattr(resource, "prlimit", None)
 
 
-class Roundup:
+class TreeKiller:
     """Ends what `tops` names and all below it, a pass at a time; `reaped(pid, status)` hears of our children.
 
     Nothing is killed before all of it stands still: a stopped process keeps its place under the user's limit

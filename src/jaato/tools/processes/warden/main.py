@@ -12,7 +12,7 @@ import time
 
 from jaato.tools.processes.warden import cgroup, network_namespace, pipe_frames, process_tree
 from jaato.tools.processes.warden.child_supervisor import Supervisor
-from jaato.tools.processes.warden.kill_tree import Roundup
+from jaato.tools.processes.warden.kill_tree import TreeKiller
 from jaato.tools.processes.warden.output import clear_stale
 from jaato.tools.processes.warden.start import IGNORED, MOST_STREAMS, NAMESPACES, close_all_but
 
@@ -33,7 +33,7 @@ class Warden:
         self.sockets: dict[int, socket.socket] = {}
         self.closing_at: float | None = None
         self.wakeup_fd = wakeup()
-        self.roundup: Roundup | None = None
+        self.roundup: TreeKiller | None = None
         self.pause_ms = 1
         self.lost: dict[int, tuple[socket.socket, float]] = {}
 
@@ -56,7 +56,7 @@ class Warden:
             self._look_after()
             if self.closing_at is not None and time.monotonic() > self.closing_at + CLOSING_S:
                 process_tree.send(self.sockets, signal.SIGKILL)
-        Roundup(self._strays, self._reaped).to_end(CLEAN_WITHIN_S)
+        TreeKiller(self._strays, self._reaped).to_end(CLEAN_WITHIN_S)
 
     def _wait_ms(self) -> int | None:
         """How long to sleep if nothing comes; what a supervisor left is looked for ever less often."""
@@ -174,7 +174,7 @@ class Warden:
         if status == 0:
             wire_end.close()
             return
-        self.roundup = self.roundup or Roundup(self._strays, self._reaped)
+        self.roundup = self.roundup or TreeKiller(self._strays, self._reaped)
         self.pause_ms = 1
         if os.waitstatus_to_exitcode(status) == STUCK:
             wire_end.close()

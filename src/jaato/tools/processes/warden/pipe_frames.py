@@ -42,7 +42,7 @@ def value_of(payload: bytes) -> Any:
     return marshal.loads(payload)  # noqa: S302 for that reason; json takes longer to import than a command to run
 
 
-class Frames:
+class FrameDecoder:
     """Frames out of a byte stream, however it was cut."""
 
     def __init__(self) -> None:
