@@ -1,4 +1,4 @@
-"""The tools that come with jaato: one package a domain, independent of each other."""
+"""The built-in plugins: a module or package for each domain of tools, independent of each other."""
 
 BUILTIN = {
     "introspection": "jaato.plugins.introspection:IntrospectionPlugin",

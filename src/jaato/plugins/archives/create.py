@@ -1,4 +1,4 @@
-"""Archives made from files below the roots. Runs in a process of its own."""
+"""Creates tar, zip and compressed archives from files below the roots; runs in a sandbox process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives listed and extracted below one directory, never outside it. Runs in a process of its own."""
+"""Lists and extracts archives below one directory, never outside it; runs in a sandbox process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The members of an archive one after the other, whatever its format, within bounds. Runs in a process of its own."""
+"""Iterates over the members of an archive of any format, with limits against bombs; runs in a sandbox process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive tools."""
+"""The plugin `archives`: tools that list, extract and create archives."""
 
 from __future__ import annotations
 

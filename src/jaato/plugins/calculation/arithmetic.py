@@ -1,4 +1,4 @@
-"""Arithmetic on text: simpleeval walks the expression; numbers stay exact while they can and never grow beyond a bound."""
+"""Evaluates arithmetic expressions with simpleeval: exact numbers where possible, all sizes bounded."""
 
 from __future__ import annotations
 

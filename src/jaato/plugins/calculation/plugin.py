@@ -1,4 +1,4 @@
-"""The `calculate` tool."""
+"""The plugin `calculation`: the tool `calculate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSV files as tables of an SQLite database in memory: encoding, delimiter and types found out.
+"""CSV files as tables of an SQLite database in memory: detects encoding, delimiter and column types.
 
 Runs in a process of its own.
 """

@@ -1,4 +1,4 @@
-"""Documents of JSON and its relatives: read whole or one item at a time, asked by JMESPath, held against a JSON Schema.
+"""JSON, JSON Lines, YAML and TOML documents: parsing, JMESPath queries, validation by JSON Schema.
 
 Runs in a process of its own.
 """

@@ -1,4 +1,4 @@
-"""The data tools: questions to SQLite databases, CSV files and documents of JSON, YAML and TOML."""
+"""The plugin `data`: tools for SQLite databases, CSV files, and JSON, YAML and TOML documents."""
 
 from __future__ import annotations
 

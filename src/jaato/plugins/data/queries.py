@@ -1,4 +1,4 @@
-"""Rows of a query, with its bounds: what a statement may do, how long it may run, how much comes back.
+"""Bounded SQL queries: an authorizer, a time limit, and limits on the rows returned.
 
 Runs in a process of its own.
 """

@@ -1,4 +1,4 @@
-"""SQLite databases that strangers made: opened so that nothing outside the one file is read or changed.
+"""Opens SQLite databases of strangers so that nothing outside the one file is read or changed.
 
 Runs in a process of its own, whose directory becomes the database's.
 """

@@ -1,4 +1,4 @@
-"""An anchored edit: a text replaced where it occurs exactly once, else an error that helps to correct it."""
+"""Anchored edits: replaces a text that occurs exactly once, or raises an error that helps to correct it."""
 
 from __future__ import annotations
 

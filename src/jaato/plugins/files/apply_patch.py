@@ -1,4 +1,4 @@
-"""`apply_patch`: a whole patch or nothing of it."""
+"""`apply_patch`: applies a whole patch or nothing of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A unified diff that stays fast on large files and short for a reader."""
+"""Unified diffs that stay fast on large files and short for a reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`findAndReplace`: finds and replaces across files, all or nothing; patterns run in a process of their own, with a time limit."""
+"""`findAndReplace`: replaces across files, all or nothing; regular expressions run in a process with a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the hunks of a patch belong in a text: at their line, else where their lines are found."""
+"""Matches the hunks of a patch to a text: at their line numbers, else where their lines are found (fuzzy)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools say of directories, files and backups."""
+"""Lists directories, file information and backups for the tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file tools."""
+"""The plugin `file_edit`: the file tools."""
 
 from __future__ import annotations
 

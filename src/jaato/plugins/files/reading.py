@@ -1,4 +1,4 @@
-"""Reading a file for the model: a window of lines in bounded memory, images as images, binaries by name."""
+"""Reads a file for the model: a window of lines in bounded memory, images as images, binaries by type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""git's NUL-separated records as plain data."""
+"""Parses git's NUL-separated output into plain data."""
 
 from __future__ import annotations
 

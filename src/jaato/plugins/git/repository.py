@@ -1,4 +1,4 @@
-"""A repository around a directory: that it may be read, with what git is told, and its revisions."""
+"""Opens a git repository that the session may read, runs git in it safely, and resolves revisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A language server in a process of its own: what it is told at its start, asked, and what it says."""
+"""Client of one language server in its own process: handshake, requests, notifications, shutdown."""
 
 from __future__ import annotations
 

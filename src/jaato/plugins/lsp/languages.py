@@ -1,4 +1,4 @@
-"""Which server speaks for which file: those known from the start, and those the user has named."""
+"""Chooses the language server for a file: the built-in table and the user's settings."""
 
 from __future__ import annotations
 

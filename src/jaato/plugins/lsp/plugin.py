@@ -1,4 +1,4 @@
-"""The tools that ask language servers."""
+"""The plugin `lsp`: code intelligence tools, and diagnostics after edits."""
 
 from __future__ import annotations
 

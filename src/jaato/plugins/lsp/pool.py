@@ -1,4 +1,4 @@
-"""The servers that run: one for each language and directory, started when needed, ended when idle."""
+"""Pool of running language servers: one for each language and directory, started lazily, evicted when idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The questions that the tools put to a language server, and its answers as the tools give them."""
+"""Requests of the tools to a language server, and its responses as rows for the model."""
 
 from __future__ import annotations
 

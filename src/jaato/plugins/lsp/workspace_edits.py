@@ -1,4 +1,4 @@
-"""What a server wants changed, as whole new texts of files beneath the roots; nothing is changed here."""
+"""Turns an LSP WorkspaceEdit into new texts of files below the roots; nothing is written here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel from jaato's side: started when a cell needs it, interrupted when one takes too long, gone with the session."""
+"""Client of a Jupyter kernel: starts it lazily, interrupts cells that take too long, ends it with the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebook files: their cells, as nbformat 4 has them, and how they are read and written, one at a time."""
+"""Notebook files in nbformat 4: their cells, read and written under a lock."""
 
 from __future__ import annotations
 

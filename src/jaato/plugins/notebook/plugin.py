@@ -1,4 +1,4 @@
-"""The notebook tools."""
+"""The plugin `notebook`: tools that run cells in a Jupyter kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model reads of a cell that was run: its text, what it showed, its error."""
+"""Renders the outputs of a notebook cell for the model: text, displays, errors."""
 
 from __future__ import annotations
 

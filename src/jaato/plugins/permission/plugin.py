@@ -1,4 +1,4 @@
-"""`PermissionPlugin`: the documented way to put the gate in front of a `ToolExecutor`."""
+"""`PermissionPlugin`: puts the permission gate in front of a `ToolExecutor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reference documents there are: declarations in JSON and plain text files, of the workspace and of the user."""
+"""Loads declarations of reference documents: JSON and plain text files of the workspace and the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin `references`: its tools, and the documents that a prompt mentions, put into it."""
+"""The plugin `references`: tools that list and select documents, and prompts with the documents they mention."""
 
 from __future__ import annotations
 

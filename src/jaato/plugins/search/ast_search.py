@@ -1,4 +1,4 @@
-"""One search of code by its structure: files gathered, their syntax trees matched in a process apart."""
+"""Structural code search: collects files and matches their syntax trees in a sandbox process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In a process apart: which parts of some code have the structure of a pattern."""
+"""Matches a pattern against syntax trees with ast-grep; runs in a sandbox process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`glob_files`, `grep_content` and `ast_search`."""
+"""The plugin `search`: `glob_files`, `grep_content` and `ast_search`."""
 
 from __future__ import annotations
 

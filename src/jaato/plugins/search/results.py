@@ -1,4 +1,4 @@
-"""What a search of contents found, as text for a model and as data for programs."""
+"""Renders search results as text for the model and as structured data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skills and stored prompts as tools of the catalogue, and `processCommand`."""
+"""The plugins `skills` and `slash_command`: skills and prompt files as tools, and `processCommand`."""
 
 from __future__ import annotations
 

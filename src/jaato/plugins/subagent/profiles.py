@@ -1,4 +1,4 @@
-"""Profiles: written descriptions of subagents, of the user and of the workspace, which may only narrow until trusted."""
+"""Subagent profiles of the user and the workspace, which may only narrow permissions until trusted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from jaato.abc.plugin import Host
-from jaato.abc.subagents import Order, ToolChoice
+from jaato.abc.subagents import SubagentRequest, ToolChoice
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import AgentBounds, ModelSettings
 from jaato.tools.call import Call
@@ -208,7 +208,7 @@ def make_order(
     profile: Profile | None,
     inline: Config | None,
     call: Call,
-) -> Order:
+) -> SubagentRequest:
     """A task that a call gives, with what a profile and an inline configuration say of who does it; the second may only
     narrow the first."""
     own, given = profile.config if profile else Config(), inline or Config()
@@ -219,7 +219,7 @@ def make_order(
     said = [own.instructions or own.system_instructions, given.instructions or given.system_instructions]
     whole = given.system_prompt or own.system_prompt
     choices = [ToolChoice(one.tools, one.plugins) for one in (own, given)]
-    return Order(
+    return SubagentRequest(
         task=task,
         name=name or given.name,
         profile=profile.name if profile else None,

@@ -1,4 +1,4 @@
-"""Filling in a template: Jinja in its sandbox. Runs in a process of its own, since a template may loop or grow for ever."""
+"""Renders a template in Jinja's sandbox; runs in a sandbox process, since a template may loop or grow without end."""
 
 from __future__ import annotations
 

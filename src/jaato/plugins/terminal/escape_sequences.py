@@ -1,4 +1,4 @@
-"""What a program prints taken apart: text, control characters and escape sequences, in pieces of any size."""
+"""Parses terminal output: text, control characters and escape sequences, in pieces of any size."""
 
 from __future__ import annotations
 

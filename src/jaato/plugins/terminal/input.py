@@ -1,4 +1,4 @@
-"""What a call wants typed: checked, and as the bytes a terminal sends for text and for keys by name."""
+"""Validates terminal input and encodes text and named keys as the bytes a terminal sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terminal in the foreground: how it is set, and whether a program waits for somebody at it, as Linux tells."""
+"""Detects whether a program in the foreground of a terminal waits for input, from `/proc` (Linux)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shell_spawn`, `shell_input`, `shell_read`, `shell_control`, `shell_close` and `shell_list`."""
+"""The plugin `terminal`: `shell_spawn`, `shell_input`, `shell_read`, `shell_control`, `shell_close`, `shell_list`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One program at a terminal: its output read as it comes, what is typed sent, and whether it waits for somebody."""
+"""One program at a terminal: reads its output, sends input, and detects whether it waits for input."""
 
 from __future__ import annotations
 

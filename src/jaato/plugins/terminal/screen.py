@@ -1,4 +1,4 @@
-"""A terminal's screen as text, and what may be done to it: the part of VT220 and xterm that shows."""
+"""The screen of a terminal emulator (the visible part of VT220 and xterm), with scrollback."""
 
 from __future__ import annotations
 

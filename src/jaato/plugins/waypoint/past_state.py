@@ -1,4 +1,4 @@
-"""What files held at an earlier moment: the records of a session played backwards, each step checked."""
+"""Computes what files held at an earlier time by replaying a session's backup records backwards."""
 
 from __future__ import annotations
 

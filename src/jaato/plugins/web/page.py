@@ -1,4 +1,4 @@
-"""An answer of the web as what the model reads."""
+"""Renders an HTTP response for the model: HTML, PDF and text in pages, images as images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fetch_url`, `fetch_url_post`, `http_request` and `web_search`."""
+"""The plugin `web`: `fetch_url`, `fetch_url_post`, `http_request` and `web_search`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads HTML and PDF; runs in a process of its own (see `page`), for strangers made what it reads."""
+"""Extracts text from HTML and PDF of strangers; runs in a sandbox process (see `page`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where `web_search` asks: a search provider, chosen by a setting."""
+"""Search providers of `web_search`: DuckDuckGo and SearXNG, chosen by a setting."""
 
 from __future__ import annotations
 
