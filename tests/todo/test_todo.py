@@ -12,7 +12,7 @@ import pytest
 
 from jaato.abc.plugin import UserCommand
 from jaato.errors import ToolError
-from jaato.plugins.todo import KeptPlans, PlanError, TodoPlugin
+from jaato.plugins.todo import InMemoryPlans, PlanError, TodoPlugin
 from jaato.protocol.specs import Plan
 from jaato.tools.call import CURRENT, Call
 from jaato.tools.tool import Tool, tools_of
@@ -39,7 +39,7 @@ class Desk:
         raise KeyError(name)
 
 
-class LoggedPlans(KeptPlans):
+class LoggedPlans(InMemoryPlans):
     """Plans as a session keeps them: every change is an event."""
 
     def __init__(self) -> None:

@@ -18,7 +18,6 @@ from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files
 from jaato.tools.tool import tool
 
 READ_CHARS = 20_000
-TASK_ID = {"task_id": "task_id", "id": "task_id"}
 
 
 class BackgroundPlugin(Plugin):

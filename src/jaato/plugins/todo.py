@@ -48,7 +48,7 @@ class Plans(Protocol):
     def clear(self, plan_id: str) -> None: ...
 
 
-class KeptPlans:
+class InMemoryPlans:
     """Plans in memory, for calls without a session; the current plan is the one changed last."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class TodoPlugin(Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._kept: dict[str, KeptPlans] = {}
+        self._kept: dict[str, InMemoryPlans] = {}
         self._lock = threading.Lock()
 
     def plans_of(self, call: Call | None) -> Plans:
@@ -210,7 +210,7 @@ class TodoPlugin(Plugin):
                 pass
             else:
                 return offered
-        return self._kept.setdefault(call.session_id if call is not None else "", KeptPlans())
+        return self._kept.setdefault(call.session_id if call is not None else "", InMemoryPlans())
 
     @tool(category="coordination", access="read", core=True)
     async def createPlan(self, title: str, steps: list[str], *, call: Call) -> dict[str, Any]:
