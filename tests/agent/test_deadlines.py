@@ -10,7 +10,7 @@ from tests.kit import call, recorded, results, say, session
 
 from jaato.errors import ConfigError
 from jaato.protocol.events import ClarificationQuestion
-from jaato.runtime.session_factory import waiting_of
+from jaato.runtime.session_factory import question_timeout
 from jaato.settings import load
 
 
@@ -26,7 +26,7 @@ def test_a_clarification_waits_until_its_deadline(tmp_path: Path) -> None:
         script = [call("get_tool_schemas", names=["request_clarification"]), asked, say("ok")]
         plugins = ("introspection", "clarification")
         async with session(tmp_path, script, plugins=plugins, question_timeout_s=0.05) as live:
-            leave = live.desk.attend()
+            leave = live.questions.add_responder()
             await live.post("go")
             leave()
             found = results(live)[1].structured
@@ -44,6 +44,6 @@ def test_a_clarification_waits_until_its_deadline(tmp_path: Path) -> None:
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     """`question_timeout_s` is 0 or up to a year."""
     with pytest.raises(ConfigError, match=r"(?i)question_timeout_s"):
-        waiting_of(load(environ={"JAATO_QUESTION_TIMEOUT_S": text}))
-    assert waiting_of(load(environ={})) is None
-    assert waiting_of(load(environ={"JAATO_QUESTION_TIMEOUT_S": "5"})) == 5
+        question_timeout(load(environ={"JAATO_QUESTION_TIMEOUT_S": text}))
+    assert question_timeout(load(environ={})) is None
+    assert question_timeout(load(environ={"JAATO_QUESTION_TIMEOUT_S": "5"})) == 5

@@ -56,13 +56,13 @@ def test_prompts_come_one_at_a_time_and_each_is_durable(tmp_path: Path) -> None:
         most = 0
         script = [calls(*[("change", {"n": n}) for n in range(4)]), say("done")]
         async with session(tmp_path, script, [change], policy=ASK) as live:
-            leave = live.desk.attend()
+            leave = live.questions.add_responder()
 
             async def answer(question: PermissionRequested) -> None:
                 await anyio.sleep(0.005)
                 open_now.remove(question.question_id)
                 said = "y" if question.arguments["n"] != 2 else "n"
-                assert live.desk.answer(question.question_id, Answer(answer=said))
+                assert live.questions.respond(question.question_id, Answer(answer=said))
 
             async with anyio.create_task_group() as group:
 
@@ -92,13 +92,13 @@ def test_a_turn_grant_covers_the_rest_and_is_in_the_log(tmp_path: Path) -> None:
     async def main() -> None:
         script = [calls(*[("change", {"n": n}) for n in range(4)]), say("done")]
         async with session(tmp_path, script, [change], policy=ASK) as live:
-            live.desk.attend()
+            live.questions.add_responder()
             asked: list[str] = []
 
             def listen(event: Event) -> None:
                 if isinstance(event, PermissionRequested):
                     asked.append(event.question_id)
-                    live.desk.answer(event.question_id, Answer(answer="t"))
+                    live.questions.respond(event.question_id, Answer(answer="t"))
 
             live.journal.bus.listen(listen)
             with anyio.fail_after(5):
@@ -116,7 +116,7 @@ def test_when_the_last_answerer_leaves_the_question_is_settled(tmp_path: Path) -
 
     async def main() -> None:
         async with session(tmp_path, [call("change", n=1), say("ok")], [change], policy=ASK) as live:
-            leave = live.desk.attend()
+            leave = live.questions.add_responder()
             blocked: list[str | None] = []
 
             def listen(event: Event) -> None:
@@ -145,7 +145,7 @@ def test_a_question_past_its_deadline_is_denied_as_timeout(tmp_path: Path) -> No
 
     async def main() -> None:
         async with session(tmp_path, [call("change", n=1), say("ok")], [change], policy=policy) as live:
-            live.desk.attend()
+            live.questions.add_responder()
             with anyio.fail_after(5):
                 await live.post("go")
             error = results(live)[0].error
@@ -162,14 +162,14 @@ def test_an_answer_counts_once(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with session(tmp_path, [call("change", n=1), say("ok")], [change], policy=ASK) as live:
-            live.desk.attend()
+            live.questions.add_responder()
             said: list[bool] = []
 
             async with anyio.create_task_group() as group:
 
                 async def answer(question_id: str) -> None:
-                    said.append(live.desk.answer(question_id, Answer(answer="y")))
-                    said.append(live.desk.answer(question_id, Answer(answer="n")))
+                    said.append(live.questions.respond(question_id, Answer(answer="y")))
+                    said.append(live.questions.respond(question_id, Answer(answer="n")))
 
                 def listen(event: Event) -> None:
                     if isinstance(event, PermissionRequested):
@@ -179,7 +179,7 @@ def test_an_answer_counts_once(tmp_path: Path) -> None:
                 await live.post("go")
             assert said == [True, False]
             assert results(live)[0].ok
-            assert live.desk.answer("nonsense", Answer(answer="y")) is False
+            assert live.questions.respond("nonsense", Answer(answer="y")) is False
 
     anyio.run(main)
 
@@ -201,11 +201,11 @@ def test_a_clarification_carries_questions_out_and_pairs_back(tmp_path: Path) ->
             return str(answers)
 
         async with session(tmp_path, [call("ask_user"), say("ok")], [ask_user]) as live:
-            live.desk.attend()
+            live.questions.add_responder()
             async with anyio.create_task_group() as group:
 
                 async def answer(question_id: str) -> None:
-                    live.desk.answer(question_id, ["this one"])
+                    live.questions.respond(question_id, ["this one"])
 
                 def listen(event: Event) -> None:
                     if isinstance(event, ClarificationQuestion):
@@ -225,12 +225,12 @@ def test_nonsense_is_no_consent_and_is_asked_again(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with session(tmp_path, [call("change", n=1), say("ok")], [change], policy=ASK) as live:
-            live.desk.attend()
+            live.questions.add_responder()
             given = iter(["perhaps", "y"])
 
             def listen(event: Event) -> None:
                 if isinstance(event, PermissionRequested):
-                    live.desk.answer(event.question_id, Answer(answer=next(given)))
+                    live.questions.respond(event.question_id, Answer(answer=next(given)))
 
             live.journal.bus.listen(listen)
             with anyio.fail_after(5):
@@ -254,7 +254,7 @@ def test_what_holds_for_the_session_holds_when_it_goes_on(tmp_path: Path) -> Non
         script = [say("one"), call("change", n=1), say("ok")]
         async with reopened(tmp_path, session_id, script, [change], policy=ASK) as live:
             asked: list[Event] = []
-            live.desk.attend()
+            live.questions.add_responder()
             live.journal.bus.listen(lambda e: asked.append(e) if isinstance(e, PermissionRequested) else None)
             with anyio.fail_after(5):
                 await live.post("again")

@@ -62,7 +62,7 @@ async def opened(
         else:
             live = made.create(wanted)
         async with live:
-            live.desk.attend(patient=True)
+            live.questions.add_responder(patient=True)
             yield live
     finally:
         made.close()
@@ -93,7 +93,7 @@ def answering(word: str) -> Callable[[Session, Event], bool]:
 
     def when(live: Session, event: Event) -> bool:
         if isinstance(event, PermissionRequested):
-            live.desk.answer(event.question_id, Answer(answer=word, by="ann"))
+            live.questions.respond(event.question_id, Answer(answer=word, by="ann"))
         return isinstance(event, PermissionResolved)
 
     return when
@@ -138,7 +138,7 @@ def test_a_question_that_lasted_past_its_deadline_has_its_default(tmp_path: Path
         await anyio.sleep(0.02)
         async with opened(tmp_path, SCRIPT, effects(done), session_id, question_timeout_s=0.01) as live:
             assert not live.state.questions
-            assert not live.desk.answer(asked[0], Answer(answer="y"))
+            assert not live.questions.respond(asked[0], Answer(answer="y"))
             await live.resume()
             assert not results(live)[0].ok
             assert "in time" in str(results(live)[0].error)
@@ -161,7 +161,7 @@ def test_a_process_that_ends_takes_no_answer(tmp_path: Path) -> None:
                 return False
             live.suspend()
             with pytest.raises(SessionBusy) as error:
-                live.desk.answer(event.question_id, Answer(answer="y"))
+                live.questions.respond(event.question_id, Answer(answer="y"))
             refused.append(error.value)
             return True
 
@@ -196,7 +196,7 @@ def test_a_tool_that_asks_in_its_middle_is_not_begun_again(tmp_path: Path) -> No
             [asked] = live.state.questions.values()
             assert isinstance(asked, ClarificationQuestion)
             assert asked.outcome
-            assert live.desk.answer(asked.question_id, ["it was not done"], "ann")
+            assert live.questions.respond(asked.question_id, ["it was not done"], "ann")
             await live.resume(ask_outcomes=True)
             assert done == ["changed"]
             [end] = [event for event in recorded(live) if isinstance(event, ToolCallEnd)]
@@ -228,7 +228,7 @@ def test_what_came_of_a_call_is_asked_where_the_store_has_failed(tmp_path: Path,
         if isinstance(event, ClarificationQuestion):
             assert event.outcome
             question_id = event.question_id
-            asyncio.get_running_loop().call_soon(lambda: live.desk.answer(question_id, ["it was done"]))
+            asyncio.get_running_loop().call_soon(lambda: live.questions.respond(question_id, ["it was done"]))
 
     async def main() -> None:
         nonlocal live

@@ -11,7 +11,7 @@ from tests.kit import call, results, say, session
 
 from jaato.abc.asker import Answer
 from jaato.protocol.events import Event, MessageUser, PermissionRequested
-from jaato.runtime.embedding.handlers import attend
+from jaato.runtime.embedding.handlers import answer_questions
 from jaato.tools.permissions.gate import Policy
 from jaato.tools.tool import tool
 
@@ -33,10 +33,10 @@ def test_an_answer_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
 
             def listen(event: Event) -> None:
                 if isinstance(event, PermissionRequested):
-                    taken.append(live.desk.answer(event.question_id, ["yes"]))
-                    taken.append(live.desk.answer(event.question_id, Answer(answer="y")))
+                    taken.append(live.questions.respond(event.question_id, ["yes"]))
+                    taken.append(live.questions.respond(event.question_id, Answer(answer="y")))
 
-            live.desk.attend()
+            live.questions.add_responder()
             live.journal.bus.listen(listen)
             await live.post("go")
             assert taken == [False, True]
@@ -53,7 +53,7 @@ def test_a_cancelled_permission_function_leaves_no_question_waiting(tmp_path: Pa
 
     async def main() -> None:
         async with session(tmp_path, [call("act"), say("done")], [act], policy=ASKING) as live:
-            attend(live, cancelled)
+            answer_questions(live, cancelled)
             with anyio.fail_after(5):
                 await live.post("go")
             assert not results(live)[0].ok

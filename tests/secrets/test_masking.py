@@ -154,11 +154,11 @@ def test_questions_and_answers_are_masked(tmp_path: Path) -> None:
         async with session(tmp_path, script, [use, inquire], asker=Person(), policy=Policy.of({})) as live:
             heard: list[Event] = []
             live.journal.bus.listen(heard.append)
-            live.desk.attend()
+            live.questions.add_responder()
 
             def reply(event: Event) -> None:
                 if isinstance(event, ClarificationQuestion):
-                    live.desk.answer(event.question_id, [f"yes, {VALUE}"])
+                    live.questions.respond(event.question_id, [f"yes, {VALUE}"])
 
             live.journal.bus.listen(reply)
             await live.post("go")
@@ -229,9 +229,9 @@ def test_an_old_log_is_masked_when_it_is_read(tmp_path: Path) -> None:
         async with made.create(plan(tmp_path, [say(f"it is {VALUE}")])) as live:
             await live.post(f"what is {KEY}")
             session_id = live.state.session_id
-        from jaato.runtime.session_store import stored
+        from jaato.runtime.session_store import load_session
 
-        journal = stored(made.store, session_id, secrets=Redactor({"T": VALUE}))
+        journal = load_session(made.store, session_id, secrets=Redactor({"T": VALUE}))
         async with made.open(journal, plan(tmp_path, [say("one"), say("two")])) as again:
             await again.post("go on")
             sent = encode(provider_of(again).requests[0].messages).decode()

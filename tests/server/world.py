@@ -31,7 +31,7 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, Opened
 from jaato.protocol.specs import ClientView
 from jaato.providers.scripted import Step
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.carry import Carrier
 from jaato.server.hub import Hub
@@ -116,7 +116,7 @@ class World:
 
     async def start(self) -> None:
         """Begin to serve."""
-        base = Blueprint(
+        base = SessionOptions(
             provider=Cast({"anyone": [act] * 10_000}),
             model="script",
             state_dir=self._state_dir,
@@ -190,7 +190,7 @@ class World:
         """The questions that calls of this process wait on."""
         if self.live is None:
             return {}
-        return {key: one for key, one in self.live.session.desk._open.items() if not one.earlier}
+        return {key: one for key, one in self.live.session.questions._open.items() if not one.earlier}
 
     def at_work(self) -> bool:
         """Whether anything should come of itself."""
@@ -238,7 +238,7 @@ class World:
         is_open = asked - set(ends)
         assert set(self.waiting()) <= is_open, "a call waits on a question that no log has"
         if self.live is not None:
-            assert set(self.live.session.desk._open) == is_open, "a question is shown that no call waits on"
+            assert set(self.live.session.questions._open) == is_open, "a question is shown that no call waits on"
         for viewer in self.clients.values():
             assert set(viewer.state.questions) == is_open, "a client sees other questions than there are"
         begun = [event.call_id for event in log if isinstance(event, ToolCallStart)]

@@ -29,12 +29,12 @@ def trail(live: Any) -> list[str]:
 def answering(live: Any, *answers: Answer) -> Callable[[], None]:
     """Answer the session's permission questions in this order."""
     waiting = list(answers)
-    leave = live.desk.attend()
+    leave = live.questions.add_responder()
 
     def listen(event: Event) -> None:
         if isinstance(event, PermissionRequested):
             given = waiting.pop(0)
-            asyncio.get_running_loop().call_soon(live.desk.answer, event.question_id, given)
+            asyncio.get_running_loop().call_soon(live.questions.respond, event.question_id, given)
 
     silence = live.journal.bus.listen(listen)
 
@@ -229,12 +229,12 @@ def test_clarifications_travel_as_pairs(tmp_path: Path) -> None:
             say("done"),
         ]
         async with session(tmp_path, script, plugins=["introspection", "clarification"]) as live:
-            live.desk.attend()
+            live.questions.add_responder()
 
             def listen(event: Event) -> None:
                 if isinstance(event, ClarificationQuestion):
                     loop = asyncio.get_running_loop()
-                    loop.call_soon(live.desk.answer, event.question_id, ["Red", None])
+                    loop.call_soon(live.questions.respond, event.question_id, ["Red", None])
 
             live.journal.bus.listen(listen)
             await live.post("go")

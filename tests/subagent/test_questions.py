@@ -20,7 +20,7 @@ from jaato.protocol.events import (
     PermissionRequested,
     PermissionResolved,
 )
-from jaato.runtime.embedding.handlers import attend
+from jaato.runtime.embedding.handlers import answer_questions
 from jaato.tools.permissions.gate import Policy
 
 ASK = Policy.of({"defaultPolicy": "ask", "whitelist": {"tools": ["delegate", "get_subagent_result"]}})
@@ -41,7 +41,7 @@ def test_a_permission_question_from_the_bottom_reaches_the_root(tmp_path: Path) 
         scripts = {**CHAIN, "three": [call("change"), say("changed it")]}
         async with stage(tmp_path, scripts, [change], policy=ASK) as (live, _cast):
             live.journal.bus.listen(heard.append)
-            stop = attend(live, lambda event: "y")
+            stop = answer_questions(live, lambda event: "y")
             with anyio.fail_after(20):
                 await live.post("go")
             stop()
@@ -74,7 +74,7 @@ def test_a_clarification_from_the_bottom_reaches_the_root(tmp_path: Path) -> Non
         async with stage(tmp_path, scripts, plugins=PLUGINS) as (live, _cast):
             heard: list[Event] = []
             live.journal.bus.listen(heard.append)
-            stop = attend(live, None, lambda event: ["blue"])
+            stop = answer_questions(live, None, lambda event: ["blue"])
             with anyio.fail_after(20):
                 await live.post("go")
             stop()
@@ -143,7 +143,7 @@ def test_one_answer_settles_what_waits_in_the_whole_tree(tmp_path: Path) -> None
                     await anyio.sleep(0)
                 return "all"
 
-            stop = attend(live, answer)
+            stop = answer_questions(live, answer)
             with anyio.fail_after(20):
                 await live.post("go")
             stop()
@@ -174,7 +174,7 @@ def test_a_grant_for_the_turn_holds_for_all_agents_until_the_root_has_ended_it(t
                 asked.append(live.supervisor.subagents[event.agent_id].name)
                 return "t"
 
-            stop = attend(live, answer)
+            stop = answer_questions(live, answer)
             await live.post("go")
             await live.post("go")
             stop()
@@ -205,12 +205,12 @@ def test_who_waits_for_an_answer_is_shown_as_blocked(tmp_path: Path) -> None:
         }
         async with stage(tmp_path, scripts, [change], policy=ASK) as (live, _cast):
             live.journal.bus.listen(listen)
-            leave = live.desk.attend()
+            leave = live.questions.add_responder()
             with anyio.fail_after(20):
                 await live.post("go")
                 report = value(live)
                 assert (report["status"], report["waiting_for"]) == ("blocked", "permission for change")
-                live.desk.answer(questions[0], Answer(answer="n"))
+                live.questions.respond(questions[0], Answer(answer="n"))
                 await live.supervisor.all_done()
             leave()
             assert outcomes(live, "one") == ["permission_denied"]
@@ -232,7 +232,7 @@ def test_a_stop_withdraws_the_question(tmp_path: Path) -> None:
                     live.stop()
 
             live.journal.bus.listen(listen)
-            leave = live.desk.attend()
+            leave = live.questions.add_responder()
             with anyio.fail_after(20):
                 await live.post("go")
                 await live.supervisor.all_done()

@@ -99,7 +99,7 @@ class Waiting:
     answer: Given = None
 
 
-class Desk:
+class Questions:
     """Puts questions to whoever is there to answer. With nobody there a question is answered None at once.
 
     A clarification waits at most `timeout_s`, a permission question until its own deadline. An answer is in the log
@@ -180,7 +180,7 @@ class Desk:
 
     # --- who is there --------------------------------------------------------------------------------------------
 
-    def attend(self, *, patient: bool = False) -> Callable[[], None]:
+    def add_responder(self, *, patient: bool = False) -> Callable[[], None]:
         """Someone is there to answer from now on; returns the function that says they have left. With `patient` they, or
         others, may come back: questions wait for them, up to their deadlines."""
         self._answerers += 1
@@ -201,7 +201,7 @@ class Desk:
         return leave
 
     @property
-    def attended(self) -> bool:
+    def has_responder(self) -> bool:
         """Whether anybody can answer, now or later."""
         return self._answerers > 0 or self._patient
 
@@ -216,7 +216,7 @@ class Desk:
                 raise TimeoutError
             if isinstance(given, Answer):
                 return given
-            if not self.attended:
+            if not self.has_responder:
                 return None
             asked = PermissionRequested(
                 **journal.head(question.agent_id),
@@ -233,7 +233,7 @@ class Desk:
             )
             waiting = self._put(asked)
         answer = await self._wait(waiting, f"permission for {question.tool}")
-        if answer is None and self.attended:
+        if answer is None and self.has_responder:
             raise TimeoutError
         return answer if isinstance(answer, Answer) else None
 
@@ -246,7 +246,7 @@ class Desk:
             given = self._given.pop(key, NOTHING)
             if given is None or (isinstance(given, list) and given):
                 return given
-            if not self.attended:
+            if not self.has_responder:
                 return None
             question = ClarificationQuestion(
                 **self._journal.head(agent_id),
@@ -292,7 +292,7 @@ class Desk:
     def _status(self, agent_id: str, status: Any, reason: str | None) -> None:
         self._journal.show(AgentStatusChanged(**self._journal.shown(agent_id), status=status, reason=reason))
 
-    def answer(self, question_id: str, answer: Answer | list[str | None], by: str = "") -> bool:
+    def respond(self, question_id: str, answer: Answer | list[str | None], by: str = "") -> bool:
         """Answer an open question; False when it is not open (answered, withdrawn, too late or never asked). Raises
         `StoreError`, and `SessionBusy` when the program ends; it is open then as before."""
         if self._journal.frozen:

@@ -16,7 +16,7 @@ from jaato.abc.background import TaskStatus
 from jaato.agent.background import BackgroundTasks
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.questions import Asked, Desk, answers_of
+from jaato.agent.questions import Asked, Questions, answers_of
 from jaato.agent.results import left_behind
 from jaato.protocol.events import (
     BackgroundUpdated,
@@ -53,7 +53,7 @@ class RecoveryContext(Struct, frozen=True):
 
     journal: Journal
     catalog: Catalog
-    desk: Desk
+    questions: Questions
     inbox: Inbox
     tasks: TaskRecords
     background: BackgroundTasks
@@ -66,7 +66,7 @@ class Recovery:
     def __init__(self, context: RecoveryContext) -> None:
         self._context = context
         self._journal = context.journal
-        self._desk = context.desk
+        self._questions = context.questions
 
     def run(self) -> None:
         """Close what the process before left open: questions as unanswered, calls and tasks as interrupted, passing
@@ -104,14 +104,14 @@ class Recovery:
     def record_refused(self) -> None:
         """Record what a store that failed has refused: the ends of questions nobody waits for, and of background tasks."""
         for question in list(self._journal.state.questions.values()):
-            if not self._desk.waits(question.question_id):
+            if not self._questions.waits(question.question_id):
                 self._journal.record(unanswered_event(question, self._journal))
         self._context.background.record_refused()
 
     def close_turn(self) -> None:
         """Give every call of an unfinished turn its result, its questions and the turn their end."""
         state, journal = self._journal.state, self._journal
-        for question in self._desk.forget(state.agent_id):
+        for question in self._questions.forget(state.agent_id):
             journal.record(unanswered_event(question, journal))
         close_calls(journal, NOT_BEGUN)
         if state.open_turn is not None:
@@ -138,9 +138,9 @@ class Recovery:
                 kept.append(question)
             else:
                 self._journal.record(unanswered_event(question, self._journal))
-        self._desk.restore(kept, answers_of(self._journal.state))
+        self._questions.restore(kept, answers_of(self._journal.state))
         self.ask_outcomes()
-        self._desk.expire()
+        self._questions.expire()
 
     def ask_outcomes(self) -> None:
         """Ask about every call that was cut off; those that only read are interrupted."""
@@ -151,7 +151,7 @@ class Recovery:
             else:
                 asked = self._question_about(call)
                 self._journal.record(asked)
-                self._desk.restore([state.questions[asked.question_id]], {})
+                self._questions.restore([state.questions[asked.question_id]], {})
 
     def close_interrupted_calls(self) -> None:
         """End them: nobody is asked what came of them, and nobody knows."""
@@ -200,7 +200,7 @@ class Recovery:
             questions=[
                 {"question": f"What came of {tool}?", "choices": OUTCOMES, "default": UNKNOWN_OUTCOME}
             ],
-            deadline=self._desk.deadline(),
+            deadline=self._questions.deadline(),
             outcome=True,
         )
 
@@ -209,10 +209,10 @@ class Recovery:
         nothing. False where it is to be made again instead: its tool goes on where it was."""
         if self._is_resumable(begun.tool):
             return False
-        if not self._desk.attended:
-            self._desk.leave_open()
+        if not self._questions.has_responder:
+            self._questions.leave_open()
         asked = Clarification(id=new_id("q"), call_id=call.call_id, context="")
-        answers = await self._desk.clarify(asked, self._journal.state.agent_id)
+        answers = await self._questions.clarify(asked, self._journal.state.agent_id)
         words = (answers or [None])[0]
         self._end_begun(call, words if words and words.strip() != UNKNOWN_OUTCOME else "")
         return True

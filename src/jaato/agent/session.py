@@ -17,7 +17,7 @@ from jaato.agent.compaction.engine import CompactionContext, CompactionEngine, C
 from jaato.agent.inbox import NO_AUTHOR, Author, Enrich, Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.model import ModelClient, ProviderOpener
-from jaato.agent.questions import Desk
+from jaato.agent.questions import Questions
 from jaato.agent.recovery import Recovery, RecoveryContext
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.services import Plans, Waypoints
@@ -50,7 +50,7 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     provider: Provider | ProviderOpener
     catalog: Catalog
     gate: Gate
-    desk: Desk
+    questions: Questions
     settings: ModelSettings = ModelSettings()
     limits: Limits = Limits()
     retry: RetryPolicy = RetryPolicy()
@@ -88,7 +88,7 @@ class Session:
         self.parts = parts
         self.is_subagent = supervisor is not None
         journal = self.journal = parts.journal
-        self.catalog, self.gate, self.desk = parts.catalog, parts.gate, parts.desk
+        self.catalog, self.gate, self.questions = parts.catalog, parts.gate, parts.questions
         self.workspace = Path(journal.state.workspace)
         self._closed = False
         self.services = {**parts.services}
@@ -116,7 +116,7 @@ class Session:
             RecoveryContext(
                 journal=journal,
                 catalog=parts.catalog,
-                desk=parts.desk,
+                questions=parts.questions,
                 inbox=self.inbox,
                 tasks=self.tasks,
                 background=self.tools.background,
@@ -130,7 +130,7 @@ class Session:
         self.services |= {
             "session": self,
             "plans": Plans(journal),
-            "clarify": functools.partial(self.desk.clarify, agent_id=self.state.agent_id),
+            "clarify": functools.partial(self.questions.clarify, agent_id=self.state.agent_id),
             "background": self,
             "crew": SubagentService(self.supervisor),
         }
@@ -162,7 +162,7 @@ class Session:
                 tools=self.tools,
                 inbox=self.inbox,
                 gate=self.gate,
-                desk=self.desk,
+                questions=self.questions,
                 compaction=self.compaction,
                 recovery=self.recovery,
                 limits=self.parts.limits,
@@ -270,7 +270,7 @@ class Session:
             self.recovery.ask_outcomes()  # where not the process has failed but the store
         else:
             self.recovery.close_interrupted_calls()
-            self.desk.leave_open()
+            self.questions.leave_open()
         if self.state.open_turn is None:
             await self.supervisor.take_up()
             return None

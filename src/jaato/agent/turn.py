@@ -16,7 +16,7 @@ from jaato.agent.compaction.engine import CompactionEngine
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.model import ModelClient, context_tokens_with
-from jaato.agent.questions import Desk
+from jaato.agent.questions import Questions
 from jaato.agent.recovery import Recovery, close_calls
 from jaato.agent.tool_runner import ToolRunner
 from jaato.errors import CancelledException, LimitReached, ProviderError
@@ -85,7 +85,7 @@ class TurnContext(Struct, frozen=True):
     tools: ToolRunner
     inbox: Inbox
     gate: Gate
-    desk: Desk
+    questions: Questions
     compaction: CompactionEngine
     recovery: Recovery
     limits: Limits
@@ -147,14 +147,14 @@ class TurnRunner:
             if calls := list(state.open_calls.values()):
                 self.check_stopped("Stopped before the calls began.")
                 await context.tools.run_calls(calls, turn.id, context.recovery.resume_call)
-                context.desk.withdraw(state.agent_id)
+                context.questions.withdraw(state.agent_id)
                 await context.resume_subagents()
             return await self._loop(turn)
 
         try:
             return await self._run_open(turn, body)
         finally:
-            context.desk.withdraw(state.agent_id)
+            context.questions.withdraw(state.agent_id)
 
     async def compact(self, reason: str) -> bool:
         """Make room between turns; whether anything was freed."""

@@ -236,7 +236,7 @@ def answers_text(event: ClarificationResolved) -> str:
 
 def attend(session: Session, questions: Questions) -> Callable[[], None]:
     """Be there to answer a session of this process from now on; returns the function that leaves."""
-    leave = session.desk.attend()
+    leave = session.questions.add_responder()
     silence = session.journal.bus.listen(questions)
 
     def stop() -> None:
@@ -250,7 +250,7 @@ def attend_terminal(session: Session, screen: Screen, kin: Kin) -> Callable[[], 
     """Answer the session's questions from this terminal, for a command that reads nothing else."""
     import asyncio
 
-    questions = Questions(session.desk, screen, kin)
+    questions = Questions(session.questions, screen, kin)
     asked = asyncio.Event()
     questions.asked = asked.set
     leave = attend(session, questions)

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.agent.masking import masked_struct
-from jaato.agent.questions import Desk
+from jaato.agent.questions import Questions
 from jaato.errors import JaatoError
 from jaato.log import logger
 from jaato.settings import Settings
@@ -23,42 +23,42 @@ OUTSIDE = ("webhook", "file")
 """The channels that lead out of the process; `console` and `queue` are those of the program that embeds jaato."""
 
 
-class Outside(Protocol):
+class OutsideChannel(Protocol):
     """A channel that a loop can wait for."""
 
     def asked(self, question: Question) -> Awaitable[Answer | None]: ...
 
 
-class Relay:
-    """Puts each question to the desk, where every client sees it, and to the policy's channel; the first answer counts."""
+class ChannelDispatcher:
+    """Puts each question to the questions, where every client sees it, and to the policy's channel; the first answer counts."""
 
     def __init__(
         self,
-        desk: Desk,
+        questions: Questions,
         policy: Policy,
         secrets: Redactor,
         state_dir: Path,
         environ: Mapping[str, str],
         allow: list[str],
     ) -> None:
-        self._desk = desk
+        self._questions = questions
         self._policy = policy
         self._secrets = secrets
         self._state_dir = state_dir
         self._environ = environ
         self._allow = allow
-        self._made: tuple[Channel, Outside | None] = (Channel(), None)
+        self._made: tuple[Channel, OutsideChannel | None] = (Channel(), None)
 
     async def ask(self, question: Question) -> Answer | None:
         """The first answer; None when nobody can give one. Raises `TimeoutError` past its deadline."""
         channel = self._channel()
         if channel is None:
-            return await self._desk.ask(question)
-        question = self._desk.as_asked(question)
-        leave = self._desk.attend()
+            return await self._questions.ask(question)
+        question = self._questions.as_asked(question)
+        leave = self._questions.add_responder()
         task = asyncio.get_running_loop().create_task(self._outside(channel, question, leave))
         try:
-            answer = await self._desk.ask(question)
+            answer = await self._questions.ask(question)
         finally:
             task.cancel()
             await asyncio.wait([task])
@@ -67,7 +67,7 @@ class Relay:
             raise TimeoutError
         return answer
 
-    async def _outside(self, channel: Outside, question: Question, leave: Callable[[], None]) -> bool:
+    async def _outside(self, channel: OutsideChannel, question: Question, leave: Callable[[], None]) -> bool:
         """Have the channel answer; one that cannot, or not in time, is no longer somebody who could. Whether it was late."""
         answer: Answer | None = None
         late = False
@@ -76,11 +76,11 @@ class Relay:
         except TimeoutError:
             LOG.warning("The permission channel has not answered the question %s in time", question.id)
             late = True
-        if answer is None or not self._desk.answer(question.id, answer):
+        if answer is None or not self._questions.respond(question.id, answer):
             leave()
         return late
 
-    def _channel(self) -> Outside | None:
+    def _channel(self) -> OutsideChannel | None:
         """The channel of the policy as it is now."""
         wanted = self._policy.channel
         if wanted.type not in OUTSIDE:
@@ -89,7 +89,7 @@ class Relay:
             self._made = (wanted, self._open(wanted))
         return self._made[1]
 
-    def _open(self, wanted: Channel) -> Outside | None:
+    def _open(self, wanted: Channel) -> OutsideChannel | None:
         from jaato.plugins.permission.channels import ChannelContext, make_channel
         from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
 
@@ -99,19 +99,19 @@ class Relay:
             )
 
         try:
-            return cast("Outside", make_channel(wanted.type or "", wanted, places))
+            return cast("OutsideChannel", make_channel(wanted.type or "", wanted, places))
         except JaatoError as error:
             LOG.warning("The permission channel cannot be used: %s", error)
             return None
 
 
-def relay_for(
-    desk: Desk, policy: Policy, secrets: Redactor, state_dir: Path | None, settings: Settings | None
+def dispatcher_for(
+    questions: Questions, policy: Policy, secrets: Redactor, state_dir: Path | None, settings: Settings | None
 ) -> Asker:
-    """Who is asked: the desk, and what the policy names beside it."""
+    """Who is asked: the questions, and what the policy names beside it."""
     if state_dir is None or settings is None:
-        return desk
-    return Relay(desk, policy, secrets, state_dir, settings.environ, settings["allow_hosts"])
+        return questions
+    return ChannelDispatcher(questions, policy, secrets, state_dir, settings.environ, settings["allow_hosts"])
 
 
 class MaskedAsker:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaato.abc.subagents import Order
+from jaato.abc.subagents import SubagentRequest
 from jaato.agent.inbox import Author
 from jaato.agent.state import Shared
 from jaato.agent.subagents.subagent import Subagent, SubagentError
@@ -19,7 +19,7 @@ class SubagentService:
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
 
-    async def delegate(self, by: str, order: Order) -> dict[str, Any]:
+    async def delegate(self, by: str, order: SubagentRequest) -> dict[str, Any]:
         """Give a task to a new subagent, and unless in the background wait for what comes of it."""
         supervisor = self._supervisor
         child = supervisor.made_by(by, order.call_id) if order.again else None
@@ -32,7 +32,7 @@ class SubagentService:
             return child.report() | {"hint": HINT}
         return await supervisor.runner.see_through(self._subagent(by), child)
 
-    async def go_on(
+    async def continue_subagent(
         self, by: str, who: str, message: str, *, background: bool, call_id: str = "", again: bool = False
     ) -> dict[str, Any]:
         """Say more to a subagent, which goes on where it was."""
@@ -95,7 +95,7 @@ class SubagentService:
             child.awaited -= 1
         return child.report() | {"stopped": running}
 
-    async def dismiss(self, by: str, who: str) -> dict[str, Any]:
+    async def close_subagent(self, by: str, who: str) -> dict[str, Any]:
         """Close a subagent for good, with those below it."""
         child = self._supervisor.find(by, who)
         closed = [one.name for one in (child, *self._supervisor.below(child.id))]
@@ -139,11 +139,11 @@ class SubagentService:
         child = self._supervisor.subagents.get(agent_id)
         return f"{child.name} ({child.id})" if child is not None else "main"
 
-    def roll(self, by: str) -> list[dict[str, Any]]:
+    def list_subagents(self, by: str) -> list[dict[str, Any]]:
         """The open subagents below an agent."""
         return [child.row() for child in self._supervisor.below(by)]
 
-    def said(self, by: str, count: int) -> list[tuple[str, str]]:
+    def recent_messages(self, by: str, count: int) -> list[tuple[str, str]]:
         """The last words of an agent's conversation: who said it, and what."""
         messages = self._supervisor.session_of(by).state.messages
         spoken: list[tuple[str, str]] = [

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from jaato.abc.subagents import Order
+from jaato.abc.subagents import SubagentRequest
 from jaato.agent.background import BackgroundGroup
 from jaato.agent.state import Family, Member
 from jaato.agent.subagents.runner import SubagentRunner
@@ -30,7 +30,9 @@ class SubagentFactory(Protocol):
 
     limits: SubagentLimits
 
-    async def prepare(self, root: AgentSession, parent_id: str, order: Order, name: str) -> dict[str, Any]:
+    async def prepare(
+        self, root: AgentSession, parent_id: str, order: SubagentRequest, name: str
+    ) -> dict[str, Any]:
         """The fields of the event with which the new agent begins. Raises `JaatoError`s for an order nobody can carry out."""
         ...
 
@@ -112,7 +114,7 @@ class Supervisor:
 
     # --- making ------------------------------------------------------------------------------------------------
 
-    async def spawn(self, by: str, order: Order) -> Subagent:
+    async def spawn(self, by: str, order: SubagentRequest) -> Subagent:
         """A new subagent of `by`, without a task yet. Raises `SubagentError` where a bound is reached."""
         factory = self._factory
         if factory is None or self.runner.is_closed:
@@ -150,7 +152,7 @@ class Supervisor:
                 )
             await self.dismiss(leaf)
 
-    def _free_name(self, order: Order) -> str:
+    def _free_name(self, order: SubagentRequest) -> str:
         taken = {*RESERVED, *(child.name for child in self.subagents.values())}
         wanted = (order.name or order.profile or "").strip() or f"agent-{len(self.family.members) + 1}"
         name, number = wanted, 2

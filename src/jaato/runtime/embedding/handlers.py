@@ -23,7 +23,7 @@ ClarificationHandler = Callable[
 ]
 
 
-def attend(
+def answer_questions(
     session: Session,
     on_permission: PermissionHandler | None = None,
     on_clarification: ClarificationHandler | None = None,
@@ -46,7 +46,7 @@ def attend(
                 case ClarificationQuestion():
                     given = await clarification(event, on_clarification)
         finally:
-            session.desk.answer(
+            session.questions.respond(
                 event.question_id, given
             )  # also when the function was cancelled: nobody else comes
 
@@ -57,7 +57,7 @@ def attend(
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
 
-    leave = session.desk.attend()
+    leave = session.questions.add_responder()
     silence = session.journal.bus.listen(listen)
 
     def stop() -> None:
