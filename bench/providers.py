@@ -17,7 +17,7 @@ from jaato.abc.provider import ModelRequest
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.http import HttpProvider
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 
 MESSAGES = 2_000
 TOOLS = 20
@@ -130,7 +130,7 @@ async def cost(provider: HttpProvider, request: ModelRequest) -> tuple[float, in
 
 async def measure(base_url: str) -> list[Row]:
     """Every row, each the best of several."""
-    provider = make("openai", environ={}, base_url=base_url)
+    provider = make_provider("openai", environ={}, base_url=base_url)
     encoded: dict[Any, Any] = {}
     messages = conversation(MESSAGES)
     specs = tools(TOOLS)

@@ -10,7 +10,7 @@ from tests.independent.running import KEY, Dialect
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.protocol.messages import Message, Part, Text, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 
 QUESTION = "What do both say?"
 PARAMETERS: dict[str, Any] = {
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
 async def ours(dialect: Dialect, url: str) -> Reading:
     """Our provider."""
-    provider = make(
+    provider = make_provider(
         dialect.provider,
         environ={},
         base_url=f"{url}/v1" if dialect.provider == "openai" else url,

@@ -19,7 +19,7 @@ from tests.local.conftest import small_model as small_model
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 from jaato.settings import environment
 
 PROGRAM = Path(__file__).with_name("llama_server.py")
@@ -73,7 +73,7 @@ def url(small_model: Path) -> Iterator[str]:
 async def ask(url: str, name: str, interface: Any, talk: list[Message]) -> Reply:
     """What the model replies to a conversation in one dialect."""
     base_url = url if name == "anthropic" else f"{url}/v1"
-    provider = make(name, environ={}, base_url=base_url, api_key=KEY, interface=interface)
+    provider = make_provider(name, environ={}, base_url=base_url, api_key=KEY, interface=interface)
     request = ModelRequest("m", talk, system="Be brief.", tools=TOOLS, settings=SHORT)
     try:
         (reply,) = [chunk async for chunk in provider.stream(request) if isinstance(chunk, Reply)]

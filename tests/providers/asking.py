@@ -13,7 +13,7 @@ from jaato.errors import (
 )
 from jaato.protocol.messages import Message, Text
 from jaato.providers.http import HttpProvider, Timeouts
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 
 KEY = "sk-canary-0123456789"
 PATIENT = Timeouts()
@@ -36,7 +36,7 @@ REQUEST = ModelRequest("m", [Message("user", [Text("hi")])])
 
 def provider_at(server: Server, timeouts: Timeouts = PATIENT, interface: Any = "chat") -> HttpProvider:
     """A provider that speaks to the scripted server."""
-    return make(
+    return make_provider(
         "openai", environ={}, base_url=f"{server.url}/v1", api_key=KEY, timeouts=timeouts, interface=interface
     )
 

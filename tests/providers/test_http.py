@@ -31,7 +31,7 @@ from jaato.errors import (
 )
 from jaato.providers.http import HttpProvider
 from jaato.providers.openai.chat import OpenAIChat
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 
 
 def test_an_answer_and_the_reuse_of_its_connection() -> None:
@@ -197,7 +197,7 @@ def test_the_key_is_nowhere_to_be_seen(caplog: pytest.LogCaptureFixture) -> None
         failure(stream(*events(said(None, f"bad {KEY}"))))
         failure(answer(f"<p>{KEY}", content_type="text/html"))
     assert "who is [key]?" in str(error)
-    provider = make("openai", environ={"OPENAI_API_KEY": KEY})
+    provider = make_provider("openai", environ={"OPENAI_API_KEY": KEY})
     everything = caplog.text + repr(provider) + str(error.__cause__) + repr(provider.dialect)
     assert KEY not in everything
     assert "httpcore2" in caplog.text
@@ -209,7 +209,7 @@ def test_a_key_that_is_no_secret_mangles_nothing(key: str) -> None:
 
     async def main() -> str:
         async with serve(answer({"error": "no such model: ollama/o"}, 404)) as server:
-            provider = make("openai", environ={}, base_url=f"{server.url}/v1", api_key=key)
+            provider = make_provider("openai", environ={}, base_url=f"{server.url}/v1", api_key=key)
             with pytest.raises(ModelNotFound) as caught:
                 await ask(provider)
             await provider.aclose()
@@ -222,10 +222,10 @@ def test_a_key_that_is_no_secret_mangles_nothing(key: str) -> None:
 def test_a_key_that_no_header_can_carry(key: str) -> None:
     """A key with line breaks or strange characters is refused before anything is sent, and not shown."""
     with pytest.raises(ConfigError, match="set it anew") as caught:
-        make("openai", environ={"OPENAI_API_KEY": key})
+        make_provider("openai", environ={"OPENAI_API_KEY": key})
     assert "sk" not in str(caught.value)
     assert "“" not in str(caught.value)
-    assert make("openai", environ={"OPENAI_API_KEY": " sk-1\n"})._key == "sk-1"
+    assert make_provider("openai", environ={"OPENAI_API_KEY": " sk-1\n"})._key == "sk-1"
 
 
 def test_a_key_that_is_made_fresh() -> None:
@@ -294,4 +294,4 @@ def test_an_extra_header_that_cannot_be_sent() -> None:
     """A header value with a line break is refused when the provider is made."""
     environ = {"OPENAI_API_KEY": KEY, "OPENAI_ORG_ID": "org\r\nX-Evil: 1"}
     with pytest.raises(ConfigError, match="OpenAI-Organization"):
-        make("openai", environ=environ)
+        make_provider("openai", environ=environ)

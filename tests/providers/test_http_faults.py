@@ -21,7 +21,7 @@ from jaato.errors import (
 )
 from jaato.protocol.specs import ModelSettings
 from jaato.providers.http import Timeouts
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_nobody_listens() -> None:
     """A refused connection and a name nobody knows are errors that name the place and the remedy."""
 
     async def main(url: str) -> str:
-        provider = make("openai", environ={}, base_url=url, api_key=KEY)
+        provider = make_provider("openai", environ={}, base_url=url, api_key=KEY)
         with pytest.raises(ConnectionFault) as caught:
             await ask(provider)
         await provider.aclose()

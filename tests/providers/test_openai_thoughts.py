@@ -11,7 +11,7 @@ from msgspec import Raw
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.protocol.messages import Message, Opaque, Text, Thinking, ToolResult
 from jaato.providers.openai.chat import ChatStyle, OpenAIChat
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 
 REASONED = Opaque("openai_chat", Raw(b'"reasoning"'))
 
@@ -44,7 +44,7 @@ def test_thoughts_go_back_in_the_field_they_came_in() -> None:
 )
 def test_how_thoughts_go_back_depends_on_the_host(url: str, field: str) -> None:
     """Chat: OpenAI itself takes no thoughts, DeepSeek refuses a message without the field, others get what they gave."""
-    dialect = make("openai", environ={}, base_url=url, api_key="k", interface="chat").dialect
+    dialect = make_provider("openai", environ={}, base_url=url, api_key="k", interface="chat").dialect
     assert isinstance(dialect, OpenAIChat)
     assert dialect.style.thinking == field
 

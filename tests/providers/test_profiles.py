@@ -13,19 +13,19 @@ from jaato.errors import AuthenticationError, ConfigError, ConnectionFault, Malf
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.http import HttpProvider, ModelListing
 from jaato.providers.openai.chat import OpenAIChat
-from jaato.providers.profiles import make, ollama_url
+from jaato.providers.profiles import make_provider, ollama_url
 
 KEY = {"OPENAI_API_KEY": "sk-1"}
 
 
 def test_openai_itself_speaks_responses() -> None:
     """OpenAI's own host is spoken to by responses, every other server by chat; both can be chosen."""
-    assert make("openai", environ=KEY).dialect.name == "openai_responses"
-    assert make("openai", environ=KEY, interface="chat").dialect.name == "openai_chat"
-    other = make("openai", environ={"OPENAI_BASE_URL": "http://localhost:8000/v1"})
+    assert make_provider("openai", environ=KEY).dialect.name == "openai_responses"
+    assert make_provider("openai", environ=KEY, interface="chat").dialect.name == "openai_chat"
+    other = make_provider("openai", environ={"OPENAI_BASE_URL": "http://localhost:8000/v1"})
     assert (other.dialect.name, other.base_url) == ("openai_chat", "http://localhost:8000/v1")
     assert (
-        make("openai", environ={}, base_url="http://x/v1", interface="responses").dialect.name
+        make_provider("openai", environ={}, base_url="http://x/v1", interface="responses").dialect.name
         == "openai_responses"
     )
     assert isinstance(other, Provider)
@@ -37,14 +37,14 @@ def test_openai_itself_speaks_responses() -> None:
 def test_a_missing_key_names_its_variable(name: str, variable: str) -> None:
     """Without its key a provider is not made, and the message says which variable to set."""
     with pytest.raises(ConfigError, match=f"{variable}"):
-        make(name, environ={})
-    assert make(name, environ={variable: "x"}).name == name
+        make_provider(name, environ={})
+    assert make_provider(name, environ={variable: "x"}).name == name
 
 
 def test_an_unknown_name() -> None:
     """A name nobody knows is an error that lists the known ones."""
     with pytest.raises(ConfigError, match="openai, github_models, ollama"):
-        make("opanai", environ={})
+        make_provider("opanai", environ={})
 
 
 @pytest.mark.parametrize(
@@ -64,22 +64,24 @@ def test_an_unknown_name() -> None:
 def test_ollama_host(host: str, url: str) -> None:
     """`OLLAMA_HOST` is understood in all forms Ollama itself takes."""
     assert ollama_url(host) == url
-    assert make("ollama", environ={"OLLAMA_HOST": host}).base_url == f"{url}/v1"
+    assert make_provider("ollama", environ={"OLLAMA_HOST": host}).base_url == f"{url}/v1"
 
 
 def test_what_is_known_of_models() -> None:
     """Limits and prices are known by name; prices of other sellers are not claimed; local use is free."""
-    provider = make("openai", environ=KEY)
+    provider = make_provider("openai", environ=KEY)
     info = provider.model_info("gpt-5.2-2025-12-11")
     assert (info.context_limit, info.price_input, info.price_output) == (400_000, 1.75, 14.0)
     assert provider.model_info("gpt-5-mini").price_input == 0.25
     assert provider.model_info("gpt-99") == ModelInfo("gpt-99", "openai")
-    other = make("openai", environ={}, base_url="https://gateway.test/v1")
+    other = make_provider("openai", environ={}, base_url="https://gateway.test/v1")
     assert other.model_info("openai/gpt-4o").context_limit == 128_000
     assert other.model_info("openai/gpt-4o").price_input is None
-    assert make("ollama", environ={}).model_info("qwen3").price_output == 0.0
+    assert make_provider("ollama", environ={}).model_info("qwen3").price_output == 0.0
     assert (
-        make("ollama", environ={"OLLAMA_HOST": "https://ollama.test"}).model_info("qwen3").price_output
+        make_provider("ollama", environ={"OLLAMA_HOST": "https://ollama.test"})
+        .model_info("qwen3")
+        .price_output
         is None
     )
 
@@ -89,7 +91,7 @@ def models(name: str, *answers: Answer, path: str = "/v1") -> tuple[list[ModelIn
 
     async def main() -> tuple[list[ModelInfo], list[str]]:
         async with serve(*answers) as server:
-            provider = make(name, environ={}, base_url=f"{server.url}{path}", api_key="sk-1")
+            provider = make_provider(name, environ={}, base_url=f"{server.url}{path}", api_key="sk-1")
             try:
                 return await provider.models(), [request.path for request in server.requests]
             finally:
@@ -149,7 +151,7 @@ def test_a_list_in_pages() -> None:
     async def main() -> int:
         async with serve(*[answer(str(number)) for number in range(60)]) as server:
             listing = ModelListing("/models", read)
-            about = make("ollama", environ={}).model_info
+            about = make_provider("ollama", environ={}).model_info
             provider = HttpProvider(
                 "paged", OpenAIChat(), base_url=server.url, describe=about, listing=listing
             )

@@ -18,7 +18,7 @@ from tests.providers.server import events, serve, stream, tunnel
 from jaato.abc.provider import ModelRequest, Reply, ThinkingDelta
 from jaato.errors import ConfigError, ConnectionFault
 from jaato.protocol.messages import Message, Text
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 from jaato.tools.network.proxy_settings import certificates, proxy_for, redact_url, split_url
 
 HELLO = stream(*events({"choices": [{"delta": {"content": "Hello"}, "finish_reason": "stop"}]}, "[DONE]"))
@@ -83,7 +83,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLCo
 
 async def ask(base_url: str, environ: Mapping[str, str]) -> str:
     """The text of one answer."""
-    provider = make("openai", environ=environ, base_url=base_url, api_key="sk-1")
+    provider = make_provider("openai", environ=environ, base_url=base_url, api_key="sk-1")
     try:
         chunks = [
             chunk async for chunk in provider.stream(ModelRequest("m", [Message("user", [Text("hi")])]))
@@ -242,7 +242,7 @@ def test_a_login_in_the_base_url(key: str | None, header: str) -> None:
     async def main() -> None:
         async with serve(HELLO) as server:
             url = server.url.replace("://", "://me:p%3A%40ss@")
-            provider = make("openai", environ={}, base_url=url, api_key=key)
+            provider = make_provider("openai", environ={}, base_url=url, api_key=key)
             async for chunk in provider.stream(ModelRequest("m", [Message("user", [Text("hi")])])):
                 assert not isinstance(chunk, ThinkingDelta)
             await provider.aclose()

@@ -11,7 +11,7 @@ from tests.providers.server import Received, Server, serve, stream
 
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.protocol.messages import Message, Text, Thinking, ToolCall
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 
 GOLDEN = Path(__file__).parent / "golden"
 ASK = [Message("user", [Text("hi")])]
@@ -20,7 +20,7 @@ ASK = [Message("user", [Text("hi")])]
 async def ours(name: str, server: Server, model: str) -> Reply:
     """Our reply from a server."""
     variables = {"anthropic": "ANTHROPIC", "google_genai": "GEMINI"}
-    provider = make(name, environ={f"{variables[name]}_API_KEY": "sk-1"}, base_url=server.url)
+    provider = make_provider(name, environ={f"{variables[name]}_API_KEY": "sk-1"}, base_url=server.url)
     try:
         chunks = [chunk async for chunk in provider.stream(ModelRequest(model, ASK))]
     finally:

@@ -26,7 +26,7 @@ from jaato.errors import (
 )
 from jaato.protocol.messages import Message, Text
 from jaato.providers.http import TIMEOUTS, Timeouts
-from jaato.providers.profiles import make
+from jaato.providers.profiles import make_provider
 
 GOLDEN = Path(__file__).parent / "golden"
 ASK = [Message("user", [Text("hi")])]
@@ -45,7 +45,7 @@ class Side:
 
     def provider(self, server: Server, timeouts: Timeouts = TIMEOUTS) -> Provider:
         environ = {self.variable: server.url, self.key: "sk-secret"}
-        return make(self.name, environ=environ, timeouts=timeouts)
+        return make_provider(self.name, environ=environ, timeouts=timeouts)
 
     def error(self, status: int, kind: str, message: str, **headers: str) -> Answer:
         """An error as this API sends it."""
@@ -250,12 +250,16 @@ def test_a_list_of_models_that_is_none_is_a_typed_error(side: Side, body: bytes)
 def test_what_is_missing_is_named() -> None:
     """Without a key the error names the variable to set; another server needs none."""
     with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
-        make("anthropic", environ={})
+        make_provider("anthropic", environ={})
     with pytest.raises(ConfigError, match="GEMINI_API_KEY"):
-        make("google_genai", environ={})
-    make("anthropic", environ={"ANTHROPIC_BASE_URL": "http://127.0.0.1:1/v1/"})
-    assert "aiplatform" in repr(make("google_genai", environ={"GOOGLE_CLOUD_PROJECT": "p"}))
-    assert "europe-west4" in repr(make("google_genai", environ={}, project="p", location="europe-west4"))
+        make_provider("google_genai", environ={})
+    make_provider("anthropic", environ={"ANTHROPIC_BASE_URL": "http://127.0.0.1:1/v1/"})
+    assert "aiplatform" in repr(make_provider("google_genai", environ={"GOOGLE_CLOUD_PROJECT": "p"}))
+    assert "europe-west4" in repr(
+        make_provider("google_genai", environ={}, project="p", location="europe-west4")
+    )
     given = {"GOOGLE_API_KEY": "k", "GOOGLE_CLOUD_PROJECT": "p"}
-    assert "generativelanguage" in repr(make("google_genai", environ=given))
-    assert "aiplatform" in repr(make("google_genai", environ={**given, "GOOGLE_GENAI_USE_VERTEXAI": "true"}))
+    assert "generativelanguage" in repr(make_provider("google_genai", environ=given))
+    assert "aiplatform" in repr(
+        make_provider("google_genai", environ={**given, "GOOGLE_GENAI_USE_VERTEXAI": "true"})
+    )

@@ -181,21 +181,21 @@ def test_what_was_open_when_a_process_died_is_known(path: Path, store: SqliteSto
     dead, alive = holding(path, "s1", "s2", "gone"), holding(path, "s3")
     try:
         store.hold("mine")
-        assert store.abandoned() == []
+        assert store.abandoned_sessions() == []
         ended(dead, signal.SIGKILL)
-        assert store.abandoned() == ["s1", "s2"]
+        assert store.abandoned_sessions() == ["s1", "s2"]
         store.hold("s1")
-        assert store.abandoned() == ["s2"]
+        assert store.abandoned_sessions() == ["s2"]
         store.release("s1")
-        store.settle("s2")
-        assert store.abandoned() == []
+        store.clear_abandoned("s2")
+        assert store.abandoned_sessions() == []
         with pytest.raises(SessionBusy):
-            store.settle("s3")
+            store.clear_abandoned("s3")
     finally:
         ended(alive, signal.SIGKILL)
-    assert store.abandoned() == ["s3"]
+    assert store.abandoned_sessions() == ["s3"]
     store.append([said("s3", 3)])
-    assert store.abandoned() == []
+    assert store.abandoned_sessions() == []
 
 
 def test_whoever_closes_leaves_nothing(path: Path) -> None:
@@ -206,7 +206,7 @@ def test_whoever_closes_leaves_nothing(path: Path) -> None:
     store.close()
     store.close()
     other = SqliteStore(path)
-    assert other.abandoned() == []
+    assert other.abandoned_sessions() == []
     assert other.holder("s1") is None
     other.close()
     assert list((path.parent / "locks").iterdir()) == []

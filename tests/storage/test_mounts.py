@@ -100,11 +100,11 @@ assert store.read_only
 assert [row.id for row in store.sessions()] == ["s1"]
 assert len(list(store.read("s1"))) == 20
 assert [hit.row.id for hit in store.search("hello").found] == ["s1"]
-assert store.abandoned() == [] and store.holder("s1") is None
+assert store.abandoned_sessions() == [] and store.holder("s1") is None
 assert store.vacuum(dry_run=True).removed == []
 for write in (
     lambda: store.hold("s1"),
-    lambda: store.settle("s1"),
+    lambda: store.clear_abandoned("s1"),
     lambda: store.append([said("s1", 21)]),
     lambda: store.fork("s1"),
     lambda: store.delete("s1"),

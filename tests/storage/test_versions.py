@@ -140,7 +140,7 @@ def test_an_older_store_is_read_without_being_changed(oldest: Path) -> None:
     before = oldest.read_bytes()
     store = SqliteStore(oldest, read_only=True)
     assert len(sound(store, "s1")) == 3
-    assert store.abandoned() == []
+    assert store.abandoned_sessions() == []
     assert store.holder("s1") is None
     store.close()
     assert oldest.read_bytes() == before

@@ -38,13 +38,17 @@ class Retention(Struct, frozen=True):
     size_bytes: int | None = None
 
 
-class Upkeep(Struct, frozen=True):
+class VacuumReport(Struct, frozen=True):
     """What upkeep did, or would do: sessions removed, those kept because they are at work, and why files stay large."""
 
     removed: list[SessionRow]
     held: list[str]
     freed_bytes: int = 0
     note: str = ""
+
+
+Upkeep = VacuumReport
+"""Its earlier name."""
 
 
 class Damaged(Struct, frozen=True):
@@ -146,12 +150,12 @@ class Store(Log, Protocol):
         """Who holds a session now; None when nobody alive does."""
         ...
 
-    def abandoned(self) -> list[str]:
+    def abandoned_sessions(self) -> list[str]:
         """The sessions that were open in a process when it died, or were left unfinished, until somebody holds or settles
         them."""
         ...
 
-    def settle(self, session_id: str) -> None: ...
+    def clear_abandoned(self, session_id: str) -> None: ...
 
     def put_blob(self, session_id: str, data: bytes) -> str:
         """Keep bytes for a session; returns their SHA-256 in hex. The same bytes are stored once."""
@@ -179,6 +183,6 @@ class Store(Log, Protocol):
         """A new session from a bundle; returns its id. Raises `StoreError`, and stores nothing then."""
         ...
 
-    def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> Upkeep:
+    def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> VacuumReport:
         """Remove the sessions beyond what is kept, and everything that belongs to none. Slow, so not for the loop."""
         ...

@@ -16,7 +16,7 @@ class ToolChoice(Struct, frozen=True):
     plugins: list[str] | None = None
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class SubagentRequest(Struct, frozen=True, kw_only=True):
     """A task for a new subagent, and how it is to be made; what is None is as its parent has it."""
 
     task: str
@@ -38,15 +38,15 @@ class Order(Struct, frozen=True, kw_only=True):
     """Whether an earlier process has begun that call: what it has made goes on, and nothing is made twice."""
 
 
-class Crew(Protocol):
+class Subagents(Protocol):
     """The subagents of a session. `by` is the id of the agent that asks, `who` an agent's id, a name, or a unique prefix.
 
     Reports are plain data: `agent_id`, `name`, `status`, and what else is known. All raise `ToolError`s that say what to do.
     """
 
-    async def delegate(self, by: str, order: Order) -> dict[str, Any]: ...
+    async def delegate(self, by: str, order: SubagentRequest) -> dict[str, Any]: ...
 
-    async def go_on(
+    async def continue_subagent(
         self, by: str, who: str, message: str, *, background: bool, call_id: str = "", again: bool = False
     ) -> dict[str, Any]:
         """`call_id` and `again` as in an order."""
@@ -56,14 +56,18 @@ class Crew(Protocol):
 
     async def cancel(self, by: str, who: str) -> dict[str, Any]: ...
 
-    async def dismiss(self, by: str, who: str) -> dict[str, Any]: ...
+    async def close_subagent(self, by: str, who: str) -> dict[str, Any]: ...
 
     async def send(self, by: str, who: str, message: str) -> dict[str, Any]: ...
 
-    def roll(self, by: str) -> list[dict[str, Any]]: ...
+    def list_subagents(self, by: str) -> list[dict[str, Any]]: ...
 
-    def said(self, by: str, count: int) -> list[tuple[str, str]]: ...
+    def recent_messages(self, by: str, count: int) -> list[tuple[str, str]]: ...
 
     def shared(self) -> dict[str, tuple[Any, int, str, int]]: ...
 
     def share(self, by: str, key: str, value: Any, *, gone: bool = False) -> int: ...
+
+
+Order, Crew = SubagentRequest, Subagents
+"""Earlier names."""

@@ -68,7 +68,7 @@ def cut_off(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
     """The same of those whose process has died at work, where no server tells."""
     from jaato.server.left import standing_of
 
-    left = set(store.abandoned()) & {row.id for row in rows}
+    left = set(store.abandoned_sessions()) & {row.id for row in rows}
     found = {session_id: standing_of(store, session_id) for session_id in left}
     return {key: "cut off" + waiting(one.questions) for key, one in found.items() if one.unfinished}
 

@@ -60,15 +60,15 @@ def id_of(kind: Kind, word: str) -> str:
 
 def trace_id(*what: str) -> str:
     """The trace that these words always give, as W3C Trace Context writes it: 16 bytes in hex."""
-    return traced(16, what)
+    return hash_hex(16, what)
 
 
 def span_id(*what: str) -> str:
     """The span that these words always give: 8 bytes in hex."""
-    return traced(8, what)
+    return hash_hex(8, what)
 
 
-def traced(size: int, what: tuple[str, ...]) -> str:
+def hash_hex(size: int, what: tuple[str, ...]) -> str:
     """A hash of words, in hex."""
     data = "\0".join(what).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=size, person=b"jaato.trace").hexdigest()

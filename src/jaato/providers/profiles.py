@@ -19,7 +19,7 @@ Interface = Literal["auto", "chat", "responses"]
 OLLAMA_PORT = 11434
 
 
-class Target(NamedTuple):
+class ProfileTarget(NamedTuple):
     """What a provider is made for: its URL, whether that is the vendor's `own` host, and what was asked for."""
 
     url: str
@@ -28,7 +28,7 @@ class Target(NamedTuple):
     thinking: str | None
 
 
-class Parts(NamedTuple):
+class ProviderParts(NamedTuple):
     """The parts of a provider that differ."""
 
     dialect: Dialect
@@ -49,10 +49,10 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
     remedy: str
     header_variables: dict[str, str] = {}
     normalize: Callable[[str], str] = lambda url: url
-    parts: Callable[[Target], Parts]
+    parts: Callable[[ProfileTarget], ProviderParts]
 
 
-def make(
+def make_provider(
     name: str,
     *,
     environ: Mapping[str, str],
@@ -82,12 +82,12 @@ def make(
         if project or wanted or (key is None and environ.get("GOOGLE_CLOUD_PROJECT")):
             project = project or environ.get("GOOGLE_CLOUD_PROJECT", "")
             location = location or environ.get("GOOGLE_CLOUD_LOCATION") or "global"
-            return on_vertex(environ, base_url, project, location, timeouts)
+            return vertex_provider(environ, base_url, project, location, timeouts)
     url = profile.normalize(base_url or environ.get(profile.url_variable) or profile.url)
     own = urlsplit(url).hostname == urlsplit(profile.url).hostname
     if key is None and (profile.needs_key == "always" or (own and profile.needs_key == "own")):
         raise ConfigError(profile.without_key)
-    parts = profile.parts(Target(url, own, interface, thinking))
+    parts = profile.parts(ProfileTarget(url, own, interface, thinking))
     return HttpProvider(
         name,
         parts.dialect,
@@ -106,7 +106,7 @@ def make(
     )
 
 
-def on_vertex(
+def vertex_provider(
     environ: Mapping[str, str], base_url: str | None, project: str, location: str, timeouts: Timeouts
 ) -> HttpProvider:
     """Gemini on Vertex AI, with Google's credentials."""
@@ -128,26 +128,26 @@ def on_vertex(
 # --- what differs, imported when it is needed ------------------------------------------------------------------------
 
 
-def anthropic(target: Target) -> Parts:
+def anthropic(target: ProfileTarget) -> ProviderParts:
     """Anthropic, or a server that speaks like it."""
     from jaato.providers.anthropic import models
     from jaato.providers.anthropic.dialect import AnthropicDialect
 
     listing = ModelListing("/v1/models?limit=1000", models.read_models)
-    return Parts(AnthropicDialect(deferred=target.own), models.describe, listing)
+    return ProviderParts(AnthropicDialect(deferred=target.own), models.describe, listing)
 
 
-def google_genai(_target: Target) -> Parts:
+def google_genai(_target: ProfileTarget) -> ProviderParts:
     """Gemini by its own API."""
     from jaato.providers.google_genai import models
     from jaato.providers.google_genai.dialect import GeminiDialect
 
-    return Parts(
+    return ProviderParts(
         GeminiDialect(), models.describe, ModelListing("/v1beta/models?pageSize=1000", models.read_models)
     )
 
 
-def openai(target: Target) -> Parts:
+def openai(target: ProfileTarget) -> ProviderParts:
     """OpenAI, or any server that speaks like it."""
     from jaato.providers.openai.models import describe, read_models
 
@@ -156,7 +156,7 @@ def openai(target: Target) -> Parts:
     if target.interface == "responses" or (target.interface == "auto" and target.own):
         from jaato.providers.openai.responses import OpenAIResponses
 
-        return Parts(OpenAIResponses("openai", cache_key=target.own), about, listing)
+        return ProviderParts(OpenAIResponses("openai", cache_key=target.own), about, listing)
     from jaato.providers.openai.chat import ChatStyle, OpenAIChat
 
     style = ChatStyle(
@@ -164,7 +164,7 @@ def openai(target: Target) -> Parts:
         thinking=target.thinking or thinking_field(urlsplit(target.url).hostname or ""),
         cache_key=target.own,
     )
-    return Parts(OpenAIChat("openai", style), about, listing)
+    return ProviderParts(OpenAIChat("openai", style), about, listing)
 
 
 def thinking_field(host: str) -> str:
@@ -174,17 +174,17 @@ def thinking_field(host: str) -> str:
     return "reasoning_content" if host.endswith("deepseek.com") else "same"
 
 
-def github_models(_target: Target) -> Parts:
+def github_models(_target: ProfileTarget) -> ProviderParts:
     """GitHub Models."""
     from jaato.providers.openai.chat import ChatStyle, OpenAIChat
     from jaato.providers.openai.models import describe, read_catalog
 
     about = partial(describe, "github_models", priced=False)
     listing = ModelListing("/catalog/models", read_catalog(about), from_root=True)
-    return Parts(OpenAIChat("github_models", ChatStyle(thinking="never")), about, listing)
+    return ProviderParts(OpenAIChat("github_models", ChatStyle(thinking="never")), about, listing)
 
 
-def ollama(target: Target) -> Parts:
+def ollama(target: ProfileTarget) -> ProviderParts:
     """A running Ollama; it costs nothing on this machine."""
     from jaato.providers.openai.models import read_tags
 
@@ -197,11 +197,11 @@ def ollama(target: Target) -> Parts:
     if target.interface == "responses":
         from jaato.providers.openai.responses import OpenAIResponses
 
-        return Parts(OpenAIResponses("ollama", cache_key=False), about, listing)
+        return ProviderParts(OpenAIResponses("ollama", cache_key=False), about, listing)
     from jaato.providers.openai.chat import ChatStyle, OpenAIChat
 
     style = ChatStyle(limit="max_tokens", thinking=target.thinking or "same")
-    return Parts(OpenAIChat("ollama", style), about, listing)
+    return ProviderParts(OpenAIChat("ollama", style), about, listing)
 
 
 def ollama_url(host: str) -> str:

@@ -14,7 +14,7 @@ TWO_INTERFACES = ("openai", "ollama")
 NAMES = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 
 
-class Choice(NamedTuple):
+class ProviderChoice(NamedTuple):
     """A provider and why it is this one."""
 
     name: str
@@ -65,13 +65,13 @@ def make_known_provider(
 
             return local_provider(settings, model)
         case _ if name in NAMES:
-            from jaato.providers.profiles import PROFILES, make
+            from jaato.providers.profiles import PROFILES, make_provider
 
             if name not in TWO_INTERFACES and settings.source("interface") == "--interface":
                 raise ConfigError(
                     f"{name} has one interface; --interface is for {' and '.join(TWO_INTERFACES)}."
                 )
-            made = make(
+            made = make_provider(
                 name,
                 environ=settings.environ,
                 base_url=settings["base_url"],

@@ -64,7 +64,7 @@ class Left:
         """Those that were looked at, as they are."""
         if not self._known:
             return {}
-        left = self._store.abandoned()
+        left = self._store.abandoned_sessions()
         self._known = {
             session_id: self._known[session_id] for session_id in left if session_id in self._known
         }
@@ -73,7 +73,7 @@ class Left:
     async def look(self, lives: Collection[str]) -> None:
         """Look at those that are new, and strike those that were at rest when their process died."""
         async with self._alone:
-            for session_id in self._store.abandoned():
+            for session_id in self._store.abandoned_sessions():
                 with contextlib.suppress(StoreError):  # somebody else has it, or has removed it
                     last = self._store.last_seq(session_id)
                     if session_id in self._known and self._known[session_id][0] == last:
@@ -82,7 +82,7 @@ class Left:
                     if standing.unfinished or self._store.read_only:
                         self._known[session_id] = (last, standing)
                     elif session_id not in lives:
-                        self._store.settle(session_id)
+                        self._store.clear_abandoned(session_id)
 
 
 def standing_of(store: Store, session_id: str) -> Standing:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from jaato.abc.store import KEEP_ALL, Damaged, Hits, Holder, Retention, SessionRow, Upkeep
+from jaato.abc.store import KEEP_ALL, Damaged, Hits, Holder, Retention, SessionRow, VacuumReport
 from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
@@ -327,12 +327,12 @@ class SqliteStore:
         """Who holds a session now: a living process, this one included; None when nobody does."""
         return self._leases.holder(session_id)
 
-    def abandoned(self) -> list[str]:
+    def abandoned_sessions(self) -> list[str]:
         """The sessions that were open in a process when it died, or were left unfinished, until somebody leases or
         settles them."""
         return [holder.session_id for holder in self._leases.abandoned()]
 
-    def settle(self, session_id: str) -> None:
+    def clear_abandoned(self, session_id: str) -> None:
         """Strike an abandoned session from the list. Raises `SessionBusy` when somebody alive has it."""
         self.hold(session_id)
         self.release(session_id)
@@ -353,7 +353,7 @@ class SqliteStore:
             self._leases.release(made)
         return made
 
-    def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> Upkeep:
+    def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> VacuumReport:
         """Remove the sessions beyond what is kept, and everything that belongs to none; make the files small again.
 
         A session that somebody alive has open stays. With `dry_run` nothing is changed. Raises `StoreError`.
@@ -366,7 +366,7 @@ class SqliteStore:
         staying = [row.id for row in beyond if row.id in held]
         size_bytes = sum([stored_bytes(self._guard, row.id) for row in removed])
         if dry_run:
-            return Upkeep(removed, staying, size_bytes)
+            return VacuumReport(removed, staying, size_bytes)
         done: list[SessionRow] = []
         for row in removed:
             try:
@@ -374,7 +374,7 @@ class SqliteStore:
                 done.append(row)
             except (SessionBusy, SessionNotFound):
                 staying.append(row.id)
-        return Upkeep(done, staying, size_bytes, self._tidy())
+        return VacuumReport(done, staying, size_bytes, self._tidy())
 
     def _tidy(self) -> str:
         held = self._leases.held()

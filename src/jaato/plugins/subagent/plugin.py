@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from jaato.abc.plugin import Host, Plugin, UserCommand
-from jaato.abc.subagents import Crew
+from jaato.abc.subagents import Subagents
 from jaato.errors import ToolError
 from jaato.plugins.subagent.profiles import (
     Profile,
@@ -31,7 +31,6 @@ Who = Annotated[str, Meta(min_length=1, max_length=100)]
 Named = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Key = Annotated[str, Meta(min_length=1, max_length=200)]
 WaitS = Annotated[float, Meta(ge=0, le=3_600)]
-ID_WORDS = {"id": "agent_id", "subagent_id": "agent_id", "name": "agent_id"}
 MAX_CONTEXT_CHARS = 20_000
 PROFILES_DIR = ".jaato/profiles"
 MAX_KEYS = 200
@@ -117,7 +116,7 @@ class SubagentPlugin(Plugin):
     ) -> dict[str, Any]:
         """Give a subagent a further message: it remembers its task and goes on. Returns its answer, or with background at
         once."""
-        return await subagents_of(call).go_on(
+        return await subagents_of(call).continue_subagent(
             call.agent_id, agent_id, message, background=background, call_id=call.id, again=call.again
         )
 
@@ -136,7 +135,7 @@ class SubagentPlugin(Plugin):
     async def close_subagent(self, agent_id: Who, *, call: Call) -> dict[str, Any]:
         """Close a subagent you no longer need, with those below it; its place is free for another. It cannot be
         continued."""
-        return await subagents_of(call).dismiss(call.agent_id, agent_id)
+        return await subagents_of(call).close_subagent(call.agent_id, agent_id)
 
     @tool(category="coordination", access="read")
     async def send_to_subagent(self, agent_id: Who, message: Task, *, call: Call) -> dict[str, Any]:
@@ -147,7 +146,7 @@ class SubagentPlugin(Plugin):
     @tool(category="coordination", access="read")
     async def list_active_subagents(self, *, call: Call) -> dict[str, Any]:
         """List your subagents that are not closed: status, what they call or wait for, tokens used."""
-        rows = subagents_of(call).roll(call.agent_id)
+        rows = subagents_of(call).list_subagents(call.agent_id)
         return {"subagents": rows, "count": len(rows)}
 
     @tool(category="coordination", access="read")
@@ -190,9 +189,9 @@ class SubagentPlugin(Plugin):
     ) -> dict[str, Any]:
         """Send another agent the last messages of your own conversation, and shared values by key, so that it knows what
         you know."""
-        crew = subagents_of(call)
-        text = context_text(crew, call.agent_id, messages, keys or [], note)
-        return await crew.send(call.agent_id, agent_id, text) | {"characters": len(text)}
+        subagents = subagents_of(call)
+        text = context_text(subagents, call.agent_id, messages, keys or [], note)
+        return await subagents.send(call.agent_id, agent_id, text) | {"characters": len(text)}
 
     # --- profiles ----------------------------------------------------------------------------------------------
 
@@ -234,12 +233,12 @@ class StandaloneHost:
         return self._services[name]
 
 
-def subagents_of(call: Call) -> Crew:
+def subagents_of(call: Call) -> Subagents:
     """The agents of the session whose call this is. Raises `ToolError` where there is no session."""
-    crew: Crew | None = call.services.get("crew")
-    if crew is None:
+    subagents: Subagents | None = call.services.get("crew")
+    if subagents is None:
         raise ToolError("This call belongs to no session, so it can have no subagents; do the task yourself.")
-    return crew
+    return subagents
 
 
 def profile_line(profile: Profile) -> str:
@@ -248,13 +247,13 @@ def profile_line(profile: Profile) -> str:
     return f"{profile.name}  ({profile.owner})  {profile.config.description or ''}{trust}".rstrip()
 
 
-def context_text(crew: Crew, by: str, messages: int, keys: list[str], note: str) -> str:
+def context_text(subagents: Subagents, by: str, messages: int, keys: list[str], note: str) -> str:
     """What an agent lets another know. Raises `ToolError` when it is nothing."""
     from jaato.protocol.codec import encode
 
     parts = [note] if note else []
-    parts += [f"Shared {key}: {encode(get_shared(crew, key)['value']).decode()}" for key in keys]
-    said = "\n\n".join(f"{role}: {text}" for role, text in crew.said(by, messages))
+    parts += [f"Shared {key}: {encode(get_shared(subagents, key)['value']).decode()}" for key in keys]
+    said = "\n\n".join(f"{role}: {text}" for role, text in subagents.recent_messages(by, messages))
     if said:
         cut = f"… {len(said) - MAX_CONTEXT_CHARS} characters before this are left out …\n"
         said = said if len(said) <= MAX_CONTEXT_CHARS else cut + said[-MAX_CONTEXT_CHARS:]
@@ -270,9 +269,11 @@ class NotShared(ToolError):
     code = "not_shared"
 
 
-def set_shared(crew: Crew, by: str, key: str, value: Any, expected_version: int | None) -> dict[str, Any]:
+def set_shared(
+    subagents: Subagents, by: str, key: str, value: Any, expected_version: int | None
+) -> dict[str, Any]:
     """Set a value, or take it away with None. Raises `NotShared` where a bound or the version says no."""
-    there = crew.shared()
+    there = subagents.shared()
     now = there[key][1] if key in there else 0
     if expected_version is not None and expected_version != now:
         raise NotShared(
@@ -282,7 +283,7 @@ def set_shared(crew: Crew, by: str, key: str, value: Any, expected_version: int 
     if value is None:
         known = key in there
         if known:
-            crew.share(by, key, None, gone=True)
+            subagents.share(by, key, None, gone=True)
         return {"key": key, "removed": known}
     value = plain(value)
     size = len(encode(value))
@@ -299,12 +300,12 @@ def set_shared(crew: Crew, by: str, key: str, value: Any, expected_version: int 
             f"All shared values would have {total:,} bytes, and {MAX_TOTAL_BYTES:,} is the most; remove some by "
             "setting them to null."
         )
-    return {"key": key, "version": crew.share(by, key, value)}
+    return {"key": key, "version": subagents.share(by, key, value)}
 
 
-def get_shared(crew: Crew, key: str) -> dict[str, Any]:
+def get_shared(subagents: Subagents, key: str) -> dict[str, Any]:
     """A value and its version. Raises `NotShared` with keys that are like it."""
-    there = crew.shared()
+    there = subagents.shared()
     if key not in there:
         close = similar_names(key, there) or list(there)[:10]
         raise NotShared(
@@ -314,11 +315,11 @@ def get_shared(crew: Crew, key: str) -> dict[str, Any]:
     return {"key": key, "value": value, "version": version, "set_by": by}
 
 
-def list_shared(crew: Crew, prefix: str) -> dict[str, Any]:
+def list_shared(subagents: Subagents, prefix: str) -> dict[str, Any]:
     """The keys, without their values."""
     rows = [
         {"key": key, "version": version, "set_by": by, "bytes": size}
-        for key, (_value, version, by, size) in sorted(crew.shared().items())
+        for key, (_value, version, by, size) in sorted(subagents.shared().items())
         if key.startswith(prefix)
     ]
     return {"keys": rows, "count": len(rows)}

@@ -196,7 +196,7 @@ class Engine:
                 return True
             total = event.get("prompt_progress", {}).get("total", 0)
             if total > self._context_tokens - REPLY_RESERVE_TOKENS:
-                failures.append(overflow(total, self._context_tokens))
+                failures.append(context_overflow(total, self._context_tokens))
                 return True
             job.on_event(event)
             return False
@@ -282,12 +282,12 @@ def engine_error(error: dict[str, Any]) -> ProviderError:
     """The engine's own error as ours."""
     message = str(error.get("message", "unknown error"))
     if error.get("type") == "exceed_context_size_error":
-        return overflow(int(error.get("n_prompt_tokens", 0)), int(error.get("n_ctx", 0)))
+        return context_overflow(int(error.get("n_prompt_tokens", 0)), int(error.get("n_ctx", 0)))
     kind = InvalidRequest if error.get("code") == 400 else ServerFault
     return kind(f"The embedded model's engine refused: {message}", provider="local", status=error.get("code"))
 
 
-def overflow(tokens: int, limit: int) -> ContextOverflow:
+def context_overflow(tokens: int, limit: int) -> ContextOverflow:
     """The conversation is too long for the model."""
     return ContextOverflow(
         f"The conversation has {tokens} tokens; the embedded model reads {limit}, "
