@@ -1,4 +1,4 @@
-"""Who answers questions: a terminal, a queue, a client, nobody."""
+"""The interface of what answers permission and clarification questions: a terminal, a queue, a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin offers whose tools may go on in the background: the documented protocol and its records."""
+"""The documented protocol of plugins whose tools may run in the background, and its records."""
 
 from __future__ import annotations
 

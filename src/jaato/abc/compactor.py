@@ -1,4 +1,4 @@
-"""What a strategy for a full context is: it says when to make room, and what of the conversation remains."""
+"""The interface of a GC plugin: when a context is compacted, and what of the history remains."""
 
 from __future__ import annotations
 

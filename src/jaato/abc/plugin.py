@@ -1,4 +1,4 @@
-"""What a plugin is: the native class with `@tool` methods, and the documented protocol."""
+"""The interface of a plugin: the native class with `@tool` methods, and the documented protocol with schemas and executors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model provider is: one stateless, streaming call."""
+"""The interface of a model provider: one stateless, streaming call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps sessions as files of a workspace: its settings, what it is given, and the protocol it follows."""
+"""The interface of a session plugin, which persists sessions as files of a workspace, with its configuration and records."""
 
 from __future__ import annotations
 

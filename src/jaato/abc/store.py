@@ -1,4 +1,4 @@
-"""What a session store is: append-only logs, and blobs by their hash."""
+"""The interface of a session store: append-only logs with leases, snapshots of their state, and blobs by their hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin may ask of the agents of a session."""
+"""What a plugin may ask of the subagents of a session: start, continue, cancel and close them, and share values."""
 
 from __future__ import annotations
 

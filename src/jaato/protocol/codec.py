@@ -1,4 +1,4 @@
-"""The one codec: JSON by msgspec, plus the checks it leaves to its caller."""
+"""JSON encoding and decoding of events, commands and messages by msgspec, and bounds on values from outside."""
 
 from __future__ import annotations
 

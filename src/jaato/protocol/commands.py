@@ -1,4 +1,4 @@
-"""What a client asks of the server and of a session, as one closed union."""
+"""The closed union of commands that a client sends to the server and to a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over a connection beside commands and events: the greeting, and the replies to commands."""
+"""Frames of a connection beside commands and events: the handshake (`hello`, `welcome`) and replies to commands."""
 
 from __future__ import annotations
 

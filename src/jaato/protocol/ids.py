@@ -1,4 +1,4 @@
-"""Identifiers: one letter that says of what, then a ULID (48 bits of milliseconds, 80 random bits)."""
+"""Identifiers: a letter for the kind, then a ULID (48 bits of milliseconds, 80 random bits); trace and span ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages and their parts, as every provider, client and log sees them."""
+"""Messages and their parts as providers, clients and logs see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool, a model and a grant are, as data."""
+"""Data that describes tools, models, grants, plans, sessions and clients."""
 
 from __future__ import annotations
 

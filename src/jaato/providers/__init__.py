@@ -1,1 +1,1 @@
-"""Model providers: thin wire dialects of our own, and what runs without a wire."""
+"""Model providers: wire dialects over one HTTP client, the embedded model, and a scripted one for tests."""

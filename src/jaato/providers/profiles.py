@@ -1,4 +1,4 @@
-"""The hosted providers as a table: what each needs to be spoken to, and how one is made from its name."""
+"""Profiles of the hosted providers (key variables, base URL, dialect), and `make_provider`, which makes one from its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider that plays a script or a recorded session: for tests, demos and replay."""
+"""A provider that replays a script or a recorded session: for tests, demos and replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes, however they were cut on the way."""
+"""A parser of server-sent events, from bytes in chunks of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation as strictly alternating turns in which every call has exactly one answer."""
+"""Repairs a conversation into strictly alternating turns in which every call has exactly one result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: read once, from flags, `JAATO_*`, files and defaults, each remembering where it came from."""
+"""Loads settings once, from flags, `JAATO_*`, files and defaults in this precedence; each value remembers its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every setting there is: its type, its default and what it means."""
+"""Every setting: its name, type, default and meaning."""
 
 from __future__ import annotations
 

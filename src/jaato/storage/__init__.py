@@ -1,1 +1,1 @@
-"""Where sessions are kept: an SQLite log and content-addressed blobs beside it."""
+"""Storage of sessions: an SQLite log, content-addressed blobs beside it, bundles to export and import."""

@@ -1,4 +1,4 @@
-"""Content-addressed files: `blobs/ab/abcd…`, named by the SHA-256 of what they hold."""
+"""Content-addressed blobs: files `blobs/ab/abcd…`, named by the SHA-256 of their content."""
 
 from __future__ import annotations
 

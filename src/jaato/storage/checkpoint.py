@@ -1,4 +1,4 @@
-"""Folding the write-ahead log back into the database once it is long, off the thread that writes."""
+"""Checkpoints the write-ahead log once it is long, in a thread beside the one that writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failing disk or database means, in words that name the file and the remedy."""
+"""Errors of disk and database as `StoreError`s that name the file and the remedy: disk full, read-only, damaged, moved."""
 
 from __future__ import annotations
 

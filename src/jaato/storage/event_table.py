@@ -1,4 +1,4 @@
-"""The table of events: they go in as rows, and come out as events or as what is wrong with them."""
+"""The table of events: encodes and inserts rows, reads them in chunks, and reports damaged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing a session into a bundle, without what is secret."""
+"""Exports a session as a bundle: redacted events, and the blobs they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and directories that belong to their owner alone, and are never reached through a symbolic link."""
+"""Private files and directories (0600, 0700) that are never reached through a symbolic link."""
 
 from __future__ import annotations
 

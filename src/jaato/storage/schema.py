@@ -1,4 +1,4 @@
-"""The tables of the store and the steps that lead from each version to the next."""
+"""The tables of the store, and the migrations that lead from each version to the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of sessions and the search for one: newest first, and only the rows of one page are looked at.
+"""The table of sessions: lists pages newest first, and finds a session by id, prefix or name.
 
 A session's row is not written at every append: `touched_at` is right to a tenth of a second, and the exact
 time is that of its last event. Sessions of one tenth are therefore ordered among themselves when listed.

@@ -1,4 +1,4 @@
-"""What somebody has made of a long log so far, kept beside it: a help that may be missing, never a record."""
+"""Snapshots of the state folded from a long log: a cache beside it that may be missing."""
 
 from __future__ import annotations
 

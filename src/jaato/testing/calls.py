@@ -19,7 +19,7 @@ from jaato.errors import JaatoError, PluginError
 from jaato.protocol.codec import json_problems
 from jaato.protocol.ids import new_id
 from jaato.runtime.plugins.adapter import Toolset
-from jaato.runtime.plugins.isolation import within
+from jaato.runtime.plugins.isolation import run_bounded
 from jaato.testing.declarations import arguments_for, executor_problem
 from jaato.testing.report import Report
 from jaato.tools.call import CURRENT, Call, Output
@@ -60,7 +60,7 @@ def check_call(
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said):
-            value = within(seconds, lambda: run(tool, call), f"The tool {tool.name}")
+            value = run_bounded(seconds, lambda: run(tool, call), f"The tool {tool.name}")
     except JaatoError as error:
         if must or not is_refusal(error):
             report.error("call", tool.name, f"{error}")
@@ -104,7 +104,7 @@ def check_stop(tool: Tool, arguments: dict[str, Any], place: Path, report: Repor
     timer.start()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            within(HEED_S, lambda: run(tool, call), tool.name)
+            run_bounded(HEED_S, lambda: run(tool, call), tool.name)
     except PluginError as error:
         if "has not answered" in str(error):
             report.error(
@@ -158,7 +158,7 @@ def check_enrichment(toolset: Toolset, report: Report) -> None:
         return
     for prompt in ("Fix the failing test.", "", "@a.png {{x}} “ü” \U0001f600 " * 50):
         try:
-            result = within(CALL_S, functools.partial(enrich, prompt), "enrich_prompt()")
+            result = run_bounded(CALL_S, functools.partial(enrich, prompt), "enrich_prompt()")
         except JaatoError as error:
             report.error("enrichment", toolset.name, str(error))
             return

@@ -17,7 +17,7 @@ from jaato.plugins import BUILTIN
 from jaato.runtime.plugins.adapter import Toolset, adapt, optional
 from jaato.runtime.plugins.discovery import entry_points_of, instance, load_module
 from jaato.runtime.plugins.host import PluginHost
-from jaato.runtime.plugins.isolation import within
+from jaato.runtime.plugins.isolation import run_bounded
 from jaato.runtime.plugins.named import BUILTIN_STRATEGIES
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.plugins.side_effects import Surroundings, surroundings
@@ -159,7 +159,7 @@ class Check:
     def _step(self, rule: str, work: Callable[[], Any]) -> Any:
         """What a phase gives; `FAILED`, and a finding, when it fails."""
         try:
-            return within(STEP_S, work, f"Its {rule}")
+            return run_bounded(STEP_S, work, f"Its {rule}")
         except JaatoError as error:
             self.report.error(rule, self.report.name, str(error))
             return FAILED

@@ -1,4 +1,4 @@
-"""What a check has found, said so that the author knows what to do."""
+"""The report of a conformance check: findings, each with what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules for a GC strategy: its verdict, what it leaves of a history, and that it fails at nothing."""
+"""Conformance of a GC strategy: its verdict, the history it leaves, and that it fails at nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from jaato.agent.compaction.answers import asked, parted, verdict
 from jaato.agent.compaction.history import positions
 from jaato.errors import JaatoError
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
-from jaato.runtime.plugins.isolation import within
-from jaato.runtime.plugins.named import STRATEGIES
+from jaato.runtime.plugins.isolation import run_bounded
+from jaato.runtime.plugins.named import GC_PLUGINS
 from jaato.testing.report import Report
 
 STEP_S = 30.0
@@ -22,19 +22,19 @@ def check_strategy(plugin: Any, config: dict[str, Any], report: Report) -> None:
     """Hold a strategy against the rules."""
     name = report.name
     try:
-        strategy = STRATEGIES.made(plugin, name)
-        within(STEP_S, lambda: strategy.initialize(config), "initialize()")
+        strategy = GC_PLUGINS.made(plugin, name)
+        run_bounded(STEP_S, lambda: strategy.initialize(config), "initialize()")
         settings = GCConfig(threshold_percent=80.0, preserve_recent_turns=2)
         for percent in (0.0, 50.0, 100.0):
             ask = functools.partial(strategy.should_collect, usage_at(percent), settings)
-            wanted, reason = verdict(within(STEP_S, ask, "should_collect()"))
+            wanted, reason = verdict(run_bounded(STEP_S, ask, "should_collect()"))
             if wanted and not reason:
                 report.advise("verdict", name, "says no reason; the log shows it")
             if percent == 0.0 and wanted:
                 report.error("verdict", name, "wants to collect an empty context")
         for history in ([], conversation()):
             check_collection(strategy, history, settings, report)
-        within(STEP_S, strategy.shutdown, "shutdown()")
+        run_bounded(STEP_S, strategy.shutdown, "shutdown()")
     except JaatoError as error:
         report.error("strategy", name, str(error))
 
@@ -45,16 +45,16 @@ def check_collection(strategy: Any, history: list[Message], settings: GCConfig, 
     reason = "the context is 95 % full"
     if isinstance(strategy, SummarizingGCPlugin):
         copy = list(history)
-        question = asked(within(STEP_S, lambda: strategy.question(copy, usage, settings), "question()"))
+        question = asked(run_bounded(STEP_S, lambda: strategy.question(copy, usage, settings), "question()"))
         if question is not None:
-            told = within(
+            told = run_bounded(
                 STEP_S,
                 lambda: strategy.collect_with("All is well.", copy, usage, settings, reason),
                 "collect_with()",
             )
             positions(history, parted(told)[0])
     shown = list(history)
-    given = within(STEP_S, lambda: strategy.collect(shown, usage, settings, reason), "collect()")
+    given = run_bounded(STEP_S, lambda: strategy.collect(shown, usage, settings, reason), "collect()")
     proposed, result = parted(given)
     placed = positions(history, proposed)
     if history and result.success and len(placed) >= len(history):

@@ -1,4 +1,4 @@
-"""What happens in a session, as one closed union: the log, the wire and every view are made of these.
+"""The closed union of session events, which logs, connections and every client's state are made of.
 
 Durable events have a `seq` of their own, dense per session, and are committed before anyone sees them. Ephemeral
 ones are never stored and carry the last durable `seq`.

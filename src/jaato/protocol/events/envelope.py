@@ -1,4 +1,4 @@
-"""What every event has."""
+"""The fields every event has: session, agent, sequence number, timestamp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to people, their answers and what lasts of them."""
+"""Events of permission and clarification questions, their responses, and lasting grants."""
 
 from __future__ import annotations
 

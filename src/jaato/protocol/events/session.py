@@ -1,4 +1,4 @@
-"""Sessions, their agents and plans, and what is told to whoever watches."""
+"""Events of sessions, agents, plans, waypoints and shared values; notices and errors for clients."""
 
 from __future__ import annotations
 

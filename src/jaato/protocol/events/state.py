@@ -1,4 +1,4 @@
-"""A session as a client draws it: what the fold of its events (`jaato.client.state`) makes, and a snapshot carries."""
+"""The state of a session as clients show it: the fold of its events in `jaato.client.state`, and what a snapshot carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls, what they print and how they end; which tools there are."""
+"""Events of tool calls: start, output, end; tools activated; background tasks; files changed."""
 
 from __future__ import annotations
 

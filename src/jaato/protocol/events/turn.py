@@ -1,4 +1,4 @@
-"""Messages and turns."""
+"""Events of messages and turns: progress, completion, context usage, compaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Anthropic Messages API as a dialect."""
+"""Encodes requests of the Anthropic Messages API: tools, thinking, prompt cache breakpoints."""
 
 from __future__ import annotations
 

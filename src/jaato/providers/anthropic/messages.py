@@ -1,4 +1,4 @@
-"""A conversation as the Anthropic Messages API wants it, encoded once and kept."""
+"""Encodes a conversation for the Anthropic Messages API once, so that the prompt cache sees the same bytes again."""
 
 from __future__ import annotations
 

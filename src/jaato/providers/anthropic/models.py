@@ -1,4 +1,4 @@
-"""What is known of Anthropic's models, and which way of asking for thought each generation takes."""
+"""What is known of Anthropic's models: context window, prices, how each generation is asked to think."""
 
 from __future__ import annotations
 

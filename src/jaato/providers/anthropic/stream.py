@@ -1,4 +1,4 @@
-"""Reads one streamed answer of the Anthropic Messages API."""
+"""Decodes the stream of the Anthropic Messages API."""
 
 from __future__ import annotations
 

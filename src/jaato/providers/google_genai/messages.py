@@ -1,4 +1,4 @@
-"""A conversation as Gemini's generateContent wants it, encoded once and kept."""
+"""Encodes a conversation for Gemini's generateContent, with thought signatures and media."""
 
 from __future__ import annotations
 

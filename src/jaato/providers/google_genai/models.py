@@ -1,4 +1,4 @@
-"""What is known of Google's Gemini models, and how each generation is asked to think."""
+"""What is known of Gemini models, and how each generation is asked to think."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads one streamed answer of Gemini's generateContent."""
+"""Decodes the stream of Gemini's generateContent."""
 
 from __future__ import annotations
 

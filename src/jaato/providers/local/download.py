@@ -1,5 +1,4 @@
-"""Fetches a model into the user's cache on first use: resumable, one process at a time, checked before it is
-used."""
+"""Downloads the embedded model into the user's cache: resumable, under a file lock, checked by its hash before use."""
 
 from __future__ import annotations
 

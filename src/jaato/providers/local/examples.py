@@ -1,4 +1,4 @@
-"""Short conversations that show the embedded model the form of its turns."""
+"""Few-shot conversations that show the embedded model the form of its turns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What one turn of the embedded model may be, as a JSON Schema: a call of one declared tool, or the
-answer."""
+"""The JSON Schema that constrains a turn of the embedded model: a call of one declared tool, or the answer."""
 
 from __future__ import annotations
 

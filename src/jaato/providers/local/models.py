@@ -1,4 +1,4 @@
-"""The models jaato can fetch for itself: what they are, how big, and the hash that proves them."""
+"""The models that can be downloaded: files, sizes, hashes, context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conversation as the embedded model reads it: rules and tools, examples, then what was said."""
+"""Builds the prompt of the embedded model: rules and tools, examples, then the conversation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Saved prompt states: what the model has read of the fixed prompt, so that a new process need not read it
-again."""
+"""A cache of prompt states on disk: the fixed prompt is evaluated once, not in every process."""
 
 from __future__ import annotations
 

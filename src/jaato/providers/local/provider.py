@@ -1,4 +1,4 @@
-"""The provider `local`: a small model inside the process that can only say valid calls or an answer."""
+"""The provider `local`: streams constrained turns of the embedded model, calls and answers alike."""
 
 from __future__ import annotations
 

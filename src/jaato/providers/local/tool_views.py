@@ -1,4 +1,4 @@
-"""The tools as a small model sees them: one short line each, and only the parameters a user would name."""
+"""Shortened declarations of the built-in tools for a small model: one line each, and few parameters."""
 
 from __future__ import annotations
 

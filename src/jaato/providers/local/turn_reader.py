@@ -1,4 +1,4 @@
-"""Reads a constrained turn while it is being written: the answer's text, or the call's arguments, as they come."""
+"""Reads a constrained turn while it streams: text of the answer, or arguments of the call, by partial JSON."""
 
 from __future__ import annotations
 

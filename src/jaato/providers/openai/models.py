@@ -1,4 +1,4 @@
-"""What is known of OpenAI's models, and how these servers list theirs."""
+"""What is known of OpenAI's models, and readers of model lists of OpenAI, GitHub Models and Ollama."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAI responses interface, used without the server keeping anything."""
+"""Encodes requests of the OpenAI Responses API, without state on the server."""
 
 from __future__ import annotations
 

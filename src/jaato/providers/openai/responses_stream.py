@@ -1,4 +1,4 @@
-"""Reading the events of the responses interface, or a whole response."""
+"""Decodes the stream of the OpenAI Responses API, or a whole response."""
 
 from __future__ import annotations
 
