@@ -21,7 +21,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.settings import environment
 from jaato.tools.search.bm25 import Bm25Index
 from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores
-from jaato.tools.search.sentence_model import installed
+from jaato.tools.search.sentence_model import is_installed
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "examples/many-tools/jaato/plugins/many_tools.py"
@@ -64,7 +64,7 @@ def spread_ms(search: Callable[[str], object]) -> tuple[float, float]:
 
 def meaning_rows(known: list[ToolSpec], index: Bm25Index) -> list[Row]:
     """What a search costs when it goes by meaning too; none without the extra."""
-    if not installed():
+    if not is_installed():
         return []
     with tempfile.TemporaryDirectory() as folder:
         meaning, view = EmbeddingIndex(Path(folder) / "vectors"), ToolView(known[:VECTORS])

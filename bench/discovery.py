@@ -22,7 +22,7 @@ from bench.row import Row
 
 from jaato.protocol.specs import ToolSpec
 from jaato.settings import environment, user_dir
-from jaato.tools.search.bm25 import Bm25Index, best
+from jaato.tools.search.bm25 import Bm25Index, best_scores
 from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores
 
 DATA = Path(__file__).parent / "data" / "discovery"
@@ -136,7 +136,10 @@ def searches(tools: list[ToolSpec]) -> dict[str, Search]:
     view = ToolView(tools)
     if meaning.await_view(view, WAIT_S):
         ways["meaning"] = lambda query, limit: [
-            name for name, _ in best(combine_scores(index.scores(query), meaning.scores(query, view)), limit)
+            name
+            for name, _ in best_scores(
+                combine_scores(index.scores(query), meaning.scores(query, view)), limit
+            )
         ]
     return ways
 

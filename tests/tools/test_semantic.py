@@ -19,7 +19,7 @@ from jaato.tools.search.embeddings import EmbeddingIndex, combine_scores
 from jaato.tools.tool import Tool
 
 needs_model = pytest.mark.skipif(
-    not sentence_model.installed(), reason="the extra `semantic` is not installed"
+    not sentence_model.is_installed(), reason="the extra `semantic` is not installed"
 )
 WAIT_S = 120.0
 TOOLS = {

@@ -22,7 +22,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import ToolCall, ToolResult
 from jaato.tools.background import BackgroundTask, TaskRecords, promise_result
 from jaato.tools.call import Call, Door, Outcome
-from jaato.tools.pipeline import Reraised, Steps, failed, interrupted, run, succeeded
+from jaato.tools.pipeline import Reraised, Steps, failure_outcome, interrupted_outcome, run, success_outcome
 from jaato.tools.tool import Tool
 
 LOG = logger("group")
@@ -72,12 +72,12 @@ class BackgroundTasks:
             call.output.also = task.output.write
 
         async def body() -> None:
-            outcome = interrupted(time.perf_counter())
+            outcome = interrupted_outcome(time.perf_counter())
             try:
                 with scope, anyio.fail_after(timeout_s):
                     outcome = await run(call, self._steps)
             except TimeoutError:
-                outcome = failed(
+                outcome = failure_outcome(
                     ToolTimeout(f"{tool_name} did not finish within {timeout_s:g} s and was stopped.")
                 )
             finally:
@@ -101,7 +101,7 @@ class BackgroundTasks:
 
         async def body() -> None:
             begun = time.perf_counter()
-            outcome = interrupted(begun)
+            outcome = interrupted_outcome(begun)
             try:
                 with scope:
                     outcome = await self._outcome(call, tool)
@@ -134,11 +134,11 @@ class BackgroundTasks:
 
     async def _outcome(self, call: Call, tool: Tool) -> Outcome:
         try:
-            return succeeded(await self._context.execute(call, tool), None)
+            return success_outcome(await self._context.execute(call, tool), None)
         except BaseException as error:
             if self._steps.interrupts(error):
                 raise
-            return failed(error)
+            return failure_outcome(error)
 
     def _finish(self, task: BackgroundTask, call: Call, outcome: Outcome) -> None:
         stopped = outcome.problem is not None and outcome.problem.code == "cancelled"

@@ -12,7 +12,7 @@ from jaato.errors import ConfigError
 from jaato.protocol.events import Event, MessageUser, MidTurnInjected, MidTurnQueued
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Source, Text
-from jaato.tools.call import SERVICES, clean
+from jaato.tools.call import SERVICES, replace_surrogates
 
 Enrich = Callable[[str], Awaitable[str]]
 URGENCY: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
@@ -51,7 +51,7 @@ class Inbox:
         self, text: str, attachments: Sequence[Media], source: Source, author: Author = NO_AUTHOR
     ) -> tuple[Message, bool]:
         """What was said as a message, and whether it was stopped meanwhile. Raises `ConfigError` for nothing at all."""
-        text = clean(text or "")
+        text = replace_surrogates(text or "")
         if not text and not attachments:
             raise ConfigError("The message is empty; say what the agent should do.")
         if self._enrich is None or source not in ("user", "parent"):
@@ -75,7 +75,7 @@ class Inbox:
         assert self._enrich is not None
         before = SERVICES.set(self._services)
         try:
-            return clean(await self._enrich(text))
+            return replace_surrogates(await self._enrich(text))
         finally:
             SERVICES.reset(before)
 

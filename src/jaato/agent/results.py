@@ -18,8 +18,8 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import ToolCallStart, ToolOutput, WorkspaceFilesChanged
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.protocol.specs import FileChange
-from jaato.tools.call import Call, Outcome, Output, clean, result_of
-from jaato.tools.pipeline import failed
+from jaato.tools.call import Call, Outcome, Output, replace_surrogates, result_of
+from jaato.tools.pipeline import failure_outcome
 from jaato.tools.processes.output_text import NOT_SHOWN
 from jaato.tools.redaction.redactor import StreamRedactor
 
@@ -97,7 +97,9 @@ class OutputSink:
             self._due = False
         if text:
             head = self._journal.shown()
-            self._journal.show(ToolOutput(**head, call_id=self._call_id, text=clean(text), offset=offset))
+            self._journal.show(
+                ToolOutput(**head, call_id=self._call_id, text=replace_surrogates(text), offset=offset)
+            )
 
     def end(self) -> None:
         """The call has a result: show what is left of its output before it; nothing comes after."""
@@ -182,7 +184,7 @@ class Results:
         except Exception as error:  # noqa: BLE001 a tool's value may be of any kind and run code of its own
             fault = ToolError(f"{call.name} returned a {type(outcome.value).__name__} that cannot be kept.")
             fault.__cause__ = error
-            return result_of(call, failed(fault, outcome.permission))
+            return result_of(call, failure_outcome(fault, outcome.permission))
         return result
 
     def keep(self, data: bytes | Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jaato.errors import ToolError
 from jaato.log import logger
-from jaato.tools.call import Call, clean, problem_of, text_of
+from jaato.tools.call import Call, problem_of, replace_surrogates, safe_text
 from jaato.tools.tool import Tool
 
 GRACE_S = 2.0
@@ -23,7 +23,7 @@ def display_fields(metadata: dict[str, Any]) -> dict[str, Any]:
     """How clients are to show a call, by what its tool says beside its result."""
     continuation = metadata.get("continuation_id")
     return {
-        "continuation_id": None if continuation is None else clean(text_of(continuation, str)),
+        "continuation_id": None if continuation is None else replace_surrogates(safe_text(continuation, str)),
         "show_output": metadata.get("show_output") is not False,
         "show_popup": metadata.get("show_popup") is not False,
     }

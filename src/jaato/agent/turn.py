@@ -40,7 +40,7 @@ from jaato.protocol.messages import (
     ToolCall,
     Usage,
 )
-from jaato.tools.call import clean, problem_of
+from jaato.tools.call import problem_of, replace_surrogates
 from jaato.tools.permissions.gate import Gate
 
 Ending = Literal["stop", "cancelled", "limit", "length", "refusal", "error", "interrupted"]
@@ -301,10 +301,16 @@ def storable(part: Part) -> Part:
     """A part as the log can carry it: text as Unicode, arguments that are no JSON as malformed ones."""
     match part:
         case Text() | Thinking() | Refusal():
-            return part if part.text.isascii() else msgspec.structs.replace(part, text=clean(part.text))
+            return (
+                part
+                if part.text.isascii()
+                else msgspec.structs.replace(part, text=replace_surrogates(part.text))
+            )
         case ToolCall() if problems := json_problems(part.arguments):
             said = "; ".join(f"{path or '/'} {problem}" for path, problem in problems[:8])
-            return msgspec.structs.replace(part, name=clean(part.name), arguments={}, malformed=said)
+            return msgspec.structs.replace(
+                part, name=replace_surrogates(part.name), arguments={}, malformed=said
+            )
     return part
 
 

@@ -16,7 +16,7 @@ import anyio.to_thread
 import msgspec
 
 from jaato.abc.plugin import Plugin
-from jaato.tools.call import clean
+from jaato.tools.call import replace_surrogates
 from jaato.tools.host_services import environ_of
 from jaato.tools.redaction.patterns import WORDS, is_secret_name, looks_like_secret
 from jaato.tools.tool import tool
@@ -78,7 +78,7 @@ class MachinePlugin(Plugin):
         chosen = process_tree(found, pid) if pid is not None else found
         rows = []
         for one in chosen:
-            command = clean(redact_command(one.command, secrets))
+            command = replace_surrogates(redact_command(one.command, secrets))
             if filter is not None and filter.lower() not in f"{one.name} {command}".lower():
                 continue
             if user is not None and one.user != user:
@@ -108,10 +108,10 @@ class MachinePlugin(Plugin):
             row: dict[str, Any] = {"protocol": one.protocol, "address": one.address, "port": one.port}
             process = names.get(one.pid) if one.pid is not None else None
             if process is not None:
-                command = clean(redact_command(process.command, self._secrets()))
+                command = replace_surrogates(redact_command(process.command, self._secrets()))
                 row |= {
                     "pid": process.pid,
-                    "process": clean(process.name),
+                    "process": replace_surrogates(process.name),
                     "command": command[:MAX_COMMAND_CHARS],
                 }
             if filter is None or (process is not None and filter.lower() in process.name.lower()):
@@ -171,7 +171,7 @@ def process_row(one: Process, cpu: float, command: str) -> dict[str, Any]:
     row: dict[str, Any] = {
         "pid": one.pid,
         "parent": one.parent,
-        "name": clean(one.name),
+        "name": replace_surrogates(one.name),
         "user": one.user,
         "state": one.state,
         "cpu_percent": cpu,

@@ -16,7 +16,7 @@ from msgspec import Meta
 from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import ToolError
 from jaato.protocol.specs import MemoryEntry, ToolSpec
-from jaato.tools.call import Call, clean
+from jaato.tools.call import Call, replace_surrogates
 from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.host_services import roots_of
 from jaato.tools.invisible_text import escape_invisible, one_line, quote
@@ -68,7 +68,7 @@ class Page(msgspec.Struct, frozen=True):
 
 def normalize_tag(text: str) -> str:
     """A tag as it is kept: lower case, words joined by hyphens. Raises `ToolError` for an empty one."""
-    tag = "-".join(clean(text).casefold().split())
+    tag = "-".join(replace_surrogates(text).casefold().split())
     if not tag:
         raise ToolError("A tag is empty. Give words, or leave tags out.")
     return tag
@@ -263,7 +263,7 @@ class MemoryPlugin(Plugin):
     ) -> dict[str, Any]:
         """Remember a fact, decision or preference for later sessions in this workspace. Keeps it as a note with tags;
         replaces corrects one. Keep no passwords or keys. Returns its id."""
-        text = clean(content).strip()
+        text = replace_surrogates(content).strip()
         if not text:
             raise ToolError("The note is empty. Say what is to be remembered.")
         wanted = [normalize_tag(tag) for tag in tags or ()]

@@ -19,7 +19,7 @@ from jaato.errors import ConfigError, SessionNotFound, ToolError, UnknownTool
 from jaato.log import logger
 from jaato.protocol.events import SessionUpdated
 from jaato.protocol.ids import is_id
-from jaato.tools.call import CURRENT, SERVICES, Call, clean
+from jaato.tools.call import CURRENT, SERVICES, Call, replace_surrogates
 from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.tool import tool
@@ -330,7 +330,9 @@ class SessionToolsPlugin(Plugin):
     ) -> dict[str, Any]:
         """Describe in one line what this session is about, so that the user finds it among others. Use it once the topic is
         clear or has changed. Returns the description as kept."""
-        text = " ".join("".join(c if c.isprintable() else " " for c in clean(description)).split())
+        text = " ".join(
+            "".join(c if c.isprintable() else " " for c in replace_surrogates(description)).split()
+        )
         if not text:
             raise ToolError("The description is empty. Say in a few words what the session is about.")
         session = session_of(call)

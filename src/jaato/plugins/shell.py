@@ -17,7 +17,7 @@ from jaato.tools.permissions.access import NEED, need_issues
 from jaato.tools.processes.command import Command, CommandLimits, Ended, shell_of
 from jaato.tools.processes.environment import for_commands
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.output_text import joined
+from jaato.tools.processes.output_text import join_output
 from jaato.tools.processes.sandbox.cleanup import QuarantinedFile, add_to_result
 from jaato.tools.processes.sandbox.sandbox import Confinement, sandbox_of
 from jaato.tools.tool import tool
@@ -193,7 +193,7 @@ async def render_result(
     head, tail, secrets = ended.head, ended.tail, call.services.get("secrets")
     if secrets is not None and ended.total > len(head):
         head, tail = secrets.trimmed(head, tail)
-    value["output"] = joined(head, tail, ended.total)
+    value["output"] = join_output(head, tail, ended.total)
     notes = []
     if ended.total > len(ended.head):
         value["truncated"] = True

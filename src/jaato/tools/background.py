@@ -1,4 +1,4 @@
-"""Background tasks: calls that go on after their result was promised."""
+"""Background tasks: calls that go on after the caller got a promise of their result."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class BackgroundCapableMixin:
         task = BackgroundTask(tool_name, name, future.cancel)
         task.id = f"{name}_{task.id}"
         self.background_tasks.add(task)
-        watch(task, future, settled)
+        watch(task, future, outcome_of_future)
         return TaskHandle(task.id, name, tool_name, task.started_at)
 
     def get_status(self, task_id: str) -> TaskStatus:
@@ -211,12 +211,12 @@ class BackgroundCapableMixin:
         return executors
 
 
-def settled(future: Future[Any]) -> Outcome:
+def outcome_of_future(future: Future[Any]) -> Outcome:
     """The outcome of a finished future of a plain executor."""
-    from jaato.tools.pipeline import failed, succeeded
+    from jaato.tools.pipeline import failure_outcome, success_outcome
 
     error = future.exception()
-    return failed(error) if error is not None else succeeded(future.result(), None)
+    return failure_outcome(error) if error is not None else success_outcome(future.result(), None)
 
 
 def start_thread(work: Callable[[], Any]) -> Future[Any]:

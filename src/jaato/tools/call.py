@@ -1,4 +1,4 @@
-"""One call: what a tool is told about it, and what comes out."""
+"""A tool call: what the tool is given (arguments, cancellation, services), and its output and outcome."""
 
 from __future__ import annotations
 
@@ -117,12 +117,14 @@ def problem_of(error: BaseException, traceback: str | None = None) -> Problem:
         issues = getattr(error, "issues", None)
         details = {"issues": [{"path": path, "message": text} for path, text in issues]} if issues else None
         return Problem(code=error.code, message=str(error), retryable=error.retryable, details=details)
-    text = text_of(error, str)
+    text = safe_text(error, str)
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return Problem(code="tool_raised", message=clean(message), traceback=clean(traceback or ""))
+    return Problem(
+        code="tool_raised", message=replace_surrogates(message), traceback=replace_surrogates(traceback or "")
+    )
 
 
-def text_of(value: object, how: Callable[[object], str] = repr) -> str:
+def safe_text(value: object, how: Callable[[object], str] = repr) -> str:
     """`repr` or `str` of a value that may be broken."""
     try:
         return how(value)
@@ -130,7 +132,7 @@ def text_of(value: object, how: Callable[[object], str] = repr) -> str:
         return f"<{type(value).__name__}, which raises {type(error).__name__} when shown>"
 
 
-def clean(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Text that can be written as UTF-8: lone surrogates become U+FFFD."""
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
@@ -144,22 +146,22 @@ def result_of(call: Call, outcome: Outcome) -> ToolResult:
         case dict() | list():
             pass  # most are
         case Output(text=text, structured=structured, media=media):
-            content: list[Text | Media] = [Text(clean(text))] if text else []
-            return ToolResult(call.id, call.name, True, [*content, *media], plain(structured))
+            content: list[Text | Media] = [Text(replace_surrogates(text))] if text else []
+            return ToolResult(call.id, call.name, True, [*content, *media], to_json_data(structured))
         case Media() as media:
             return ToolResult(call.id, call.name, True, [media])
         case None:
             return ToolResult(call.id, call.name, True)
         case str() as text:
-            return ToolResult(call.id, call.name, True, [Text(clean(text))])
-    value = plain(outcome.value)
+            return ToolResult(call.id, call.name, True, [Text(replace_surrogates(text))])
+    value = to_json_data(outcome.value)
     data = encode(value)
     if isinstance(value, dict) and not UI_KEYS.isdisjoint(value):
         data = encode({k: v for k, v in value.items() if k not in UI_KEYS})
     return ToolResult(call.id, call.name, True, [Text(data.decode())], value)
 
 
-def plain(value: Any) -> Any:
+def to_json_data(value: Any) -> Any:
     """The value as plain JSON data: structs and dataclasses become objects, what JSON cannot carry its text."""
     problems = json_problems(value)
     if not problems:
@@ -184,17 +186,20 @@ class JsonFallback:
         self._left -= 1
         if depth > 20 or self._left < 0:
             parts = isinstance(value, (dict, list, tuple, set, frozenset))  # whose text may have no end
-            return f"<{type(value).__name__}>" if parts else clean(text_of(value))[:200]
+            return f"<{type(value).__name__}>" if parts else replace_surrogates(safe_text(value))[:200]
         match value:
             case dict():
-                return {clean(text_of(k, str)): self.value(v, depth + 1) for k, v in self._items(value)}
+                return {
+                    replace_surrogates(safe_text(k, str)): self.value(v, depth + 1)
+                    for k, v in self._items(value)
+                }
             case list() | tuple() | set() | frozenset():
                 return [self.value(item, depth + 1) for item in self._some(value)]
             case str():
-                return clean(value)
+                return replace_surrogates(value)
             case bytes():
-                return clean(value.decode("utf-8", "replace"))
-        return value if not json_problems(value) else clean(text_of(value))[:1000]
+                return replace_surrogates(value.decode("utf-8", "replace"))
+        return value if not json_problems(value) else replace_surrogates(safe_text(value))[:1000]
 
     def _some(self, values: Any) -> list[Any]:
         """The members, as far as there is room."""

@@ -1,4 +1,4 @@
-"""Cancellation that threads can share: a token to poll, wait on or be called back by."""
+"""Cancellation token that threads and tasks share: poll it, wait on it, or register a callback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every tool that is known, from wherever it comes; which of them a model sees is the session's to say."""
+"""The catalog of all known tools, from plugins and remote sources; a session decides which are active."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search.bm25 import Bm25Index, best
+from jaato.tools.search.bm25 import Bm25Index, best_scores
 from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores
 from jaato.tools.tool import WIRE_NAME, Rename, Tool
 
@@ -244,7 +244,7 @@ class Catalog:
             scores, known, view = self._index.scores(query), self._known, self._view
         if self.meaning is not None and view is not None:
             scores = combine_scores(scores, self.meaning.scores(query, view))
-        ranked = [(known[name].spec, score) for name, score in best(scores, limit)]
+        ranked = [(known[name].spec, score) for name, score in best_scores(scores, limit)]
         exact = self.find(query.strip())
         if exact is not None:
             ranked = [(exact.tool.spec, 1.0), *(row for row in ranked if row[0].name != exact.tool.name)]

@@ -1,4 +1,4 @@
-"""What a plugin has of its session: the directories it may reach, and the environment it was given."""
+"""What a plugin gets from its host: the directories it may reach, the environment, trust, redaction."""
 
 from __future__ import annotations
 

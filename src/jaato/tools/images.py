@@ -1,4 +1,4 @@
-"""What an image file is, by its bytes: its type and size, and whether it is whole, since providers refuse broken ones."""
+"""Identify an image by its bytes: type, size, and whether it is complete, since providers refuse broken ones."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def png(data: bytes) -> Picture:
             if not width or not height:
                 raise refuse_damaged("PNG", "it has no size")
         if kind == b"IDAT" and shown < MAX_UNPACKED_BYTES:
-            shown += unpacked(pixels, data[body : body + size], MAX_UNPACKED_BYTES - shown)
+            shown += count_unpacked(pixels, data[body : body + size], MAX_UNPACKED_BYTES - shown)
         at = body + size + 4
         if kind == b"IEND":
             if not shown:
@@ -84,7 +84,7 @@ def png(data: bytes) -> Picture:
             return Picture("image/png", width, height)
 
 
-def unpacked(pixels: Any, packed: bytes, most: int) -> int:
+def count_unpacked(pixels: Any, packed: bytes, most: int) -> int:
     """How many bytes the next piece of a picture unpacks to, as far as anybody looks. Raises `ImageRefused`."""
     count = 0
     try:
@@ -128,7 +128,7 @@ def jpeg(data: bytes) -> Picture:
 def gif(data: bytes) -> Picture:
     """A GIF: a size, pictures no larger than that, an end; perhaps padding."""
     width, height, flags = struct.unpack_from("<HHB", data, 6)
-    at = 13 + colours(flags)
+    at = 13 + colour_table_bytes(flags)
     frames = 0
     while (kind := data[at]) != 0x3B:
         if kind == 0x21:
@@ -137,7 +137,7 @@ def gif(data: bytes) -> Picture:
             left, top, across, down, flags = struct.unpack_from("<HHHHB", data, at + 1)
             width, height = max(width, left + across), max(height, top + down)
             frames += 1
-            at += 11 + colours(flags)
+            at += 11 + colour_table_bytes(flags)
         else:
             raise refuse_damaged("GIF", f"there is no block at byte {at}")
         while data[at]:
@@ -148,7 +148,7 @@ def gif(data: bytes) -> Picture:
     return Picture("image/gif", width, height)
 
 
-def colours(flags: int) -> int:
+def colour_table_bytes(flags: int) -> int:
     """The bytes of the table of colours that these flags announce."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 

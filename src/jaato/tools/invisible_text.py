@@ -1,4 +1,4 @@
-"""Characters nobody sees: found in the texts of strangers, and spelled out where a person decides."""
+"""Invisible characters: find them in untrusted texts, and escape them where a person decides."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def escape_all(text: str) -> str:
     for char in text:
         if char.isascii():
             marks = 0
-            built.append(char if " " <= char <= "~" else escaped(char))
+            built.append(char if " " <= char <= "~" else escape_code(char))
             continue
         category = unicodedata.category(char)
         marks = marks + 1 if category in ("Mn", "Me") else 0
         seen = char.isprintable() and category != "Cf" and BLANK.match(char) is None and marks <= MAX_MARKS
-        built.append(char if seen else escaped(char))
+        built.append(char if seen else escape_code(char))
     return "".join(built)
 
 
-def escaped(char: str) -> str:
+def escape_code(char: str) -> str:
     """One character as its code."""
     return char.encode("unicode_escape", "backslashreplace").decode("ascii") if char != "\t" else "    "
 
@@ -50,11 +50,11 @@ def find_invisible(text: str) -> list[str]:
     """
     if text.isascii() and text.isprintable():
         return []
-    found = {char for at, char in enumerate(text) if unseen(char) and not belongs(text, at)}
+    found = {char for at, char in enumerate(text) if is_unseen(char) and not belongs(text, at)}
     return [f"U+{ord(char):04X}" for char in sorted(found)]
 
 
-def unseen(char: str) -> bool:
+def is_unseen(char: str) -> bool:
     """Whether this character, by itself, shows nothing or steers what is shown."""
     if " " <= char <= "~" or char in "\n\r\t":
         return False
@@ -89,13 +89,13 @@ def escape_invisible(text: str) -> str:
     """A text for a model, with what nobody would see of it as codes; line ends, tabs, emoji and scripts stay."""
     if text.isascii() and text.isprintable():
         return text
-    return ODD.sub(lambda match: spelt(text, match.start(), match[0]), text)
+    return ODD.sub(lambda match: show_character(text, match.start(), match[0]), text)
 
 
-def spelt(text: str, at: int, char: str) -> str:
+def show_character(text: str, at: int, char: str) -> str:
     """One character of a text as it is shown."""
     lone = char == "\r"
-    return escaped(char) if lone or (unseen(char) and not belongs(text, at)) else char
+    return escape_code(char) if lone or (is_unseen(char) and not belongs(text, at)) else char
 
 
 def one_line(text: str, most: int) -> str:

@@ -1,4 +1,4 @@
-"""What was spent and decided: token usage per model call, and the events of tool execution."""
+"""The token ledger: token usage of each model call, and the events of tool execution."""
 
 from __future__ import annotations
 

@@ -70,9 +70,9 @@ async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
         outcome = await attempt(call, steps, tool)
     except BaseException as error:
         if steps.interrupts(error):
-            steps.ended(call, interrupted(begun))
+            steps.ended(call, interrupted_outcome(begun))
             raise
-        outcome = failed(error)
+        outcome = failure_outcome(error)
     outcome.duration_s = time.perf_counter() - begun
     steps.ended(call, outcome)
     return outcome
@@ -80,32 +80,32 @@ async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
 
 async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcome:
     """Everything between the request and the durable result."""
-    tool = exact if exact is not None else known(call, steps)
+    tool = exact if exact is not None else find_tool(call, steps)
     if tool is None:
-        return failed(UnknownTool(f"No executor registered for {call.name}"))
+        return failure_outcome(UnknownTool(f"No executor registered for {call.name}"))
     call.name = tool.name
     refusal = steps.refuse(tool, call) or invalid(call, tool)
     if refusal is None and tool.means is not None:
-        tool = meant(call, tool, steps)
+        tool = resolve_tool(call, tool, steps)
         refusal = steps.refuse(tool, call) or invalid(call, tool)
     if refusal is None and tool.spec.access != "read":
-        refusal = masking(call, tool)
+        refusal = check_placeholders(call, tool)
     if refusal is not None:
-        return failed(refusal)
-    permission, refusal = await permitted(call, tool, steps)
+        return failure_outcome(refusal)
+    permission, refusal = await ask_permission(call, tool, steps)
     if refusal is not None:
-        return failed(refusal, permission)
+        return failure_outcome(refusal, permission)
     steps.started(call, tool, permission)
     try:
         value = await steps.invoke(call, tool)
     except BaseException as error:
         if steps.interrupts(error):
             raise
-        return failed(error, permission)
-    return await steps.enrich(call, tool, succeeded(value, permission))
+        return failure_outcome(error, permission)
+    return await steps.enrich(call, tool, success_outcome(value, permission))
 
 
-def known(call: Call, steps: Steps) -> Tool | None:
+def find_tool(call: Call, steps: Steps) -> Tool | None:
     """The tool of a call, by its name; its arguments have the tool's own names then."""
     found = steps.find(call.name)
     if found is None:
@@ -116,7 +116,7 @@ def known(call: Call, steps: Steps) -> Tool | None:
     return tool
 
 
-def meant(call: Call, tool: Tool, steps: Steps) -> Tool:
+def resolve_tool(call: Call, tool: Tool, steps: Steps) -> Tool:
     """The tool that a call of this one means, which it then is; itself where it means none that is known."""
     named = tool.means(call.arguments) if tool.means is not None else None
     found = steps.find(named[0]) if named is not None else None
@@ -137,7 +137,7 @@ def invalid(call: Call, tool: Tool) -> InvalidArguments | None:
     return arguments_error(call.name, issues) if issues else None
 
 
-def masking(call: Call, tool: Tool) -> InvalidArguments | None:
+def check_placeholders(call: Call, tool: Tool) -> InvalidArguments | None:
     """Why a call may not carry the placeholder of a masked secret: it would be written over the secret."""
     if tool.spec.access == "read":
         return None
@@ -152,7 +152,7 @@ def masking(call: Call, tool: Tool) -> InvalidArguments | None:
     )
 
 
-async def permitted(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | None, ToolError | None]:
+async def ask_permission(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | None, ToolError | None]:
     """Ask for permission until the answer fits the arguments; edited ones are validated and judged again."""
     for _ in range(MAX_EDITS):
         decision = await steps.permit(call, tool)
@@ -168,7 +168,7 @@ async def permitted(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | 
             call.access, call.access_reason = permission.access, permission.reason
             return permission, None
         call.arguments = decision.arguments
-        refusal = invalid(call, tool) or masking(call, tool)
+        refusal = invalid(call, tool) or check_placeholders(call, tool)
         if refusal is not None:
             return permission, refusal
     return None, PermissionDenied(
@@ -176,7 +176,7 @@ async def permitted(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | 
     )
 
 
-def succeeded(value: Any, permission: Permission | None) -> Outcome:
+def success_outcome(value: Any, permission: Permission | None) -> Outcome:
     """The outcome of a call that returned; a `(result, metadata)` pair of dicts is merged into a new dict."""
     match value:
         case (dict() as result, dict() as metadata):
@@ -184,7 +184,7 @@ def succeeded(value: Any, permission: Permission | None) -> Outcome:
     return Outcome(True, value, None, permission)
 
 
-def failed(error: BaseException, permission: Permission | None = None) -> Outcome:
+def failure_outcome(error: BaseException, permission: Permission | None = None) -> Outcome:
     """The outcome of a call that raised."""
     text = None
     if not isinstance(error, JaatoError):
@@ -192,7 +192,7 @@ def failed(error: BaseException, permission: Permission | None = None) -> Outcom
     return Outcome(False, None, problem_of(error, text), permission)
 
 
-def interrupted(begun: float) -> Outcome:
+def interrupted_outcome(begun: float) -> Outcome:
     """The outcome of a call that was cancelled while it ran."""
     problem = problem_of(ToolError("Cancelled before it finished; what it had done so far stays done."))
     problem = type(problem)(code="cancelled", message=problem.message)

@@ -1,4 +1,4 @@
-"""How much work a schema makes of a value, counted before it is done: schemas and values come from strangers.
+"""Bound the cost of validating: count the work a schema makes of a value before it is done.
 
 Alternatives that refer to the same definition twice double the work at each step, so that a small schema can hold
 a program for ever. Counting merges equal steps, which keeps it cheap.
@@ -65,7 +65,7 @@ class SchemaCost:
                 below: Counter[int] = Counter()
                 for node, times in nodes.items():
                     spent += 1
-                    for child in applied(self._nodes[node], key):
+                    for child in applied_schemas(self._nodes[node], key):
                         for reached, count in self._closure(child).items():
                             below[reached] += times * count
                 if below:
@@ -162,7 +162,7 @@ class SchemaCost:
         return place if isinstance(place, dict) else self._root
 
 
-def applied(node: Node, key: str | int) -> list[Node]:
+def applied_schemas(node: Node, key: str | int) -> list[Node]:
     """What a node applies to the member of this name or number, or may."""
     found: list[Any] = []
     if isinstance(key, int):

@@ -1,4 +1,4 @@
-"""A tool: what the model sees of it, and what runs."""
+"""Tools: `@tool`, `Tool` and its options, made from functions and their signatures."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
     name = options.name or str(getattr(function, "__name__", type(function).__name__))
     if not WIRE_NAME.fullmatch(name):
         raise PluginError(f"{name!r} is no tool name: use letters, digits, _ and -, at most 64.")
-    plain_function = plain(function)
+    plain_function = unwrap_function(function)
     if inspect.isgeneratorfunction(plain_function) or inspect.isasyncgenfunction(plain_function):
         raise PluginError(
             f"The tool {name} is a generator: give the whole result, and show progress with call.output."
@@ -255,7 +255,7 @@ class ArgumentBinder:
     def run(self, arguments: dict[str, Any], call: Call) -> Any:
         """Call it. Raises `InvalidArguments`, and what it raises."""
         if self._signature is None:
-            self._signature = arguments_struct(plain(self._function))
+            self._signature = arguments_struct(unwrap_function(self._function))
         struct, call_parameter = self._signature
         try:
             typed = msgspec.convert(arguments, struct, dec_hook=foreign_value)
@@ -269,7 +269,7 @@ class ArgumentBinder:
         return self._function(**keywords)
 
 
-def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function that has the signature."""
     return function if inspect.isroutine(function) else type(function).__call__
 

@@ -1,4 +1,4 @@
-"""The waypoints of a session as a tree: how each event changes it, and who may do what."""
+"""Waypoints of a session as a tree: how each event changes it, and who may restore or delete one."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from jaato.abc.compactor import GCResult, SummarizingGCPlugin
 from jaato.errors import PluginError
-from jaato.tools.call import clean, text_of
+from jaato.tools.call import replace_surrogates, safe_text
 
 MAX_SAID_CHARS = 500
 
@@ -51,21 +51,21 @@ def name_of(strategy: object) -> str:
 
 def shown(value: object) -> str:
     """A value on a short line, whatever it is."""
-    return text_of(value)[:100]
+    return safe_text(value)[:100]
 
 
 def told(error: BaseException) -> str:
     """What somebody's exception says."""
-    return cut(f"{type(error).__name__}: {text_of(error, str)}")
+    return cut(f"{type(error).__name__}: {safe_text(error, str)}")
 
 
 def remark(value: object) -> str | None:
     """A remark of a strategy, whatever it made one of; None for none."""
     if value is None or value == "":
         return None
-    return cut(value if isinstance(value, str) else text_of(value))
+    return cut(value if isinstance(value, str) else safe_text(value))
 
 
 def cut(text: str, limit: int = MAX_SAID_CHARS) -> str:
     """The text, cut where it is long."""
-    return clean(text if len(text) <= limit else text[: limit - 1] + "…")
+    return replace_surrogates(text if len(text) <= limit else text[: limit - 1] + "…")

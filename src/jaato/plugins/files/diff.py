@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.tools.filesystem.edits.text_encoding import aligned, lines_of, shown, strip
+from jaato.tools.filesystem.edits.text_encoding import align_lines, lines_of, shown, strip
 
 CONTEXT = 3
 MAX_LINES = 120
@@ -20,7 +20,7 @@ def unified_diff(old: str, new: str) -> str:
     number = old.count("\n", 0, start)
     before, after = lines_of(old[start:old_end]), lines_of(new[start:new_end])
     lines: list[str] = []
-    for group in group_opcodes(aligned(before, after)):
+    for group in group_opcodes(align_lines(before, after)):
         first, last = group[0], group[-1]
         lines.append(f"@@ -{span(first[1], last[2], number)} +{span(first[3], last[4], number)} @@")
         for tag, a, b, c, d in group:

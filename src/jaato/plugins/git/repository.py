@@ -15,10 +15,10 @@ from jaato.tools.filesystem.containment import Roots
 from jaato.tools.processes.git import (
     GitFailed,
     GitOutput,
-    failed,
+    explain_failure,
     git_environment,
     git_program,
-    guarded,
+    guarded_environment,
     run_git,
 )
 from jaato.tools.processes.sandbox.sandbox import ReadOnlyRunner, Sandbox
@@ -68,7 +68,7 @@ class Repository:
         """Run a command that must succeed; raises `GitFailed` with git's own words."""
         written = await self.ask(arguments, most_bytes)
         if written.code not in (0, None):
-            raise failed(written.complaint)
+            raise explain_failure(written.complaint)
         return written
 
     async def find(self, revision: str, kind: str = "commit") -> str | None:
@@ -139,7 +139,7 @@ async def open_repository(
     async def lines(*options: str) -> list[str]:
         written = await ask("rev-parse", *options)
         if written.code != 0:
-            raise failed(written.complaint)
+            raise explain_failure(written.complaint)
         found = written.data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
         if len(found) != len(options):
             raise GitFailed(
@@ -175,7 +175,7 @@ async def open_repository(
             (one for one in roots.paths if directory.is_relative_to(one)), key=lambda one: len(one.parts)
         )
         prefix = str(root.relative_to(top))
-    told = await guarded(program, directory, environ, reader)
+    told = await guarded_environment(program, directory, environ, reader)
     return Repository(program, told, reader, git_dir, top, prefix)
 
 

@@ -10,7 +10,7 @@ from jaato.plugins.mcp.config import ServerConfig, describe_sandbox
 from jaato.tools.filesystem.atomic import read_bounded
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.permissions.trust import content_hash
-from jaato.tools.remote.config_file import resolved
+from jaato.tools.remote.config_file import resolve_links
 from jaato.tools.remote.trust import SourceTrust, odd_letters
 
 PROGRAMS = frozenset(
@@ -84,11 +84,11 @@ def referenced_programs(config: ServerConfig) -> list[Path]:
     """The files in the workspace that a server's command line names and that are run: an exchange of one is a change."""
     if config.kind != "stdio":
         return []
-    workspace = resolved(config.origin.parent)
+    workspace = resolve_links(config.origin.parent)
     found: dict[Path, None] = {}
     for directory in directories(config, workspace):
         for text, is_command in words_of(config):
-            for path in (resolved(directory / text), *modules(directory, text)):
+            for path in (resolve_links(directory / text), *modules(directory, text)):
                 if path == workspace or not path.is_relative_to(workspace) or path.is_dir():
                     continue
                 if (
@@ -117,7 +117,7 @@ def modules(directory: Path, text: str) -> list[Path]:
         place = directory / stem
         found += [place.with_name(place.name + suffix) for suffix in IMPLIED if place.name]
         found += [place / entry for entry in ENTRIES] if place.is_dir() else []
-    return [path for path in map(resolved, found) if path.is_file()]
+    return [path for path in map(resolve_links, found) if path.is_file()]
 
 
 def words_of(config: ServerConfig) -> list[tuple[str, bool]]:

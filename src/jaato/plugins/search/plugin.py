@@ -25,7 +25,7 @@ from jaato.plugins.search.results import (
     stop_message,
     structured_result,
 )
-from jaato.tools.call import Call, Output, clean
+from jaato.tools.call import Call, Output, replace_surrogates
 from jaato.tools.filesystem.containment import Roots, shown_name
 from jaato.tools.host_services import roots_of
 from jaato.tools.processes.ripgrep import Pattern, Ripgrep, SearchLimits, Selection
@@ -78,7 +78,7 @@ class SearchPlugin(Plugin):
             notes += glob_notes(pattern, include_ignored)
         text = "\n".join([*map(shown_name, paths), *(f"[{note}]" for note in notes + stop_message(limits))])
         data: dict[str, Any] = {"files": paths, "total": total, "truncated": total > len(paths)}
-        return Output(clean(text), data | stop_fields(limits))
+        return Output(replace_surrogates(text), data | stop_fields(limits))
 
     @tool(
         category="search",
@@ -130,7 +130,9 @@ class SearchPlugin(Plugin):
                 f"[{shown_name(path)} is binary and was not searched.]", structured_result(Result(), limits)
             )
         notes = [*count_remarks(result, limits), *notes, *stop_message(limits)]
-        return Output(clean(add_notes(render_lines(result), notes)), structured_result(result, limits))
+        return Output(
+            replace_surrogates(add_notes(render_lines(result), notes)), structured_result(result, limits)
+        )
 
     @tool(category="search", access="read")
     def ast_search(
@@ -175,7 +177,9 @@ class SearchPlugin(Plugin):
             reasons = "; ".join(f"{name}: {why}" for name, why in sorted(result.refused.items())[:3])
             notes.append(f"This is no pattern ({reasons}). Write one whole expression or statement.")
         notes = [*result_notes(result, limits), *notes, *stop_message(limits)]
-        return Output(clean(add_notes(render_matches(result), notes)), structured_matches(result, limits))
+        return Output(
+            replace_surrogates(add_notes(render_matches(result), notes)), structured_matches(result, limits)
+        )
 
     def is_directory(self, path: str) -> bool:
         """Whether it is one; else a regular file. Raises `ToolError` for what is neither."""
@@ -222,7 +226,7 @@ def display_path(roots: Roots, parts: tuple[str, ...]) -> str:
 
 def encodable_path(path: str) -> str:
     """The path, or where bytes in it are no UTF-8 a form that says which."""
-    return path if clean(path) == path else shown_name(path)
+    return path if replace_surrogates(path) == path else shown_name(path)
 
 
 def glob_notes(pattern: str, ignored: bool) -> list[str]:

@@ -15,7 +15,7 @@ import msgspec
 from jaato.abc.plugin import Host
 from jaato.errors import ConfigError, ToolError
 from jaato.log import logger
-from jaato.tools.call import clean
+from jaato.tools.call import replace_surrogates
 from jaato.tools.catalog import wire_name
 from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.host_services import roots_of
@@ -203,7 +203,7 @@ def read_item(
             return before
         text = read_text(folder, parts[-1])
     except ToolError as error:
-        return CachedFile((0, 0, 0), problem=clean(str(error)))
+        return CachedFile((0, 0, 0), problem=replace_surrogates(str(error)))
     written = parse_front_matter(text)
     own_name = parts[-2] if kind == "skills" else Path(parts[-1]).stem
     name = written.head.get("name", own_name) if kind == "skills" else own_name

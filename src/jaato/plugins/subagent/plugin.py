@@ -22,7 +22,7 @@ from jaato.plugins.subagent.profiles import (
 )
 from jaato.protocol.codec import encode
 from jaato.protocol.specs import Plan
-from jaato.tools.call import Call, plain
+from jaato.tools.call import Call, to_json_data
 from jaato.tools.filesystem.containment import similar_names
 from jaato.tools.tool import tool
 
@@ -285,7 +285,7 @@ def set_shared(
         if known:
             subagents.share(by, key, None, gone=True)
         return {"key": key, "removed": known}
-    value = plain(value)
+    value = to_json_data(value)
     size = len(encode(value))
     if size > MAX_VALUE_BYTES:
         raise NotShared(

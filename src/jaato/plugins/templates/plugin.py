@@ -14,7 +14,7 @@ from msgspec import Meta
 from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult
 from jaato.errors import InvalidArguments, ToolError
 from jaato.protocol.specs import FileChange
-from jaato.tools.call import Call, clean
+from jaato.tools.call import Call, replace_surrogates
 from jaato.tools.filesystem.errors import FileMissing, PathRefused
 from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.host_services import roots_of
@@ -266,7 +266,7 @@ class TemplatesPlugin(Plugin):
             return self._extract(document, overwrite, call)
         if name is None or content is None or document is not None:
             raise InvalidArguments("Give name and content, or document alone.")
-        text = clean(content)
+        text = replace_surrogates(content)
         said = self._work(name, text, None, call)
         written = self.shelf.write(name, text, overwrite=overwrite)
         call.changed.append(written)
@@ -296,14 +296,14 @@ class TemplatesPlugin(Plugin):
         """Fill in a template with variables and write the result to a file. Without output_path the text is returned; a
         missing variable is an error naming those needed."""
         if any(mark in template for mark in ("{{", "{%", "{#", "\n")):
-            name, source = "the template", clean(template)
+            name, source = "the template", replace_surrogates(template)
         else:
             found = self.shelf.find(template)
             name, source = found.name, found.text
         text = self._work(name, source, variables or {}, call)["text"]
         if output_path is None:
             return {"text": text}
-        text = clean(text)
+        text = replace_surrogates(text)
         replaced = self._write(output_path, text, overwrite, call)
         return {"path": output_path, "size_bytes": len(text.encode()), "replaced": replaced}
 

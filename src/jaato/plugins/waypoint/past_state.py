@@ -12,7 +12,7 @@ from jaato.errors import ToolError
 from jaato.tools.filesystem.edits.backup_directory import Record, State, held, state_of
 from jaato.tools.filesystem.edits.backups import MAX_FILE_BYTES
 from jaato.tools.filesystem.edits.changes import Changes
-from jaato.tools.filesystem.edits.transactions import FileMove, located
+from jaato.tools.filesystem.edits.transactions import FileMove, locate
 from jaato.tools.filesystem.edits.undo import digest_of, is_moved
 from jaato.tools.filesystem.errors import FileMissing
 
@@ -68,7 +68,7 @@ def cached_reader(changes: Changes) -> Callable[[str], PathContent]:
 def read_path(changes: Changes, path: str) -> PathContent:
     """What is at a path now. What cannot be read, or is neither file, link nor directory, is unknown."""
     try:
-        with located(changes, path) as target:
+        with locate(changes, path) as target:
             info = target.place.info
             if info is None:
                 return ABSENT

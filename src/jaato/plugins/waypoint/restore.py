@@ -20,7 +20,7 @@ from jaato.plugins.waypoint.past_state import (
 )
 from jaato.protocol import events
 from jaato.protocol.specs import Owner, Waypoint
-from jaato.tools.call import Call, clean
+from jaato.tools.call import Call, replace_surrogates
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.edits.atomic_replace import FileChanged
 from jaato.tools.filesystem.edits.backup_directory import IDS, first_id
@@ -233,7 +233,9 @@ class WaypointRestorer:
 
     async def create(self, description: str, owner: Owner, *, ceiling: bool = False) -> Waypoint:
         """Make a waypoint of the files as they are. Raises `ToolError`s; there is none then."""
-        text = " ".join("".join(c if c.isprintable() else " " for c in clean(description)).split())
+        text = " ".join(
+            "".join(c if c.isprintable() else " " for c in replace_surrogates(description)).split()
+        )
         if not text:
             raise WaypointRefused("The description is empty. Say in a few words where this is.")
         if len(text) > MAX_DESCRIPTION:

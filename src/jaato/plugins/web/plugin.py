@@ -17,7 +17,7 @@ from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.client import OURS, TOKEN, VALUE, Client, Request, check_headers
 from jaato.plugins.web.page import WARNING, Form, render_response
 from jaato.plugins.web.web_search import Period, search_provider
-from jaato.tools.call import Call, Output, clean
+from jaato.tools.call import Call, Output, replace_surrogates
 from jaato.tools.host_services import environ_of
 from jaato.tools.network.addresses import AllowedHosts, Url, parse_url
 from jaato.tools.tool import tool
@@ -141,7 +141,7 @@ class WebPlugin(Plugin):
             f"{at}. {one['title']}\n   {one['url']}\n   {one['snippet']}" for at, one in enumerate(rows, 1)
         ]
         head = f"[{len(rows)} results. {WARNING}]" if rows else "[No results; use other words.]"
-        return Output(clean("\n\n".join([head, *lines])), {"results": rows})
+        return Output(replace_surrogates("\n\n".join([head, *lines])), {"results": rows})
 
 
 def make_request(
@@ -245,4 +245,4 @@ async def response_fields(reply: Any, max_chars: int) -> Output:
     lines = [f"{name}: {value}" for name, value in headers.items()]
     notes = "".join(f" {note.removesuffix('.')}." for note in reply.notes) + (" It is cut." if cut else "")
     head = f"[{reply.url} answered {reply.status}.{notes} {WARNING}]"
-    return Output(clean("\n".join([head, *lines, "", content[:max_chars]])), facts)
+    return Output(replace_surrogates("\n".join([head, *lines, "", content[:max_chars]])), facts)

@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.client import Client, Request, WebFailed
-from jaato.tools.call import clean
+from jaato.tools.call import replace_surrogates
 from jaato.tools.network.addresses import AllowedHosts, parse_url
 from jaato.tools.network.proxy_settings import proxy_for
 
@@ -113,7 +113,7 @@ class Searxng:
 
 def result_row(title: object, url: object, snippet: object) -> dict[str, str]:
     """One result, its texts bounded and on one line."""
-    texts = [" ".join(clean(str(one or "")).split()) for one in (title, url, snippet)]
+    texts = [" ".join(replace_surrogates(str(one or "")).split()) for one in (title, url, snippet)]
     return {"title": texts[0][:300], "url": texts[1][:2000], "snippet": texts[2][:SNIPPET_CHARS]}
 
 

@@ -18,8 +18,8 @@ from jaato.runtime.portal import PORTAL
 from jaato.tools.background import (
     BackgroundTask,
     TaskRecords,
+    outcome_of_future,
     promise_result,
-    settled,
     start_thread,
     wait_for_outcome,
     watch,
@@ -234,7 +234,7 @@ class LibrarySteps:
             return value
         if log is not None:
             task = self.tasks.add(log)
-            watch(task, future, settled)
+            watch(task, future, outcome_of_future)
             task_id, owner = task.id, tool.plugin
         else:
             handle = plugin.register_running_task(future, tool.name, call.arguments)

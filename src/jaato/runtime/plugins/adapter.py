@@ -26,7 +26,7 @@ from jaato.runtime.plugins.validation import (
     some,
 )
 from jaato.runtime.portal import PORTAL
-from jaato.tools.call import CURRENT, Call, clean
+from jaato.tools.call import CURRENT, Call, replace_surrogates
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import Validator
 from jaato.tools.tool import Rename, Tool, tools_of
@@ -205,7 +205,7 @@ def spec_of(schema: Any, plugin: str) -> ToolSpec:
         raise PluginError(f"The plugin {plugin}, tool {name}: {error}") from None
     return ToolSpec(
         name=wire_name(name),
-        description=clean(str(getattr(schema, "description", "") or "")),
+        description=replace_surrogates(str(getattr(schema, "description", "") or "")),
         parameters=parameters if "type" in parameters else {"type": "object", **parameters},
         category=getattr(schema, "category", None) or "uncategorized",
         discoverability=getattr(schema, "discoverability", None) or "discoverable",

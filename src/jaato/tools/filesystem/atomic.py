@@ -1,4 +1,4 @@
-"""Small private files that several processes change: read bounded, written whole, one writer at a time."""
+"""Atomic writes of jaato's own small files (persisted state): bounded reads, whole replacement, a file lock."""
 
 from __future__ import annotations
 

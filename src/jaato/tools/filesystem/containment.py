@@ -43,10 +43,10 @@ def shown_name(name: str) -> str:
     """A name or path on one line: line ends, escape sequences, odd bytes and text direction marks spelt out."""
     if name.isprintable():
         return name
-    return "".join(letter if letter.isprintable() else spelt(letter) for letter in name)
+    return "".join(letter if letter.isprintable() else escape_character(letter) for letter in name)
 
 
-def spelt(letter: str) -> str:
+def escape_character(letter: str) -> str:
     """A character as an escape sequence, a byte that is no character as `\\xHH`."""
     if "\udc80" <= letter <= "\udcff":
         return f"\\x{ord(letter) - 0xDC00:02x}"
@@ -76,8 +76,8 @@ def similar_names(wanted: str, names: Iterable[str]) -> list[str]:
     """The names that differ in case or form alone, else those that are much like the wanted one."""
     folded: dict[str, list[str]] = {}
     for name in names:
-        folded.setdefault(plain(name), []).append(name)
-    key = plain(wanted)
+        folded.setdefault(comparable_name(name), []).append(name)
+    key = comparable_name(wanted)
     if key in folded:
         return [name for name in folded[key] if name != wanted][:MAX_SUGGESTED]
     import difflib
@@ -88,7 +88,7 @@ def similar_names(wanted: str, names: Iterable[str]) -> list[str]:
     ]
 
 
-def plain(name: str) -> str:
+def comparable_name(name: str) -> str:
     """The name as it is compared: without case, trailing spaces and differences of composition."""
     return unicodedata.normalize("NFKC", name).casefold().strip()
 
@@ -110,7 +110,7 @@ class Roots:
         granted: Iterable[Path] = (),
         *,
         names: ControlNames = STANDARD,
-        control_change: control_files.ControlChange = control_files.unwatched,
+        control_change: control_files.ControlChange = control_files.run_unwatched,
     ) -> None:
         self._roots = tuple(Root.at(path) for path in (workspace, *granted))
         self.names = names

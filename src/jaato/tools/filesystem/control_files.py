@@ -1,4 +1,4 @@
-"""Control paths: files that decide what runs or what is allowed, so no wide grant covers writing them."""
+"""Control files, which decide what runs or what is allowed: whether a path is one, so that no wide grant covers it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jaato.tools.filesystem.atomic import resolve_path
-from jaato.tools.filesystem.control_names import STANDARD, WILD, ControlNames, Tier, folded
+from jaato.tools.filesystem.control_names import STANDARD, WILD, ControlNames, Tier, fold_name
 
 ControlChange = Callable[[str], contextlib.AbstractContextManager[None]]
 """What a permitted change of a control file is made in, given its absolute path."""
@@ -28,14 +28,14 @@ MAX_ENTRIES = 20_000
 MAX_PATH_CHARS = 4_096
 
 
-def unwatched(_path: str) -> contextlib.AbstractContextManager[None]:
+def run_unwatched(_path: str) -> contextlib.AbstractContextManager[None]:
     """Change it; nothing watches for control files here."""
     return contextlib.nullcontext()
 
 
 def names_control(parts: Sequence[str], names: ControlNames = STANDARD, tiers: Tier = 2) -> bool:
     """Whether this path, by its names alone, is a control path of the first tier, or of the first two."""
-    written = [folded(part) for part in parts]
+    written = [fold_name(part) for part in parts]
     if not written:
         return False
     if parts[-1] == "HEAD" or written[-1] == ".config":
@@ -53,7 +53,7 @@ def in_bare_repository_names(names: Sequence[str]) -> bool:
 def in_bare_repository(root: Path, parts: Sequence[str]) -> bool:
     """Whether the resolved path is the config or a hook of a directory that git takes for a repository."""
     return any(
-        folded(part) in ORDERS and (root.joinpath(*parts[:index]) / "HEAD").exists()
+        fold_name(part) in ORDERS and (root.joinpath(*parts[:index]) / "HEAD").exists()
         for index, part in enumerate(parts)
     )
 
@@ -61,7 +61,7 @@ def in_bare_repository(root: Path, parts: Sequence[str]) -> bool:
 def in_virtual_environment(root: Path, parts: Sequence[str]) -> bool:
     """Whether the resolved path lies among the programs of a Python environment, whatever its name."""
     return any(
-        folded(part) in ("bin", "scripts") and (root.joinpath(*parts[:index]) / "pyvenv.cfg").exists()
+        fold_name(part) in ("bin", "scripts") and (root.joinpath(*parts[:index]) / "pyvenv.cfg").exists()
         for index, part in enumerate(parts)
     )
 
@@ -86,7 +86,7 @@ def is_linked_control(info: os.stat_result, roots: Sequence[Path], names: Contro
             return True
     left = MAX_ENTRIES
     for root in roots:
-        for path, inode in entries(root):
+        for path, inode in walk_with_inodes(root):
             left -= 1
             if left < 0:
                 return True
@@ -95,7 +95,7 @@ def is_linked_control(info: os.stat_result, roots: Sequence[Path], names: Contro
     return False
 
 
-def entries(root: Path) -> Iterator[tuple[Path, int]]:
+def walk_with_inodes(root: Path) -> Iterator[tuple[Path, int]]:
     """Everything below a directory with its inode number, links not followed."""
     waiting = [root]
     while waiting:
@@ -110,7 +110,7 @@ def entries(root: Path) -> Iterator[tuple[Path, int]]:
             continue
 
 
-def named(path: str, names: ControlNames = STANDARD, tiers: Tier = 1) -> bool:
+def has_control_name(path: str, names: ControlNames = STANDARD, tiers: Tier = 1) -> bool:
     """Whether the path as written goes through a control name."""
     parts = [part for part in path.replace("\\", "/").split("/") if part]
     return names_control(parts, names, tiers) or ("etc" in parts and SYSTEM.search(path) is not None)
@@ -140,18 +140,18 @@ def control_path(
     written = os.path.join(place, os.path.expanduser(path) if path.startswith("~") else path)
     root = root or place
     inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
-    if named(inside, names, tiers) or named(os.path.normpath(inside), names, tiers):
+    if has_control_name(inside, names, tiers) or has_control_name(os.path.normpath(inside), names, tiers):
         return path
     real = resolve_path(written)
     below = os.path.relpath(real, resolve_path(root))
-    if named(below, names, tiers):
+    if has_control_name(below, names, tiers):
         return below
     if tiers == 2 and in_virtual_environment(Path(resolve_path(root)), Path(below).parts):
         return below
     for directory in protected:
         if real == str(directory) or real.startswith(f"{directory}/"):
             return path
-    return same_thing(real, resolve_path(root))
+    return is_same_inode(real, resolve_path(root))
 
 
 def may_match_control(path: str, hidden: bool) -> bool:
@@ -171,12 +171,12 @@ def holds_workspace(path: str, place: str, root: str) -> bool:
     return root == real or root.startswith(real.rstrip("/") + "/")
 
 
-def same_thing(real: str, root: str) -> str | None:
+def is_same_inode(real: str, root: str) -> str | None:
     """Whether the path, or a directory above it, is a control file under another name: a hard link, a bind
     mount."""
     home = os.path.expanduser("~")
     seen = (f"{root}/{one}" for one in ("", ".git", ".git/hooks", ".jaato"))
-    identities = control_identities(root, home, tuple(changed(one) for one in (*seen, home)))
+    identities = control_identities(root, home, tuple(mtime_of_directory(one) for one in (*seen, home)))
     if not identities:
         return None
     current = real
@@ -191,7 +191,7 @@ def same_thing(real: str, root: str) -> str | None:
     return None
 
 
-def changed(directory: str) -> int:
+def mtime_of_directory(directory: str) -> int:
     """When a directory last gained or lost an entry; 0 when there is none."""
     try:
         return os.stat(directory).st_mtime_ns

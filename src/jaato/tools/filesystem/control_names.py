@@ -1,4 +1,4 @@
-"""Names of control files in two tiers, and the rules by which a path is one of them."""
+"""Names of control files in two tiers, and matching a path against them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ WILD = re.compile(r"[*?\[]")
 MAX_NAMES = 500
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """The name as a file system that ignores case, trailing dots or invisible characters has it."""
     if not name.isascii():
         name = unicodedata.normalize("NFKC", name).translate(IGNORED)
@@ -85,7 +85,7 @@ def folded(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class TierNames:
     """The names of one tier, folded: `plain` count at any depth, and so do `globs`; `paths` are several names in a row."""
 
     plain: frozenset[str]
@@ -96,7 +96,7 @@ class Names:
     """How the names in a row begin, and whether one begins with a pattern."""
 
     @classmethod
-    def of(cls, written: Iterable[str]) -> Names:
+    def of(cls, written: Iterable[str]) -> TierNames:
         """Sort what was written into the three kinds."""
         plain: set[str] = set()
         globs: list[str] = []
@@ -108,7 +108,7 @@ class Names:
             elif WILD.search(parts[0]):
                 globs.append(fnmatch.translate(parts[0]))
             else:
-                plain.add(folded(parts[0]))
+                plain.add(fold_name(parts[0]))
         begins = frozenset(path[0] for path in paths)
         pattern = re.compile("|".join(globs)) if globs else None
         return cls(frozenset(plain), pattern, tuple(paths), begins, any(map(WILD.search, begins)))
@@ -124,7 +124,7 @@ class Names:
         if self.globs is not None and any(map(self.globs.match, names)):
             return True
         return any(
-            fits(path, names[start : start + len(path)])
+            match_names(path, names[start : start + len(path)])
             for path in self.paths
             for start in range(len(names) - len(path) + 1)
         )
@@ -133,14 +133,14 @@ class Names:
         """Whether a folded path ends like the beginning of one of several names, so that a directory moved there
         brings one."""
         return any(
-            fits(path[:size], names[-size:])
+            match_names(path[:size], names[-size:])
             for path in self.paths
             for size in range(1, len(path))
             if size <= len(names)
         )
 
 
-def fits(pattern: Sequence[str], names: Sequence[str]) -> bool:
+def match_names(pattern: Sequence[str], names: Sequence[str]) -> bool:
     """Whether names match patterns one by one."""
     return len(pattern) == len(names) and all(
         one == name or (WILD.search(one) is not None and fnmatch.fnmatchcase(name, one))
@@ -152,8 +152,8 @@ def fits(pattern: Sequence[str], names: Sequence[str]) -> bool:
 class ControlNames:
     """The names of both tiers."""
 
-    first: Names
-    second: Names
+    first: TierNames
+    second: TierNames
     more: tuple[str, ...] = ()
     """What the setting `control_files` adds."""
 
@@ -175,7 +175,7 @@ def control_names(more: tuple[str, ...] = ()) -> ControlNames:
                 "to the workspace, such as deploy.sh, *.tf or tier2:ops/run.sh."
             )
         (second if tier2 else first).append(name)
-    return ControlNames(Names.of(first), Names.of(second), more)
+    return ControlNames(TierNames.of(first), TierNames.of(second), more)
 
 
 STANDARD = control_names()

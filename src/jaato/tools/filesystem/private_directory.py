@@ -1,4 +1,4 @@
-"""A directory a plugin keeps its own small files in: no link is followed, files are read bounded and written whole."""
+"""A private directory for a plugin's own small files: no link is followed, reads are bounded, writes atomic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolving a path without leaving the directories it may lie in, whatever links are made meanwhile."""
+"""Open a path without leaving the directories it may lie in (openat2 or a walk), whatever links are swapped in."""
 
 from __future__ import annotations
 

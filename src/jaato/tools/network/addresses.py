@@ -1,4 +1,4 @@
-"""Which host a URL means, in one canonical spelling, and whether an address may be reached."""
+"""Parse URLs to one canonical host, and decide whether an address may be reached (private ones are refused)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to strangers: a name is resolved once, its addresses are checked, and the very address is dialed."""
+"""Pinned connections: a name is resolved once, its addresses are checked, and the checked address is connected."""
 
 from __future__ import annotations
 

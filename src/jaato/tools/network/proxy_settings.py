@@ -1,4 +1,4 @@
-"""How a host is reached: through which proxy, and whose certificates are believed."""
+"""Proxy settings and certificates of the environment: how a host is reached, and `NO_PROXY`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies that are signed: with a key in a private file, over a nonce that keeps them from being used again."""
+"""Sign webhook bodies: HMAC with a key in a private file, over a nonce that prevents replay."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jaato.protocol.specs import Grant, SandboxAccess, SandboxProfile
 from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.filesystem.control_files import MAX_PATH_CHARS, control_path, holds_workspace
-from jaato.tools.filesystem.control_names import STANDARD, ControlNames, Tier, folded
+from jaato.tools.filesystem.control_names import STANDARD, ControlNames, Tier, fold_name
 from jaato.tools.permissions.policy import Policy
 from jaato.tools.permissions.rules import ToolRules
 from jaato.tools.shell.indirection import find_indirection
@@ -52,10 +52,10 @@ def find_control_path(
 
     The second tier counts for tools that write; what is executed runs in the sandbox and may write it.
     """
-    if executes and all(plain(key, value) for key, value in arguments.items()):
+    if executes and all(is_plain_argument(key, value) for key, value in arguments.items()):
         return None
     protected = tuple(protected)
-    for count, (key, text) in enumerate(strings(arguments)):
+    for count, (key, text) in enumerate(argument_strings(arguments)):
         if count >= MAX_STRINGS:
             return "more paths than are looked at"
         if executes:
@@ -77,7 +77,7 @@ def find_control_path(
 
 def brings_control(path: str, names: ControlNames) -> bool:
     """Whether a directory that is moved to this path may bring control files: `.github`, `.venv`."""
-    parts = [folded(part) for part in path.split("/") if part not in ("", ".")]
+    parts = [fold_name(part) for part in path.split("/") if part not in ("", ".")]
     return bool(parts) and (names.first.holds(parts) or names.second.holds(parts))
 
 
@@ -85,8 +85,8 @@ def is_inside_workspace(arguments: dict[str, Any], place: str) -> bool:
     """Whether every path in the arguments of a file tool, and every file that a patch names, lies in the workspace."""
     root = resolve_path(place)
     top = arguments.get("path")
-    paths = [text for key, text in strings(arguments) if key in PATH_KEYS]
-    for key, text in strings(arguments):
+    paths = [text for key, text in argument_strings(arguments) if key in PATH_KEYS]
+    for key, text in argument_strings(arguments):
         if key == "patch":
             below = top if isinstance(top, str) else "."
             paths += [
@@ -101,7 +101,7 @@ def is_inside_workspace(arguments: dict[str, Any], place: str) -> bool:
     )
 
 
-def plain(key: str, value: Any) -> bool:
+def is_plain_argument(key: str, value: Any) -> bool:
     """Whether an argument of an executing tool can name no path at all: the common case, told in no time."""
     if isinstance(value, str):
         return "." not in value and "/" not in value and key not in PATH_KEYS
@@ -116,16 +116,16 @@ PATH_KEYS = frozenset(
 )
 
 
-def strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+def argument_strings(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Every string of an argument value with the name it stands under."""
     if isinstance(value, str):
         yield key, value
     elif depth < 20 and isinstance(value, dict):
         for name, item in value.items():
-            yield from strings(item, str(name), depth + 1)
+            yield from argument_strings(item, str(name), depth + 1)
     elif depth < 20 and isinstance(value, list | tuple):
         for item in value:
-            yield from strings(item, key, depth + 1)
+            yield from argument_strings(item, key, depth + 1)
 
 
 READ_ONLY = "{name} may do more than read, and this session only reads (--read-only)"

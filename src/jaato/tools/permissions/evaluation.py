@@ -1,4 +1,4 @@
-"""One call held against the rules: blacklist, control paths, whitelist, grants, defaults, in this order."""
+"""Evaluate a call against the rules: blacklist, control paths, whitelist, grants, defaults, in this order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def evaluate_call(call: Call, tool: Tool, given: PermissionContext) -> Verdict:
         verdict = with_access(verdict, tool, given)
     if tool.remote is None or not (changed := tool.remote.changed(call)):
         return verdict
-    verdict = doubted(verdict, tool, changed, given.policy)
+    verdict = ask_about_changed(verdict, tool, changed, given.policy)
     if verdict.effect == "allow":
         tool.remote.overlook(call)
     return verdict
@@ -53,7 +53,7 @@ def with_access(verdict: Verdict, tool: Tool, given: PermissionContext) -> Verdi
     return replace(verdict, access=access)
 
 
-def doubted(verdict: Verdict, tool: Tool, changed: str, policy: Policy) -> Verdict:
+def ask_about_changed(verdict: Verdict, tool: Tool, changed: str, policy: Policy) -> Verdict:
     """The verdict about a tool that is another than when it was allowed: what allowed it was said of the one before."""
     if verdict.effect == "deny" or (verdict.effect == "allow" and policy.default == "allow"):
         return verdict
@@ -104,18 +104,18 @@ def evaluate_tool(call: Call, tool: Tool, given: PermissionContext) -> Verdict:
         return owned
     fixed = rules.by_name_only and access in ("read", "network") and tool.remote is None
     return (
-        by_rules(call, tool, rules, given, fixed)
-        or by_mode(call, tool, given)
+        evaluate_rules(call, tool, rules, given, fixed)
+        or evaluate_mode(call, tool, given)
         or by_default(tool, given.policy, fixed)
     )
 
 
-def by_rules(
+def evaluate_rules(
     call: Call, tool: Tool, rules: ToolRules, given: PermissionContext, fixed: bool
 ) -> Verdict | None:
     """The whitelist and the grants."""
     if rules.allowed is not None:
-        return whitelisted(tool.name, rules.allowed, fixed)
+        return allow_by_name(tool.name, rules.allowed, fixed)
     if not rules.by_name_only:
         allowed = rules.allows(call.arguments, main_argument(tool), str(given.workspace))
         if allowed is not None:
@@ -124,7 +124,7 @@ def by_rules(
     return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}") if grant else None
 
 
-def by_mode(call: Call, tool: Tool, given: PermissionContext) -> Verdict | None:
+def evaluate_mode(call: Call, tool: Tool, given: PermissionContext) -> Verdict | None:
     """What the mode allows: file tools that write inside the workspace."""
     policy = given.policy
     if policy.mode not in ("accept-edits", "auto") or policy.default != "ask" or tool.remote is not None:
@@ -148,7 +148,7 @@ def plan_text(call: Call) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def whitelisted(name: str, rule: str, fixed: bool) -> Verdict:
+def allow_by_name(name: str, rule: str, fixed: bool) -> Verdict:
     """The one verdict about a tool that is allowed by name, so that its decision is made once."""
     return Verdict("allow", "whitelist", f"{name} is in the whitelist ({rule})", fixed=fixed)
 

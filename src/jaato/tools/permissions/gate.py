@@ -1,4 +1,4 @@
-"""The gate every call passes: judged by rules, else by someone who can answer, else denied with the reason.
+"""The permission gate that every call passes: evaluated by rules, else asked, else denied with the reason.
 
 It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend can be stepped.
 """
@@ -31,7 +31,7 @@ from jaato.tools.permissions.decision import (
     to_decision,
 )
 from jaato.tools.permissions.evaluation import evaluate_call
-from jaato.tools.permissions.grants import digest_of, grant_of, in_force, literal, shape_text
+from jaato.tools.permissions.grants import digest_of, grant_of, is_in_force, literal_pattern, shape_text
 from jaato.tools.permissions.policy import Policy
 from jaato.tools.permissions.rules import SHELL_TOOLS, TYPED_TOOLS
 
@@ -57,7 +57,7 @@ class NoSerialization:
         """Leave."""
 
 
-def silent(_told: object) -> None:
+def notify_nobody(_told: object) -> None:
     """Nobody listens."""
 
 
@@ -75,9 +75,9 @@ class Gate:
         asker: Asker | None = None,
         workspace: Path | None = None,
         turnstile: Callable[[], AbstractAsyncContextManager[None]] = NoSerialization,
-        on_grant: Callable[[Grant], None] = silent,
-        on_revoke: Callable[[Grant], None] = silent,
-        on_mode: Callable[[Mode], None] = silent,
+        on_grant: Callable[[Grant], None] = notify_nobody,
+        on_revoke: Callable[[Grant], None] = notify_nobody,
+        on_mode: Callable[[Mode], None] = notify_nobody,
         grants: Iterable[Grant] = (),
         protected: Iterable[Path] = (),
         control_names: ControlNames = STANDARD,
@@ -170,7 +170,7 @@ class Gate:
 
     def _judge(self, call: Call, tool: Tool) -> Verdict:
         workspace = self._place(call)
-        if any(one.expires is not None and not in_force(one) for one in self._grants):
+        if any(one.expires is not None and not is_in_force(one) for one in self._grants):
             self._lapse()
         given = self._given
         if given is None or given.grants is not self._grants or given.workspace is not workspace:
@@ -184,8 +184,8 @@ class Gate:
 
     def _lapse(self) -> None:
         """End the grants of this session whose time is over."""
-        ended = [one for one in self._grants if not in_force(one)]
-        self._grants = tuple(one for one in self._grants if in_force(one))
+        ended = [one for one in self._grants if not is_in_force(one)]
+        self._grants = tuple(one for one in self._grants if is_in_force(one))
         for grant in ended:
             self._on_revoke(grant)
 
@@ -342,7 +342,7 @@ class Gate:
         shape = verdict.shape if tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS else None
         command = waiting.call.arguments.get(SHELL_TOOLS.get(tool.name, ""))
         if shape is None and isinstance(command, str):
-            shape = literal(command)
+            shape = literal_pattern(command)
         place = self._place(waiting.call)
         grant = grant_of(waiting.call, tool, "deny", "always", shape, by=by, workspace=place)
         try:

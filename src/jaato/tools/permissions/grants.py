@@ -1,4 +1,4 @@
-"""Decisions that outlive their question, as objects that can be listed and revoked."""
+"""Grants: lasting answers to permission questions, listed and revoked by id."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def grant_of(
     )
 
 
-def in_force(grant: Grant) -> bool:
+def is_in_force(grant: Grant) -> bool:
     """Whether a grant has not expired; what is no moment in time ends a permission and keeps a refusal."""
     if grant.expires is None:
         return True
@@ -76,7 +76,7 @@ def in_force(grant: Grant) -> bool:
     return datetime.now(UTC) < (end if end.tzinfo else end.replace(tzinfo=UTC))
 
 
-def literal(command: str) -> str:
+def literal_pattern(command: str) -> str:
     """A command as a pattern that means exactly it."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in command)[:10_000].replace("\n", "?")
 

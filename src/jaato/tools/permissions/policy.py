@@ -1,4 +1,4 @@
-"""The rules in force: blacklist, whitelist and default, from a file, from flags and from lasting grants."""
+"""The policy in force: blacklist, whitelist and default, from a file, from flags and from lasting grants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A permission file as data: what it may say, and every fault in it named by its line or field."""
+"""The permission file as data: parse and validate it, each fault named by its line or field."""
 
 from __future__ import annotations
 
@@ -251,11 +251,11 @@ def kind_of(value: Any) -> str:
 
 def find_misspelled(name: str) -> str | None:
     """The key that is probably meant; other unknown keys are somebody else's and are kept."""
-    keys = {squeezed(key): key for key in KEYS}
-    return next((keys[one] for one in difflib.get_close_matches(squeezed(name), keys, 1, 0.8)), None)
+    keys = {squeeze_key(key): key for key in KEYS}
+    return next((keys[one] for one in difflib.get_close_matches(squeeze_key(name), keys, 1, 0.8)), None)
 
 
-def squeezed(name: str) -> str:
+def squeeze_key(name: str) -> str:
     """A key without case and separators, to recognise a misspelling."""
     return name.replace("_", "").replace("-", "").casefold()
 

@@ -1,4 +1,4 @@
-"""The permission file of a workspace: read with distrust, written whole by several processes without
+"""The permission file of a workspace: read with distrust, written atomically by several processes without
 losing a line."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from jaato.errors import ConfigError
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import Grant
 from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
-from jaato.tools.permissions.grants import Entry, GrantBook, entries_of, in_force
+from jaato.tools.permissions.grants import Entry, GrantBook, entries_of, is_in_force
 from jaato.tools.permissions.policy_document import (
     MAX_BYTES,
     PolicyDocument,
@@ -64,7 +64,7 @@ class PolicyFile:
         """Read the file and its grants again. Raises `ConfigError`."""
         content = read_bounded(self.path, MAX_BYTES)
         known = self._book.of(self.workspace) if self._book else ()
-        grants = tuple(grant for grant in known if in_force(grant))
+        grants = tuple(grant for grant in known if is_in_force(grant))
         trusted = self._trusts(content)
         seen = (content_hash(content) if content is not None else None, grants, trusted)
         if seen == self._seen:
@@ -72,8 +72,8 @@ class PolicyFile:
         document = parse_document(content, str(self.path)) if content is not None else PolicyDocument()
         self.document = document
         self.trusted = trusted
-        self.grants = tuple(grant for grant in grants if holds(document, grant))
-        self.whitelist = without(document.whitelist, known, grants) if trusted else self._vouched()
+        self.grants = tuple(grant for grant in grants if contains_grant(document, grant))
+        self.whitelist = without_expired(document.whitelist, known, grants) if trusted else self._vouched()
         self._seen = seen
         self.version += 1
 
@@ -128,7 +128,7 @@ class PolicyFile:
                 if add or (grant.effect, entry) not in kept:
                     change(raw, grant.effect, entry, add=add)
             from_mapping(raw, str(self.path))
-            written = encoded(raw)
+            written = encode_policy(raw)
             if self._book and not add:
                 self._book.remove(grant.id)
             write_private(self.path, written)
@@ -140,7 +140,7 @@ class PolicyFile:
         self.reload()
 
 
-def encoded(raw: dict[str, Any]) -> bytes:
+def encode_policy(raw: dict[str, Any]) -> bytes:
     """A permission file as it is written: readable, escaped only where it holds what is no Unicode text."""
     text = json.dumps(raw, indent=2, ensure_ascii=False)
     if not is_unicode(text):
@@ -155,7 +155,7 @@ def lines_of(grants: Iterable[Grant]) -> RuleSet:
     return RuleSet(tools, tuple(text for key, text in sorted(lines) if key == "patterns"))
 
 
-def without(whitelist: RuleSet, known: tuple[Grant, ...], grants: tuple[Grant, ...]) -> RuleSet:
+def without_expired(whitelist: RuleSet, known: tuple[Grant, ...], grants: tuple[Grant, ...]) -> RuleSet:
     """A whitelist without the lines of permissions that have expired."""
     expired = lines_of(one for one in known if one.effect == "allow")
     return whitelist - (expired - lines_of(one for one in grants if one.effect == "allow"))
@@ -172,7 +172,7 @@ def change(raw: dict[str, Any], effect: str, entry: Entry, *, add: bool) -> None
         lines.remove(text)
 
 
-def holds(document: PolicyDocument, grant: Grant) -> bool:
+def contains_grant(document: PolicyDocument, grant: Grant) -> bool:
     """Whether all lines of a grant still stand in the file."""
     rules = document.whitelist if grant.effect == "allow" else document.blacklist
     return all(text in (rules.tools if key == "tools" else rules.patterns) for key, text in entries_of(grant))

@@ -1,4 +1,4 @@
-"""Both lists of a policy as far as they concern one tool, and how a pattern meets arguments or a command."""
+"""The rules of a policy that concern one tool, and how a pattern matches arguments or a command."""
 
 from __future__ import annotations
 
@@ -64,8 +64,12 @@ class ToolRules:
         refused = (*refused, tool.bare) if tool.bare else refused
         denied, deny_inner = by_name(refused, blacklist, command is not None)
         allowed, allow_inner = by_name(names, whitelist, command is not None and tool.name not in TYPED_TOOLS)
-        deny_arguments = [pair for name in dict.fromkeys(refused) for pair in renamed(tool, name, blacklist)]
-        groups = [tuple(renamed(tool, name, whitelist)) for name in names if name in whitelist.arguments]
+        deny_arguments = [
+            pair for name in dict.fromkeys(refused) for pair in rename_arguments(tool, name, blacklist)
+        ]
+        groups = [
+            tuple(rename_arguments(tool, name, whitelist)) for name in names if name in whitelist.arguments
+        ]
         texts = list(allow_inner) if command else []
         for group in list(groups):
             if command and len(group) == 1 and group[0][0] == command:
@@ -96,10 +100,10 @@ class ToolRules:
     def allows(self, arguments: Mapping[str, Any], main: str | None, place: str) -> str | None:
         """The whitelist rule that covers these arguments."""
         for group in self.allow_arguments:
-            if group and all(covered(arguments, name, globs, place) for name, globs in group):
+            if group and all(is_covered(arguments, name, globs, place) for name, globs in group):
                 return f"{' and '.join(name for name, _ in group)} in the whitelist"
         for pattern in self.allow_inner:
-            if all(covered(arguments, name, (glob,), place) for name, glob in pairs_of(pattern, main)):
+            if all(is_covered(arguments, name, (glob,), place) for name, glob in pairs_of(pattern, main)):
                 return f"{pattern!r} in the whitelist"
         return None
 
@@ -146,7 +150,7 @@ def by_name(names: tuple[str, ...], rules: RuleSet, shell: bool) -> tuple[str | 
     return whole, inner
 
 
-def renamed(tool: Tool, name: str, rules: RuleSet) -> list[Pair]:
+def rename_arguments(tool: Tool, name: str, rules: RuleSet) -> list[Pair]:
     """The argument rules under one name of a tool, with the arguments called as the tool calls them."""
     rename = tool.aliases.get(name, {})
     return [
@@ -182,21 +186,21 @@ def spellings(value: str, place: str) -> tuple[str, ...]:
     return (value, os.path.normpath(value), real, os.path.relpath(real, resolve_path(place)))
 
 
-def covered(arguments: Mapping[str, Any], name: str, globs: tuple[str, ...], place: str) -> bool:
+def is_covered(arguments: Mapping[str, Any], name: str, globs: tuple[str, ...], place: str) -> bool:
     """Whether every value of an argument is covered; a path must also be when normalised and its links
     followed."""
     values = values_of(arguments, name)
-    return bool(values) and all(value_covered(value, globs, place) for value in values)
+    return bool(values) and all(is_value_covered(value, globs, place) for value in values)
 
 
-def value_covered(value: str, globs: tuple[str, ...], place: str) -> bool:
+def is_value_covered(value: str, globs: tuple[str, ...], place: str) -> bool:
     """Whether one value is covered by one of the patterns, however it is spelled."""
     if len(value) > MAX_GLOB_CHARS or "\0" in value:
         return "*" in globs
     if not any(fnmatch.fnmatchcase(value, glob) for glob in globs):
         return False
     if URL.match(value) is not None:
-        return any(url_covered(value, glob) for glob in globs)
+        return any(is_url_covered(value, glob) for glob in globs)
     if not pathlike(value) or ("/" not in value and not os.path.lexists(os.path.join(place, value))):
         return True
     _written, normal, real, below = spellings(value, place)
@@ -204,7 +208,7 @@ def value_covered(value: str, globs: tuple[str, ...], place: str) -> bool:
     return all(any(fnmatch.fnmatchcase(form, glob) for glob in globs) for form in forms)
 
 
-def url_covered(value: str, glob: str) -> bool:
+def is_url_covered(value: str, glob: str) -> bool:
     """Whether a pattern covers a URL: a `*` in its host stays in the host, and no `..` leads away from its path."""
     shape, url = ADDRESS_GLOB.match(glob), ADDRESS.match(value)
     if shape is None or url is None:  # a pattern without `://` is about the whole text, whatever it is

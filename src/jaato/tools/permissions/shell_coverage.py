@@ -1,4 +1,4 @@
-"""A shell line held against rules: what covers each part, what a lasting answer would cover."""
+"""Which rules cover each command of a shell line, and what a lasting answer would cover."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ShellVerdict:
 def evaluate_parts(analysis: Analysis, workspace: Path, allowances: Iterable[Allowance]) -> ShellVerdict:
     """Judge each part by which pattern covers it."""
     rules = tuple(allowances)
-    moved = moves(analysis, workspace)
+    moved = changes_directory(analysis, workspace)
     verdicts: list[PartVerdict] = []
     entries: list[str | None] = []
     missing: list[str | None] = []
@@ -138,22 +138,22 @@ def uncoverable(part: Part, moved: bool) -> str | None:
 def entry_of(unit: tuple[Part, ...], moved: bool) -> str | None:
     """The pattern a lasting answer writes for this unit: exact words, or a program and subcommand with
     `*`."""
-    written = " | ".join(exact(part.words) for part in unit)
+    written = " | ".join(exact_pattern(part.words) for part in unit)
     if "\n" in written:
         return None  # a shape has one pattern a line, so a word of two lines would become two patterns
     kept = width(unit[0].words) if len(unit) == 1 else None
-    candidates = [written] if kept is None else [f"{exact(unit[0].words[:kept])} *", written]
+    candidates = [written] if kept is None else [f"{exact_pattern(unit[0].words[:kept])} *", written]
     return next(
         (one for one in candidates if (rule := shell_pattern(one)) and rule.covers(unit, moved)), None
     )
 
 
-def exact(words: tuple[Word, ...]) -> str:
+def exact_pattern(words: tuple[Word, ...]) -> str:
     """Words as a pattern that means exactly them."""
     return " ".join(word.text if word.glob else shlex.quote(word.value or "") for word in words)
 
 
-def moves(analysis: Analysis, workspace: Path) -> bool:
+def changes_directory(analysis: Analysis, workspace: Path) -> bool:
     """Whether some part of the line may run in another directory than the workspace."""
     root = resolve_path(str(workspace))
     for part in analysis.parts:

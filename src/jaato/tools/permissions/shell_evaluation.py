@@ -102,7 +102,7 @@ def evaluate_command(call: Call, tool: Tool, rules: ToolRules, given: Permission
         return Verdict("deny", "invalid", closed)
     found = evaluate_parts(analysis, given.workspace, allowances(tool, rules, given))
     line = CommandLine(tool, rules, analysis, found, call.arguments)
-    verdict = confined(line, given) if tool.confines else unconfined(line, given)
+    verdict = evaluate_confined(line, given) if tool.confines else evaluate_unconfined(line, given)
     doubt = uncheckable_reason(analysis, tool, rules, given) if verdict.effect != "deny" else None
     if doubt is None:
         return verdict
@@ -123,7 +123,7 @@ def closed_need(arguments: dict[str, Any], given: PermissionContext) -> str | No
     return None
 
 
-def confined(line: CommandLine, given: PermissionContext) -> Verdict:
+def evaluate_confined(line: CommandLine, given: PermissionContext) -> Verdict:
     """What becomes of a command that runs in the sandbox: it may reach what rules open, and asks for the rest."""
     policy, found = given.policy, line.found
     wanted = wanted_access(line.arguments)
@@ -133,7 +133,7 @@ def confined(line: CommandLine, given: PermissionContext) -> Verdict:
         return Verdict("deny", "default", reason, parts=found.parts)
     if (refusal := given.only_reads(line.tool.name)) is not None:
         if wanted is None and given.can_enforce(READ_ONLY):
-            return in_sandbox(found, CONFINED if cover is None else READING)
+            return allow_in_sandbox(found, CONFINED if cover is None else READING)
         missing = "" if given.can_enforce(READ_ONLY) else f" ({NO_SANDBOX})"
         return Verdict("deny", "read_only", f"{refusal}{missing}", parts=found.parts)
     granted = cover.access if cover is not None else READ_ONLY
@@ -141,8 +141,8 @@ def confined(line: CommandLine, given: PermissionContext) -> Verdict:
         return without_sandbox(line, cover, given)
     if wanted is None or covers(granted, wanted, str(given.workspace)):
         if cover is None:
-            return in_sandbox(found, IN_PART.format(found.in_part) if found.in_part else CONFINED)
-        return covered_by(cover, found, granted)
+            return allow_in_sandbox(found, IN_PART.format(found.in_part) if found.in_part else CONFINED)
+        return allow_covered(cover, found, granted)
     return question_for(line, cover, wanted, given)
 
 
@@ -190,13 +190,13 @@ def without_sandbox(line: CommandLine, cover: Cover | None, given: PermissionCon
     return verdict if full else replace(verdict, remedy=NO_SANDBOX_REMEDY)
 
 
-def unconfined(line: CommandLine, given: PermissionContext) -> Verdict:
+def evaluate_unconfined(line: CommandLine, given: PermissionContext) -> Verdict:
     """What becomes of a command whose tool starts it without a sandbox: rules allow it whole, or somebody is asked."""
     if (refusal := given.only_reads(line.tool.name)) is not None:
         return Verdict("deny", "read_only", refusal, parts=line.found.parts)
     cover = cover_of(line, given)
     if cover is not None:
-        return covered_by(cover, line.found, None)
+        return allow_covered(cover, line.found, None)
     if given.policy.default == "deny":
         reason = f"{line.found.in_part or UNCOVERED}, and the default is deny"
         return Verdict("deny", "default", reason, parts=line.found.parts)
@@ -204,7 +204,7 @@ def unconfined(line: CommandLine, given: PermissionContext) -> Verdict:
     return replace(verdict, method="unknown") if line.analysis.unknown else verdict
 
 
-def covered_by(cover: Cover, found: ShellVerdict, access: SandboxAccess | None) -> Verdict:
+def allow_covered(cover: Cover, found: ShellVerdict, access: SandboxAccess | None) -> Verdict:
     """A command that something allows, whole or by its parts."""
     parts = tuple(
         part if part.effect == "allow" else PartVerdict(part.text, "allow", cover.reason)
@@ -213,7 +213,7 @@ def covered_by(cover: Cover, found: ShellVerdict, access: SandboxAccess | None) 
     return Verdict("allow", cover.method, cover.reason, parts=parts, access=access)
 
 
-def in_sandbox(found: ShellVerdict, reason: str) -> Verdict:
+def allow_in_sandbox(found: ShellVerdict, reason: str) -> Verdict:
     """A command in the sandbox where it can only read."""
     parts = tuple(
         part if part.effect == "allow" else PartVerdict(part.text, "allow", f"read-only: {part.reason}")
@@ -325,7 +325,7 @@ def evaluate_terminal_input(call: Call, tool: Tool, rules: ToolRules, given: Per
         and reached.profile == "read-only"
         and (policy.default != "deny" or policy.read_only)
     ):
-        return typed_harmlessly(analysis, call, tool, rules, given)
+        return evaluate_harmless_input(analysis, call, tool, rules, given)
     if (refusal := given.only_reads(tool.name)) is not None:
         return Verdict("deny", "read_only", refusal)
     shape = f"session_id={call.arguments.get('session_id')}"
@@ -345,7 +345,7 @@ def evaluate_terminal_input(call: Call, tool: Tool, rules: ToolRules, given: Per
     return Verdict("ask", "default", "what a program does with what is typed cannot be told", shape)
 
 
-def typed_harmlessly(
+def evaluate_harmless_input(
     analysis: Analysis, call: Call, tool: Tool, rules: ToolRules, given: PermissionContext
 ) -> Verdict:
     """What is typed into a program that can only read; asked about where something is forbidden and cannot be seen."""

@@ -1,4 +1,4 @@
-"""Which files a person has vouched for, by content: a change of one byte and they must be vouched for
+"""Trust in files by content: which a person has approved, and a change of one byte and they must be approved
 again."""
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Processes that outlive nobody: started under a warden, watched, and ended with all they started."""
+"""Processes that tools start: under a warden, in a sandbox, ended with all they started."""

@@ -1,4 +1,4 @@
-"""Whether a process runs below a call of a tool, as far as the system shows it: nothing there may loosen anything.
+"""Find whether a process runs below a tool call, so that no command can loosen what binds it.
 
 A command cannot leave its supervisor by forking: that is the subreaper of all it starts. It can take the mark out of its
 environment, and where it may write to control groups, leave its own; so each is looked for, in every ancestor.

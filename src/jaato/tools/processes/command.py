@@ -44,7 +44,7 @@ class Ended:
     stuck: list[str] = field(default_factory=list)
 
 
-def interrupted(reason: str, spool: Path, forwarded: bytes, bound_bytes: int) -> Ended:
+def make_interrupted(reason: str, spool: Path, forwarded: bytes, bound_bytes: int) -> Ended:
     """The end of a command whose supervisor said none: its spool file, else what was forwarded, is all of it."""
     half = bound_bytes // 2
     try:
@@ -320,7 +320,9 @@ class Command:
                 self._ended = self._understood(pipe_frames.value_of(payload))
                 self._shown.end()
             case pipe_frames.LOST:
-                self._ended = interrupted("lost", self.spool, bytes(self._streamed), self.limits.bound_bytes)
+                self._ended = make_interrupted(
+                    "lost", self.spool, bytes(self._streamed), self.limits.bound_bytes
+                )
 
     def _understood(self, ended: dict[str, Any]) -> Ended:
         if "failure" in ended:
@@ -346,7 +348,7 @@ class Command:
             await anyio.to_thread.run_sync(work)
         except RuntimeError:
             work()  # no thread can be started: the user has as many processes as are allowed
-        self._ended = interrupted(reason, self.spool, bytes(self._streamed), self.limits.bound_bytes)
+        self._ended = make_interrupted(reason, self.spool, bytes(self._streamed), self.limits.bound_bytes)
 
     def _outcome(self) -> Ended:
         assert self._ended is not None

@@ -1,4 +1,4 @@
-"""A conversation with a process over its pipes: JSON objects with a `Content-Length` before each, bounded both ways."""
+"""A process that speaks JSON with `Content-Length` frames over its pipes, bounded both ways."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ContentLengthDecoder:
             del self._data[: self._wanted]
             self._wanted = -1
             try:
-                message = decoded(body)
+                message = decode_message(body)
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 raise ValueError(f"a message that is no JSON ({error})") from None
             if not isinstance(message, dict):
@@ -79,7 +79,7 @@ class ContentLengthDecoder:
         return True
 
 
-def decoded(body: bytes) -> Any:
+def decode_message(body: bytes) -> Any:
     """A JSON value; halves of surrogate pairs, which JSON may have and text may not, become question marks.
 
     Raises msgspec.DecodeError and ValueError.
@@ -93,7 +93,7 @@ def decoded(body: bytes) -> Any:
         return msgspec.json.decode(whole.encode("utf-8", "replace"))
 
 
-def framed(message: Mapping[str, Any]) -> bytes:
+def encode_message(message: Mapping[str, Any]) -> bytes:
     """A message as it is sent."""
     body = msgspec.json.encode(message)
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
@@ -144,7 +144,7 @@ class FramedProcess:
         """Send one message, in order, without waiting. Raises `ProcessEnded` when it is over or does not read."""
         if self.over.is_set() or self._fault:
             raise ProcessEnded(self.why or self._fault)
-        data = framed(message)
+        data = encode_message(message)
         if len(self._unsent) + len(data) > UNSENT_BYTES:
             self.stop(f"it did not read what it was sent ({UNSENT_BYTES >> 20} MB)")
             raise ProcessEnded(f"{self._fault}.")

@@ -1,4 +1,4 @@
-"""git as a reader of repositories that others made: nothing a repository brings is run, nothing is changed.
+"""Run git to read untrusted repositories: nothing that a repository brings is run, nothing is changed.
 
 It runs read-only in the sandbox, where whatever a repository has it start can neither write nor reach the network. The
 settings below hold all the same: many of them keep the *result* what the repository's content says (no pager, no monitor
@@ -116,7 +116,7 @@ def git_environment(environ: Mapping[str, str], settings: Mapping[str, str] = SE
     }
 
 
-async def guarded(
+async def guarded_environment(
     program: str, cwd: Path, environ: Mapping[str, str], reader: ReadOnlyRunner, within_s: float = WITHIN_S
 ) -> dict[str, str]:
     """The variables for git in this repository: as above, and each content filter it configures itself is switched off.
@@ -129,7 +129,7 @@ async def guarded(
         program, LISTING, reader, cwd=cwd, environ=plain, most_bytes=MAX_CONFIG_BYTES, within_s=within_s
     )
     if listed.code != 0:
-        raise failed(listed.complaint or "the configuration is too long")
+        raise explain_failure(listed.complaint or "the configuration is too long")
     if b"command\0core.fsmonitor\0" not in listed.data:
         raise GitFailed("This git is too old to be told what not to run. Install git 2.31 or newer.")
     return git_environment(environ, SETTINGS | filters_off(listed.data))
@@ -202,7 +202,7 @@ async def run_once(
                 group.start_soon(collect, process.stderr, complaint, MAX_COMPLAINT_BYTES, True)
                 whole = await collect(process.stdout, data, most_bytes, False)
                 if not whole:
-                    end(process)
+                    kill_git(process)
             code = await process.wait()
     except TimeoutError:
         raise ToolTimeout(
@@ -210,7 +210,7 @@ async def run_once(
             "Narrow it with paths, revisions or a smaller limit."
         ) from None
     finally:
-        end(process)
+        kill_git(process)
         with anyio.CancelScope(shield=True):
             await process.wait()
             await process.aclose()
@@ -232,7 +232,7 @@ async def collect(
     return True
 
 
-def end(process: anyio.abc.Process) -> None:
+def kill_git(process: anyio.abc.Process) -> None:
     """Kill git and whatever it may have started."""
     if process.returncode is None:
         try:
@@ -241,7 +241,7 @@ def end(process: anyio.abc.Process) -> None:
             pass
 
 
-def failed(complaint: str) -> GitFailed:
+def explain_failure(complaint: str) -> GitFailed:
     """git's complaint with what to do about it."""
     text = complaint[:600] or "git gave no reason"
     low = text.lower()

@@ -1,4 +1,4 @@
-"""Start the warden when a command first needs it, and hand commands to it."""
+"""Launch the warden on first use, and hand commands to it."""
 
 from __future__ import annotations
 

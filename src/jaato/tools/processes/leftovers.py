@@ -1,4 +1,4 @@
-"""The last resort, when a command has killed both its supervisor and the warden: find and kill the rest."""
+"""Find and kill what is left of a command that has killed both its supervisor and the warden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop in a thread of its own, for processes that go on between calls, whatever loop the calls come from."""
+"""An event loop in a thread of its own, for processes that go on between calls."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class OutputDecoder:
             self._show(rest)
 
 
-def joined(head: bytes, tail: bytes, total_bytes: int) -> str:
+def join_output(head: bytes, tail: bytes, total_bytes: int) -> str:
     """Head and tail of an output as text, with a line between them that says how much is missing."""
     if len(head) >= total_bytes:
         return head.decode("utf-8", "replace")

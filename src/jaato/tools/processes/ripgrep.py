@@ -1,4 +1,4 @@
-"""Listing and searching files with ripgrep, which runs in the sandbox of helpers.
+"""List and search files with ripgrep, which runs in a sandbox of its own.
 
 ripgrep only says which files there are and in which lines of open files a pattern matches: a file whose lines are shown
 is opened by `Roots.open_file` first, so nothing outside the roots is shown, whatever is moved meanwhile.
@@ -98,10 +98,10 @@ class Pattern(NamedTuple):
     def arguments(self) -> list[str]:
         """The pattern as ripgrep is given it. Raises `InvalidArguments` for what can be none."""
         if not self.text or "\n" in self.text or "\r" in self.text:
-            raise refused("pattern", "it must be some text of one line; patterns match line by line")
+            raise refuse_pattern("pattern", "it must be some text of one line; patterns match line by line")
         case = "--ignore-case" if self.ignore_case else "--case-sensitive"
         kind = ["--fixed-strings"] if self.literal else []
-        return [case, *kind, f"--regexp={argument('pattern', self.text)}"]
+        return [case, *kind, f"--regexp={check_argument('pattern', self.text)}"]
 
 
 class Line(NamedTuple):
@@ -213,7 +213,7 @@ class Ripgrep:
                 stderr=complaint,
                 pass_fds=[*fds, *begin.descriptors],
                 env=ENVIRONMENT,
-                cwd="/" if begin.prefix else entered(start, directory),
+                cwd="/" if begin.prefix else enterable_path(start, directory),
                 start_new_session=True,
             ) as process,
         ):
@@ -239,7 +239,7 @@ class Ripgrep:
         return data
 
 
-def entered(start: str, directory: int | None) -> str:
+def enterable_path(start: str, directory: int | None) -> str:
     """The open directory as one to start in; its path where the system has no name for what is open."""
     name = f"/proc/self/fd/{directory}"
     return name if directory is not None and os.path.exists(name) else start
@@ -253,35 +253,35 @@ def check_end(code: int, said: str) -> None:
         return
     reason = said.partition("\n\nConsider")[0].removeprefix("rg: ").strip()[:500]
     if code == 2 and "glob" in reason.partition("\n")[0]:
-        raise refused("glob", reason)
+        raise refuse_pattern("glob", reason)
     if code == 2:
-        raise refused("pattern", reason)
+        raise refuse_pattern("pattern", reason)
     raise SearchFailed(f"ripgrep failed: {reason or f'exit code {code}'}. Narrow the search.")
 
 
-def refused(name: str, why: str) -> InvalidArguments:
+def refuse_pattern(name: str, why: str) -> InvalidArguments:
     """The refusal of a pattern or glob."""
     return InvalidArguments(f"The {name} cannot be used: {why}.", [(f"/{name}", "cannot be used")])
 
 
-def argument(name: str, text: str) -> str:
+def check_argument(name: str, text: str) -> str:
     """A text that a program can be given. Raises `InvalidArguments`."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise refused(name, "it has a lone surrogate") from None
+        raise refuse_pattern(name, "it has a lone surrogate") from None
     if "\0" in text or len(text) > MAX_ARGUMENT_CHARS:
-        raise refused(name, f"it has a NUL character or more than {MAX_ARGUMENT_CHARS:,} characters")
+        raise refuse_pattern(name, f"it has a NUL character or more than {MAX_ARGUMENT_CHARS:,} characters")
     return text
 
 
 def glob_argument(glob: str) -> str:
     """A glob as ripgrep takes it: a directory with a slash is all in it. Raises `InvalidArguments`."""
-    pattern = argument("glob", glob).removeprefix("./")
+    pattern = check_argument("glob", glob).removeprefix("./")
     if not pattern.strip("/ "):
-        raise refused("glob", "it is empty; give one such as **/*.py")
+        raise refuse_pattern("glob", "it is empty; give one such as **/*.py")
     if ".." in re.split("[/,{}]", pattern):
-        raise refused("glob", "it has .. in it; say where to start with the directory instead")
+        raise refuse_pattern("glob", "it has .. in it; say where to start with the directory instead")
     if pattern.endswith("/"):
         pattern += "**"
     return f"\\{pattern}" if pattern[0] in "!#" else pattern

@@ -1,4 +1,4 @@
-"""Work on data that strangers made, in a process of its own: bounded in time and memory, ended with its call."""
+"""Run untrusted work in a sandbox process of its own: bounded in time and memory, ended with its call."""
 
 from __future__ import annotations
 
@@ -137,9 +137,9 @@ def run_in_sandbox_process(
                 worker.kill()
     token.raise_if_cancelled()
     if worker.returncode == 0:
-        return understood(json.loads(out))
+        return parse_answer(json.loads(out))
     said = problem.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
-    raise ended(code_of(worker.returncode, start.prefix), said, bounds)
+    raise explain_end(code_of(worker.returncode, start.prefix), said, bounds)
 
 
 async def run_in_sandbox_process_async(
@@ -178,7 +178,7 @@ async def run_in_sandbox_process_async(
     return found
 
 
-def understood(answer: dict[str, Any]) -> Any:
+def parse_answer(answer: dict[str, Any]) -> Any:
     """The value of an answer. Raises `WorkFailed` for one that says what went wrong."""
     if "message" in answer:
         raise WorkFailed(answer["message"], answer["code"])
@@ -190,7 +190,7 @@ def too_slow(bounds: ResourceLimits) -> WorkFailed:
     return WorkFailed(f"This took more than {bounds.time_s:g} s and was stopped. {bounds.advice}", "too_slow")
 
 
-def ended(status: int, said: str, bounds: ResourceLimits) -> WorkFailed:
+def explain_end(status: int, said: str, bounds: ResourceLimits) -> WorkFailed:
     """Why a process gave no answer: `status` as subprocess reports it, `said` its last line on stderr."""
     import signal
 

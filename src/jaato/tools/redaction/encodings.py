@@ -1,4 +1,4 @@
-"""Values that are secret, in every form they take, and where one stands, begins or ends in a text; however many."""
+"""Secret values in all their encodings, and where one stands, begins or ends in a text."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def like_password(value: str) -> bool:
     )
 
 
-def open_at(text: str) -> int:
+def find_open(text: str) -> int:
     """From where on a text ends in the middle of such a thing; its length where it does not."""
     since = max(0, len(text) - OPEN_CHARS)
     found = OPEN.search(text, since)
@@ -213,7 +213,7 @@ def is_mixed(value: str) -> bool:
     return sum(kinds) >= 2
 
 
-def shape(kind: str, begins: str, rest: str, *, mixed: bool = True) -> Pattern:
+def make_pattern(kind: str, begins: str, rest: str, *, mixed: bool = True) -> Pattern:
     """A token: one of the beginnings (separated by spaces), then `rest`."""
     starts = tuple(begins.split())
     head = "|".join(map(re.escape, starts))
@@ -235,24 +235,24 @@ ADDRESS = re.compile(r"://[^\s/@'\"<>]{0,400}@?\Z")
 ADDRESS_CHARS = 500
 
 SHAPES = (
-    shape("key", "sk-", r"(?=[\w-]{0,40}?[A-Za-z0-9]{16})[\w-]{20,}"),
-    shape("key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[A-Za-z0-9]{16,}"),
-    shape("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{20,}"),
-    shape("github", "github_pat_", r"\w{20,}"),
-    shape("gitlab", "glpat-", r"[\w-]{16,}"),
-    shape("slack", "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xoxo-", r"[\w-]{10,}"),
-    shape("aws", "AKIA ASIA", r"[A-Z0-9]{16}(?![A-Za-z0-9])", mixed=False),
-    shape("google", "AIza", r"[\w-]{35}(?![\w-])", mixed=False),
-    shape("google", "ya29.", r"[\w-]{20,}"),
-    shape("google", "GOCSPX-", r"[\w-]{20,}"),
-    shape("huggingface", "hf_", r"[A-Za-z0-9]{20,}"),
-    shape("groq", "gsk_", r"[A-Za-z0-9]{20,}"),
-    shape("npm", "npm_", r"[A-Za-z0-9]{30,}"),
-    shape("pypi", "pypi-", r"(?=[\w-]{0,80}?[A-Za-z0-9]{16})[\w-]{50,}"),
-    shape("sendgrid", "SG.", r"[\w-]{16,}\.[\w-]{16,}"),
-    shape("webhook", "whsec_", r"[\w+/=]{20,}"),
-    shape("webhook", "hooks.slack.com/services/", r"[\w/]{20,}"),
-    shape("jwt", "eyJ", r"[\w-]{10,1000}\.eyJ[\w-]{10,8000}\.[\w-]{10,}"),
+    make_pattern("key", "sk-", r"(?=[\w-]{0,40}?[A-Za-z0-9]{16})[\w-]{20,}"),
+    make_pattern("key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[A-Za-z0-9]{16,}"),
+    make_pattern("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{20,}"),
+    make_pattern("github", "github_pat_", r"\w{20,}"),
+    make_pattern("gitlab", "glpat-", r"[\w-]{16,}"),
+    make_pattern("slack", "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xoxo-", r"[\w-]{10,}"),
+    make_pattern("aws", "AKIA ASIA", r"[A-Z0-9]{16}(?![A-Za-z0-9])", mixed=False),
+    make_pattern("google", "AIza", r"[\w-]{35}(?![\w-])", mixed=False),
+    make_pattern("google", "ya29.", r"[\w-]{20,}"),
+    make_pattern("google", "GOCSPX-", r"[\w-]{20,}"),
+    make_pattern("huggingface", "hf_", r"[A-Za-z0-9]{20,}"),
+    make_pattern("groq", "gsk_", r"[A-Za-z0-9]{20,}"),
+    make_pattern("npm", "npm_", r"[A-Za-z0-9]{30,}"),
+    make_pattern("pypi", "pypi-", r"(?=[\w-]{0,80}?[A-Za-z0-9]{16})[\w-]{50,}"),
+    make_pattern("sendgrid", "SG.", r"[\w-]{16,}\.[\w-]{16,}"),
+    make_pattern("webhook", "whsec_", r"[\w+/=]{20,}"),
+    make_pattern("webhook", "hooks.slack.com/services/", r"[\w/]{20,}"),
+    make_pattern("jwt", "eyJ", r"[\w-]{10,1000}\.eyJ[\w-]{10,8000}\.[\w-]{10,}"),
     Pattern(
         "password",
         ("://",),
@@ -285,27 +285,27 @@ SIGNS = (*(one for one in BEGINNINGS if not any(mark in one for mark in MARKS)),
 """A text with none of these has no secret of a known shape."""
 
 
-def free(text: str, at: int) -> bool:
+def is_word_start(text: str, at: int) -> bool:
     """Whether a word may begin here."""
     return at == 0 or BEFORE.search(text[max(0, at - 20) : at]) is not None
 
 
-def places(text: str, one: Pattern, since: int = 0) -> Iterator[int]:
+def find_starts(text: str, one: Pattern, since: int = 0) -> Iterator[int]:
     """Where this shape may begin, from `since` on."""
     for begin in one.begins:
         at = text.find(begin, since)
         while at >= 0:
-            if not one.token or free(text, at):
+            if not one.token or is_word_start(text, at):
                 yield at
             at = text.find(begin, at + len(begin))
 
 
-def spans(text: str) -> list[Match]:
+def find_secrets(text: str) -> list[Match]:
     """Every secret of a known shape, in no order; the time is linear in the length of any text."""
-    found = list(blocks(text))
+    found = list(find_key_blocks(text))
     for one in SHAPES:
         done = -1
-        for at in sorted(places(text, one)) if len(one.begins) > 1 else places(text, one):
+        for at in sorted(find_starts(text, one)) if len(one.begins) > 1 else find_starts(text, one):
             match = one.whole.match(text, at) if at >= done else None
             if match is None:
                 continue
@@ -315,7 +315,7 @@ def spans(text: str) -> list[Match]:
     return found
 
 
-def blocks(text: str) -> Iterator[Match]:
+def find_key_blocks(text: str) -> Iterator[Match]:
     """Private keys, from their first line to their last, or from or to where a text is cut."""
     at = text.find(BLOCK)
     orphan = text.find("-----END ", 0, len(text) if at < 0 else at)
@@ -332,22 +332,22 @@ def blocks(text: str) -> Iterator[Match]:
         at = text.find(BLOCK, at + 1)
 
 
-def unfinished(text: str) -> int:
+def find_unfinished(text: str) -> int:
     """From where on a secret may have begun that is still being written; the length of the text when none has."""
     size = len(text)
     since = max(len(text.rstrip(TOKEN_CHARS)), size - LONGEST_CHARS)
     least = size
     for one in SHAPES:
         if one.token:
-            least = min(least, next(places(text, one, since), size))
+            least = min(least, next(find_starts(text, one, since), size))
     address = ADDRESS.search(text, max(0, size - ADDRESS_CHARS))
     block = text.rfind(BLOCK, max(0, size - LONGEST_CHARS))
-    if block >= 0 and not (BLOCK_END.search(text, block) or [""])[0] and begun(text, block):
+    if block >= 0 and not (BLOCK_END.search(text, block) or [""])[0] and is_key_begun(text, block):
         least = min(least, block)
-    return min(least, address.start() if address else size, open_at(text))
+    return min(least, address.start() if address else size, find_open(text))
 
 
-def begun(text: str, at: int) -> bool:
+def is_key_begun(text: str, at: int) -> bool:
     """Whether this may be the first line of a private key, as far as it is there."""
     line = text[at : at + 80].partition("-----BEGIN ")[2].partition("-----")
     return "PRIVATE KEY" in line[0] if line[1] else not line[0].strip("-").replace(" ", "").strip(CAPITALS)

@@ -1,4 +1,4 @@
-"""Secrets out of sight: what is kept, shown and sent names them and does not say them.
+"""Redact secrets in texts, streams and JSON: each becomes a placeholder that names it.
 
 Exact values (of the environment, of saved keys) and known shapes (keys of services, tokens, private keys) become
 `[masked:NAME:xxxxxx]`; the digits tell two values apart and are different in every process.
@@ -146,7 +146,7 @@ class Redactor:
         return table
 
     def _spans(self, text: str) -> list[Match]:
-        found = patterns.spans(text) if self._shapes else []
+        found = patterns.find_secrets(text) if self._shapes else []
         for value in self._values.present(text):
             at = text.find(value)
             while at >= 0:
@@ -158,7 +158,7 @@ class Redactor:
     def _replaced(self, text: str, spans: list[Match]) -> str:
         parts: list[str] = []
         at = 0
-        for group in joined(spans):
+        for group in merge_spans(spans):
             parts += [text[at : group.start], self._placeholder(text[group.start : group.end], group.kind)]
             at = group.end
         return "".join([*parts, text[at:]]) if parts else text
@@ -177,8 +177,8 @@ class Redactor:
         if not found and not self._long(text):
             cut = max(cut, seen)
             return text[seen:cut], text[cut:]
-        cut = min(cut, patterns.unfinished(text) if self._shapes else cut, self._begun(text))
-        spans = joined(self._spans(text)) if found else []
+        cut = min(cut, patterns.find_unfinished(text) if self._shapes else cut, self._begun(text))
+        spans = merge_spans(self._spans(text)) if found else []
         for span in spans:
             if span.start < cut < span.end:
                 cut = span.start if span.end == len(text) else span.end
@@ -258,7 +258,7 @@ class StreamRedactor:
         return masked[seen:] if masked[:seen] == whole[:seen] else masked
 
 
-def joined(spans: list[Match]) -> list[Match]:
+def merge_spans(spans: list[Match]) -> list[Match]:
     """Spans in their order, those that overlap made one."""
     made: list[Match] = []
     for span in spans:

@@ -1,4 +1,4 @@
-"""Configuration files in which a user and a workspace name remote tool sources: read with distrust, and edited with
+"""Configuration files of remote tool sources, of the user and of a workspace: read with distrust, and edited with
 everything else in them left as it is."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def load_sources(
     """Both files, whatever is in them. A workspace's entry never stands in for the user's of the same name, or for one
     whose tools could be taken for its own."""
     sources, problems = read_file(kind, user_file, owns=owns)
-    if resolved(user_file) != resolved(workspace_file):
+    if resolve_links(user_file) != resolve_links(workspace_file):
         others, more = read_file(kind, workspace_file, within=workspace)
         problems += more
         own = with_marks(sources.values())
@@ -104,7 +104,7 @@ def read_document(path: Path, within: Path | None, owns: Owns | None = None) -> 
     """What is in a file, the user's own or, `within` it, a workspace's; empty where there is none. Raises `Malformed`, also
     for what the user does not own with this content."""
     try:
-        if within is not None and not resolved(path).is_relative_to(resolved(within)):
+        if within is not None and not resolve_links(path).is_relative_to(resolve_links(within)):
             raise Malformed(
                 "leads out of the workspace by a link, which is not followed; put a file in its place"
             )
@@ -220,8 +220,8 @@ def edit_source(
     take it out, broken or not. One process at a time, whole or not at all. Raises `ConfigError`, OSError."""
     if entry is not None:
         parse_entry(kind, path, within, name, entry)
-    target = resolved(path)
-    if within is not None and not target.is_relative_to(resolved(within)):
+    target = resolve_links(path)
+    if within is not None and not target.is_relative_to(resolve_links(within)):
         raise ConfigError(
             f"{path} leads out of the workspace by a link, which is not written; put a file in its place."
         )
@@ -256,6 +256,6 @@ def edit_source(
             target.chmod(mode)
 
 
-def resolved(path: Path) -> Path:
+def resolve_links(path: Path) -> Path:
     """The path with its links followed as far as they lead."""
     return Path(os.path.realpath(path))

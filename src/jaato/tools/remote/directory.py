@@ -1,4 +1,4 @@
-"""The remote sources of one workspace and its user: which are configured, and which may be used."""
+"""The remote sources of a workspace and its user: which are configured, and which may be used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaato.tools.host_services import environ_of
 from jaato.tools.permissions.trust import Trust
 from jaato.tools.remote.config_file import C, ConfigProblem, find_source, load_sources
 from jaato.tools.remote.fields import Scope
-from jaato.tools.remote.trust import SourceTrust, untrusted
+from jaato.tools.remote.trust import SourceTrust, refuse_untrusted
 
 if TYPE_CHECKING:
     from jaato.abc.plugin import Host
@@ -125,5 +125,5 @@ class SourceDirectory(Generic[C]):
     def check_trust(self, config: C) -> C:
         """The source, which may be used. Raises `PermissionDenied`."""
         if not self.trusts(config):
-            raise PermissionDenied(untrusted(config))
+            raise PermissionDenied(refuse_untrusted(config))
         return config

@@ -1,4 +1,4 @@
-"""Fields of an entry in a configuration file of remote tool sources: checked names, texts, headers; `${VAR}`; digests."""
+"""Fields of an entry in the configuration of remote sources: checked names, headers, `${VAR}`, digests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions of remote tools as they were accepted: private files, and what is different now."""
+"""Pins of remote tool definitions as they were accepted, and the difference to those of now."""
 
 from __future__ import annotations
 

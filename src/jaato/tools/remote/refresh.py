@@ -1,4 +1,4 @@
-"""Tools that are somebody else's: whoever offers them is asked what there is now, and what a tool takes."""
+"""Refresh the tools of remote sources: connect those not yet visited, ask for changes, load schemas lazily."""
 
 from __future__ import annotations
 

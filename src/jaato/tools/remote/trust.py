@@ -1,4 +1,4 @@
-"""Which remote sources may be used: the user's own, and those of a workspace that a person has vouched for as they are."""
+"""Trust in remote sources: the user's own, and those of a workspace that a person has trusted as they are."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def trust_path(config: SourceConfig) -> Path:
     return Path(f"{config.origin}#{quote(config.name, safe=' ')}")
 
 
-def untrusted(config: SourceConfig) -> str:
+def refuse_untrusted(config: SourceConfig) -> str:
     """That a person has to look at a source first."""
     return (
         f"The {config.NOUN} {config.name!r} is named by {config.origin} and not trusted as it is now; look at it and "

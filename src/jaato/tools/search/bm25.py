@@ -144,7 +144,7 @@ class Bm25Index:
 
     def search(self, query: str, limit: int = 10) -> list[tuple[str, float]]:
         """The best `limit` tools as (name, score), best first; see `scores`."""
-        return best(self.scores(query), limit)
+        return best_scores(self.scores(query), limit)
 
     def scores(self, query: str) -> dict[str, float]:
         """Every tool with a word of this query, or one near to it, with a score from 0 to 1.
@@ -159,7 +159,7 @@ class Bm25Index:
             for term, share in clause.items():
                 shares[term] = max(share, shares.get(term, 0.0))
         raw, strength = self._scores(clauses, shares)
-        scores = scaled(self._covered(raw, shares), strength)
+        scores = scale_scores(self._covered(raw, shares), strength)
         exact = query.strip()
         if exact in self._entries:
             scores[exact] = 1.0
@@ -267,13 +267,13 @@ def raise_to(
             credit[name] = value
 
 
-def scaled(scores: Mapping[str, float], strength: float) -> dict[str, float]:
+def scale_scores(scores: Mapping[str, float], strength: float) -> dict[str, float]:
     """Scores brought to where the best is this strong."""
     scale = strength / max(scores.values(), default=1.0)
     return {name: score * scale for name, score in scores.items()}
 
 
-def best(scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
+def best_scores(scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:
     """The highest `limit` scores, equal ones in the order of their names, so that pages join."""
     found = heapq.nsmallest(max(0, limit), scores.items(), key=lambda item: (-item[1], item[0]))
     return [(name, round(score, 4)) for name, score in found]

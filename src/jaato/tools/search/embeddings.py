@@ -1,4 +1,4 @@
-"""Search by meaning: vectors of tools, made in a thread from the first search on; until they exist it has no opinion."""
+"""Search tools by meaning: embeddings of tools, computed in a thread from the first search on."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from jaato.tools.search.sentence_model import (
     MAX_ROWS,
     SIZE,
     Model,
-    installed,
+    is_installed,
     load_vectors,
+    normalize_rows,
     save_vectors,
     the_model,
-    unit,
 )
 from jaato.tools.search.tokenizer import split_steps
 
@@ -112,7 +112,7 @@ class EmbeddingIndex:
         with self._lock:
             if view.wanted or self._failed:
                 return
-            if not installed():
+            if not is_installed():
                 self._failed = True
                 return
             view.wanted = True
@@ -161,7 +161,7 @@ class EmbeddingIndex:
         if not self._fill(model, view, {key: text for key, text in missing.items() if key not in self._rows}):
             return
         packed = np.frombuffer(b"".join(map(self._rows.__getitem__, keys)), np.int8)
-        view.matrix = unit(packed.reshape(len(keys), SIZE).astype(np.float32))
+        view.matrix = normalize_rows(packed.reshape(len(keys), SIZE).astype(np.float32))
         if len(self._rows) > 2 * MAX_ROWS:
             self._rows = {key: self._rows[key] for key in keys}
         self._model = model
@@ -203,11 +203,11 @@ def text_of(tool: ToolSpec) -> str:
     schema: Any = tool.parameters
     properties = schema.get("properties") if isinstance(schema, dict) else None
     names = list(properties)[:MAX_PARAMETERS] if isinstance(properties, dict) else []
-    text = f"{spaced(tool.name)}: {tool.description[:MAX_DESCRIPTION]}"
-    return f"{text} Parameters: {', '.join(spaced(str(name)) for name in names)}" if names else text
+    text = f"{split_identifier(tool.name)}: {tool.description[:MAX_DESCRIPTION]}"
+    return f"{text} Parameters: {', '.join(split_identifier(str(name)) for name in names)}" if names else text
 
 
-def spaced(name: str) -> str:
+def split_identifier(name: str) -> str:
     """An identifier as words."""
     return BORDER.sub(" ", name[:200])
 

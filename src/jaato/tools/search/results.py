@@ -1,4 +1,4 @@
-"""What a search answers, for the model and in the terminal: rows of tools, how sure it is, and whether a call may go on."""
+"""Results of a tool search for the model and the terminal: rows, confidence, and whether a call is allowed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rank_tools(
     for query, best in zip(queries, hits, strict=False):
         more = more or len(best) > start + limit
         entry: dict[str, Any] = {
-            "query": shortened(query, ECHO_CHARS),
+            "query": shorten(query, ECHO_CHARS),
             "tools": [
                 row_of(spec, access, verbose=verbose) | {"category": spec.category, "score": round(score, 2)}
                 for spec, score in best[start : start + limit]
@@ -95,9 +95,9 @@ def first_sentence(text: str) -> str:
     flat = " ".join(text.split())
     end = flat.find(". ")
     sentence = flat[: end + 1] if end >= 0 else flat
-    return shortened(sentence, SHORT_CHARS)
+    return shorten(sentence, SHORT_CHARS)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """A text of at most this many characters; what was cut shows."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

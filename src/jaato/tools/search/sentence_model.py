@@ -27,7 +27,7 @@ MAX_TOKENS = 128
 MAX_CHARS = 2000
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether everything the extra `semantic` brings is here; nothing is imported."""
     import importlib.util
 
@@ -58,7 +58,7 @@ class Model:
         self._tokenizer: Any = Tokenizer.from_file(str(words))
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.enable_padding()
-        self._session: Any = session(weights)
+        self._session: Any = open_session(weights)
         stamp = f"{weights.name} {weights.stat().st_size} {words.stat().st_size} {MAX_TOKENS}"
         self.key = hashlib.blake2b(stamp.encode(), digest_size=16).digest()
         """Names the model: vectors of another key are of no use here."""
@@ -67,15 +67,15 @@ class Model:
         """A unit vector of `SIZE` for each of these texts, of which the first `MAX_TOKENS` tokens are read."""
         import numpy as np
 
-        encoded = self._tokenizer.encode_batch([readable(text) for text in texts])
+        encoded = self._tokenizer.encode_batch([readable_text(text) for text in texts])
         mask = np.array([one.attention_mask for one in encoded], np.int64)
         tokens = np.array([one.ids for one in encoded], np.int64)
         inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
         (states,) = self._session.run(None, inputs)
-        return unit((states * mask[..., None]).sum(1, dtype=np.float32))
+        return normalize_rows((states * mask[..., None]).sum(1, dtype=np.float32))
 
 
-def session(model: Path) -> Any:
+def open_session(model: Path) -> Any:
     """What runs a model file on one thread. Raises what `onnxruntime` raises."""
     set_process_variables(SILENT)  # before the library is there: it begins to report when it is imported
     import onnxruntime
@@ -92,12 +92,12 @@ def the_model() -> Model:
     return Model()
 
 
-def readable(text: str) -> str:
+def readable_text(text: str) -> str:
     """A text as far as it is read, without what is no text."""
     return text[:MAX_CHARS].encode("utf-8", "replace").decode()
 
 
-def unit(rows: Any) -> Vectors:
+def normalize_rows(rows: Any) -> Vectors:
     """Rows brought to the length of one."""
     import numpy as np
 

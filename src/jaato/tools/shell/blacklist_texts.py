@@ -1,4 +1,4 @@
-"""What a blacklist sees of a shell line: every text that may be a command in it."""
+"""Every text in a shell line that may be a command, for matching against a blacklist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a shell line computes what it runs, so that a rule that forbids commands cannot be held against it."""
+"""Detect indirection: whether a shell line computes what it runs, so that rules cannot be checked against it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shell line taken apart by a parser, and by a second, simpler reading that must see the same."""
+"""Parse a shell line with tree-sitter, and confirm the result with a second, simpler lexer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pattern over shell commands: word by word, and never what the words do not say by themselves."""
+"""Patterns over shell commands such as `git *`: matched word by word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of programs: which run other programs, which read code from their input, how wide a grant
+"""What is known of programs: wrappers that run other programs, interpreters that read code from input, how wide a grant
 may be."""
 
 from __future__ import annotations

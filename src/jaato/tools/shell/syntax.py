@@ -268,7 +268,7 @@ class SyntaxVisitor:
             else:
                 before = len(self.parts)
                 self.visit(child, depth + 1, doubts)
-                last = len(self.parts) - 1 if len(self.parts) > before and not grouped(child) else None
+                last = len(self.parts) - 1 if len(self.parts) > before and not is_grouped(child) else None
         extra = Part("", (), tuple(redirects), (), (*doubts, *own), self.pipelines, tuple(tokens))
         if last is None:
             self.parts.append(replace(extra, text=" ".join(tokens)))
@@ -309,7 +309,7 @@ class SyntaxVisitor:
             self.inside(child, depth + 1, tuple(doubts))
 
 
-def grouped(node: Node) -> bool:
+def is_grouped(node: Node) -> bool:
     """Whether a redirection behind this statement belongs to all of it."""
     return node.type in ("subshell", "compound_statement") or node.type in CONSTRUCTS
 

@@ -1,4 +1,4 @@
-"""The words of a shell line: what they expand to, and a second reading of them that must agree with the
+"""Words of a shell line: what they expand to, and a second lexer that must agree with the
 parser's."""
 
 from __future__ import annotations

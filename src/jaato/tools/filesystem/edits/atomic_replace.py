@@ -1,4 +1,4 @@
-"""Putting bytes in a file's place at once: readers see the old file or the new, and nobody's edit is lost."""
+"""Replace a user's file atomically: readers see the old file or the new, and concurrent edits are detected."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FileState:
         """Whether that name still holds the same, byte for byte where it was read, or by its stamps alone."""
         try:
             info = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-            if not same(info, self.info):
+            if not is_unchanged(info, self.info):
                 return False
             if self.link is not None:
                 return os.readlink(name, dir_fd=dir_fd) == self.link
@@ -57,7 +57,7 @@ class FileState:
             return False
 
 
-def same(one: os.stat_result, other: os.stat_result) -> bool:
+def is_unchanged(one: os.stat_result, other: os.stat_result) -> bool:
     """Whether two looks at a file saw one and the same, untouched."""
     return (one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, stat.S_IFMT(one.st_mode)) == (
         other.st_dev,
@@ -143,16 +143,16 @@ class PendingFile:
         try:
             with lock_directory(target_fd):
                 if not seen.is_at(target_fd, target, by_content=False):
-                    raise changed(self.path)
+                    raise refuse_changed(self.path)
                 self.give_name()
                 if rename(self.holder_fd, self.name, target_fd, target, EXCHANGE):
                     if not seen.is_at(self.holder_fd, self.name):  # changed in the last moment
                         self._give_back()
-                        raise changed(self.path)
+                        raise refuse_changed(self.path)
                 elif seen.is_at(target_fd, target):
                     os.rename(self.name, target, src_dir_fd=self.holder_fd, dst_dir_fd=target_fd)
                 else:
-                    raise changed(self.path)
+                    raise refuse_changed(self.path)
         except OSError as error:
             raise explain_os_error(error, self.path) from None
         if durable:
@@ -169,7 +169,7 @@ class PendingFile:
             rename(*ends)
 
 
-def changed(path: str) -> FileChanged:
+def refuse_changed(path: str) -> FileChanged:
     """The refusal to overwrite what somebody else wrote."""
     return FileChanged(
         f"{path!r} was changed by somebody else meanwhile. Read it again; nothing was overwritten."
@@ -289,7 +289,7 @@ def take_away(place: ResolvedPath, path: str, seen: FileState, staging_fd: int) 
 def _take(place: ResolvedPath, path: str, seen: FileState, staging_fd: int) -> None:
     """Move it out of the way, look once more, and only then unlink it."""
     if not seen.is_at(place.dir_fd, place.name, by_content=False):
-        raise changed(path)
+        raise refuse_changed(path)
     hidden = f".jaato-{new_id('t')}.tmp"
     for holder in (staging_fd, place.dir_fd):
         try:
@@ -301,7 +301,7 @@ def _take(place: ResolvedPath, path: str, seen: FileState, staging_fd: int) -> N
         try:
             if not seen.is_at(holder, hidden):
                 rename_new(holder, hidden, place.dir_fd, place.name)
-                raise changed(path)
+                raise refuse_changed(path)
             os.unlink(hidden, dir_fd=holder)
         except OSError as error:
             raise explain_os_error(error, path) from None

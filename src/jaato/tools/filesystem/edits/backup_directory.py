@@ -219,7 +219,7 @@ def existing(workspace: Path, name: str, stack: contextlib.ExitStack) -> int:
     return fd
 
 
-def refused(error: OSError) -> ToolError:
+def refuse_backup(error: OSError) -> ToolError:
     """That no backup can be kept, and why."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return BackupRefused(

@@ -1,4 +1,4 @@
-"""What files held before they were changed: content by its hash, one record a change, in `.jaato/backups`."""
+"""Backups of file contents before each change: content by its hash, one record a change, in `.jaato/backups`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jaato.tools.filesystem.edits.backup_directory import (
     directory,
     existing,
     folder_of,
-    refused,
+    refuse_backup,
 )
 from jaato.tools.filesystem.edits.pins import Pinned, name_of, pins_of, save_pins
 from jaato.tools.filesystem.edits.renames import list_names, read_at, write_new
@@ -66,7 +66,7 @@ class Backups:
                     self._behind = False
                     IDS.passed(max(self._names(shelf.records), default="").removesuffix(".json"))
             except OSError as error:
-                raise refused(error) from None
+                raise refuse_backup(error) from None
             self._made += 1
             self._due = self._due or self._made % PRUNE_EVERY == 0
             yield shelf
@@ -90,7 +90,7 @@ class Backups:
             self._count(size)
             return stored
         except OSError as error:
-            raise refused(error) from None
+            raise refuse_backup(error) from None
 
     def _count(self, size: int) -> None:
         """Have the bounds looked after once an eighth of what they allow has been added."""
@@ -120,7 +120,7 @@ class Backups:
                 folder = directory(stack, shelf.records, folder_of(record.path))
                 write_new(folder, f"{record.id}.json", msgspec.json.encode(record))
         except OSError as error:
-            raise refused(error) from None
+            raise refuse_backup(error) from None
         return record
 
     def forget(self, shelf: BackupDirectory, record: Record) -> None:
@@ -136,7 +136,7 @@ class Backups:
             except FileNotFoundError:
                 return []
             except OSError as error:
-                raise refused(error) from None
+                raise refuse_backup(error) from None
             found = [record for _, record in self._read(top, None if path is None else folder_of(path))]
         return sorted(found, key=lambda record: record.id, reverse=True)
 
@@ -148,7 +148,7 @@ class Backups:
             except FileNotFoundError:
                 return []
             except OSError as error:
-                raise refused(error) from None
+                raise refuse_backup(error) from None
             found = [record for _, record in self._read(top, None, mark)]
         return sorted(found, key=lambda record: record.id)
 
@@ -159,7 +159,7 @@ class Backups:
             try:
                 save_pins(shelf.root, pins, name_of(session_id))
             except OSError as error:
-                raise refused(error) from None
+                raise refuse_backup(error) from None
 
     def lost(self, session_id: str) -> str:
         """The newest record that was pruned and may be missed by the session; empty for none."""
@@ -182,7 +182,7 @@ class Backups:
         try:
             write_new(shelf.staging, name, msgspec.json.encode(records))
         except OSError as error:
-            raise refused(error) from None
+            raise refuse_backup(error) from None
         return name
 
     def note(self, shelf: BackupDirectory, name: str, records: Sequence[Record]) -> None:
@@ -190,7 +190,7 @@ class Backups:
         try:
             replace_file_at(shelf.staging, name, msgspec.json.encode(records), 0o600)
         except OSError as error:
-            raise refused(error) from None
+            raise refuse_backup(error) from None
 
     def forget_set(self, shelf: BackupDirectory, name: str) -> None:
         """Take back the records of a set that did not happen, and those of taking it back."""

@@ -251,7 +251,7 @@ class Changes(Targets):
                 before = [self.kept(shelf, change, call) for change in changes]
                 ready = [self.written(change, shelf, drafts, call) for change in changes]
                 for change, record, made in zip(changes, before, ready, strict=True):
-                    whole = record_with(record, {"after": left(change, made)})
+                    whole = record_with(record, {"after": state_after(change, made)})
                     change.record = self.backups.record(shelf, whole)
                 if len(changes) > 1:
                     begun = self.backups.begin(shelf, [one.record for one in changes if one.record])
@@ -395,7 +395,7 @@ class Changes(Targets):
                 old.publish_new()
 
 
-def left(change: Change, made: PendingFile | None) -> str:
+def state_after(change: Change, made: PendingFile | None) -> str:
     """What a change leaves at its place, as records say it."""
     if made is not None:
         return held("file", made.digest)

@@ -1,4 +1,4 @@
-"""Moving a file, directory or link; what it replaces is backed up."""
+"""Move a file, directory or link; what it replaces is backed up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.atomic_replace import FileState, changed, draft, take_away
+from jaato.tools.filesystem.edits.atomic_replace import FileState, draft, refuse_changed, take_away
 from jaato.tools.filesystem.edits.backup_directory import Record, state_of
 from jaato.tools.filesystem.edits.changes import Change, Changes, Target
 from jaato.tools.filesystem.edits.renames import EXCHANGE, lock_directory, rename, rename_new, sync_names
@@ -35,7 +35,7 @@ def move(changes: Changes, source: str, destination: str, call: Call, *, overwri
         try:
             with changes.target(destination, follow=False) as there:
                 check(here, there, overwrite)
-                return moved(changes, here, there, call, made)
+                return carry_out_move(changes, here, there, call, made)
         except BaseException:
             changes.unmake(made)
             raise
@@ -57,7 +57,9 @@ def check(here: Target, there: Target, overwrite: bool) -> None:
         raise PathRefused(f"{here.path!r} is a directory and cannot replace the file {there.path!r}.")
 
 
-def moved(changes: Changes, here: Target, there: Target, call: Call, made: Sequence[str] = ()) -> Change:
+def carry_out_move(
+    changes: Changes, here: Target, there: Target, call: Call, made: Sequence[str] = ()
+) -> Change:
     """Carry the move out, both ends noted first."""
     seen = changes.see(there)
     leaving = Change(here, "moveFile", None, None)
@@ -83,7 +85,7 @@ def moved(changes: Changes, here: Target, there: Target, call: Call, made: Seque
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise explain_move(error, here, there) from None
-                carry(changes, here, there, seen, shelf.staging)
+                copy_and_remove(changes, here, there, seen, shelf.staging)
         except BaseException:
             for record in (leaving.record, arriving.record):
                 if record is not None:
@@ -108,17 +110,19 @@ def rename_over(here: Target, there: Target, seen: FileState | None, staging: in
         return
     with lock_directory(there.place.dir_fd):
         if not seen.is_at(*target):
-            raise changed(there.path)
+            raise refuse_changed(there.path)
         if not rename(*source, *target, EXCHANGE):
             os.rename(source[1], target[1], src_dir_fd=source[0], dst_dir_fd=target[0])
             return
         if not seen.is_at(*source):
             rename(*source, *target, EXCHANGE)
-            raise changed(there.path)
+            raise refuse_changed(there.path)
     take_away(here.place, here.path, seen, staging)
 
 
-def carry(changes: Changes, here: Target, there: Target, seen: FileState | None, staging: int) -> None:
+def copy_and_remove(
+    changes: Changes, here: Target, there: Target, seen: FileState | None, staging: int
+) -> None:
     """Move a file to another file system: copy, then remove."""
     if not stat.S_ISREG(here.info.st_mode):
         raise FileFailed(
@@ -144,5 +148,5 @@ def explain_move(error: OSError, here: Target, there: Target) -> ToolError:
     if error.errno == errno.EINVAL:
         return PathRefused(f"{here.path!r} cannot be moved into itself ({there.path!r}).")
     if error.errno == errno.EEXIST:
-        return changed(there.path)
+        return refuse_changed(there.path)
     return explain_os_error(error, there.path)

@@ -1,4 +1,4 @@
-"""What waypoints need of the backups, so that pruning leaves it, and what has been pruned all the same."""
+"""Pins: backups that waypoints need, which pruning keeps, and what has been pruned all the same."""
 
 from __future__ import annotations
 

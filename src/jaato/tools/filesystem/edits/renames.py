@@ -1,4 +1,4 @@
-"""What the file tools ask of the kernel beyond Python's own: safe renames, swaps, durable names."""
+"""Renames beyond Python's own: renameat2 without replacing, swaps, durable names (fsync), directory locks."""
 
 from __future__ import annotations
 

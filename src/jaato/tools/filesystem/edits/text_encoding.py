@@ -1,4 +1,4 @@
-"""Text in a file: its encoding, byte order mark and line ends, all of which survive an edit byte for byte."""
+"""The encoding of a text file, its byte order mark and line ends, preserved byte for byte by an edit."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Lined:
         before, after = lines_of(old), lines_of(new)
         usual = self.usual_end(first)
         ends: list[str] = [usual] * len(after)
-        for tag, a, b, c, d in aligned([strip(line) for line in before], [strip(line) for line in after]):
+        for tag, a, b, c, d in align_lines([strip(line) for line in before], [strip(line) for line in after]):
             if tag in ("equal", "replace"):
                 for index in range(c, d):
                     source = before[min(a + index - c, b - 1)]
@@ -175,7 +175,7 @@ def end_of(line: str) -> str:
     return "\n" if line.endswith("\n") else ""
 
 
-def aligned(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+def align_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
     """Which lines stay, as difflib's opcodes; common lines at both ends are found first, so it stays fast."""
     start = 0
     limit = min(len(old), len(new))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.atomic_replace import FileState, changed
+from jaato.tools.filesystem.edits.atomic_replace import FileState, refuse_changed
 from jaato.tools.filesystem.edits.backup_directory import (
     BackupDirectory,
     BackupRefused,
@@ -23,7 +23,7 @@ from jaato.tools.filesystem.edits.backup_directory import (
 from jaato.tools.filesystem.edits.backups import Backups
 from jaato.tools.filesystem.edits.changes import MAX_EDIT_BYTES, Change, Changes, Target, record_with
 from jaato.tools.filesystem.edits.renames import rename_new, sync_names
-from jaato.tools.filesystem.edits.undo import current, digest_of, exists, is_moved, move_back, restore
+from jaato.tools.filesystem.edits.undo import current_state, digest_of, exists, is_moved, move_back, restore
 from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explain_os_error
 
 
@@ -65,7 +65,7 @@ def roll_back_change(changes: Changes, record: Record, name: str) -> bool:
     if record.after in (None, record.held):
         return True
     with changes.lock:
-        now = current(changes, record.path)
+        now = current_state(changes, record.path)
         if now == record.after or (now == "absent" and str(record.after).startswith("link:")):
             restore(changes, record, call_of(record, name), "recovery")
             return True
@@ -156,11 +156,11 @@ def commit_transaction(
                 ) from error
             raise
         backups.end(shelf, name)
-        call.changed += [change for one in relocations for change in moved(one)]
-        call.changed += [replaced(step) for step in steps]
+        call.changed += [change for one in relocations for change in move_changes(one)]
+        call.changed += [replacement_change(step) for step in steps]
 
 
-def moved(relocation: FileMove) -> tuple[FileChange, FileChange]:
+def move_changes(relocation: FileMove) -> tuple[FileChange, FileChange]:
     """Both ends of a relocation as clients are told them."""
     folder = relocation.state == "directory"
     return (
@@ -169,7 +169,7 @@ def moved(relocation: FileMove) -> tuple[FileChange, FileChange]:
     )
 
 
-def replaced(step: FileReplacement) -> FileChange:
+def replacement_change(step: FileReplacement) -> FileChange:
     """A step as clients are told it."""
     match step.state, step.now:
         case "absent", _:
@@ -182,7 +182,7 @@ def replaced(step: FileReplacement) -> FileChange:
 def remove_empty(changes: Changes, paths: Iterable[str]) -> None:
     """Remove those of these directories that are empty, the innermost first."""
     for path in sorted(paths, reverse=True):
-        with contextlib.suppress(ToolError, OSError), located(changes, path) as target:
+        with contextlib.suppress(ToolError, OSError), locate(changes, path) as target:
             os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
 
 
@@ -238,11 +238,11 @@ def record_replacement(
     now = held("absent")
     with contextlib.suppress(FileMissing):  # its directory is gone, too
         if step.at:
-            with located(changes, step.at) as target:
-                now, seen = looked_at(changes, target)
+            with locate(changes, step.at) as target:
+                now, seen = read_state(changes, target)
                 record = changes.kept(shelf, Change(target, action, seen, None), call)
     if now != step.now:
-        raise changed(step.path)
+        raise refuse_changed(step.path)
     fields: dict[str, object] = {"path": step.path, "after": step.held, "batch": batch}
     return changes.backups.record(shelf, record_with(record, fields))
 
@@ -251,15 +251,15 @@ def move_file(changes: Changes, relocation: FileMove) -> list[str]:
     """Move one file or directory to its free name; gives the directories made for it."""
     made = changes.make_parents(relocation.destination)
     with (
-        located(changes, relocation.source) as here,
-        located(changes, relocation.destination) as there,
+        locate(changes, relocation.source) as here,
+        locate(changes, relocation.destination) as there,
     ):
         try:
             rename_new(here.place.dir_fd, here.place.name, there.place.dir_fd, there.place.name)
         except FileExistsError:
-            raise changed(relocation.destination) from None
+            raise refuse_changed(relocation.destination) from None
         except FileNotFoundError:
-            raise changed(relocation.source) from None
+            raise refuse_changed(relocation.source) from None
         except OSError as error:
             raise explain_os_error(error, relocation.source) from None
         sync_names(there.place.dir_fd)
@@ -273,11 +273,11 @@ def replace_file(
     """Let one step appear; gives the directories made for it."""
     made = changes.make_parents(step.path) if step.state != "absent" else []
     with contextlib.ExitStack() as stack:
-        target = stack.enter_context(located(changes, step.path))
-        now, seen = looked_at(changes, target)
+        target = stack.enter_context(locate(changes, step.path))
+        now, seen = read_state(changes, target)
         if now != step.now:
-            raise changed(step.path)
-        content = stored(changes, step, stack) if step.state == "file" else None
+            raise refuse_changed(step.path)
+        content = read_stored(changes, step, stack) if step.state == "file" else None
         change = Change(target, record.action, seen, content, step.mode, step.link, record)
         made_file = changes.written(change, shelf, stack, call)
         if made_file is not None and made_file.digest != step.digest:
@@ -286,7 +286,7 @@ def replace_file(
     return made
 
 
-def stored(changes: Changes, step: FileReplacement, stack: contextlib.ExitStack) -> bytes | int:
+def read_stored(changes: Changes, step: FileReplacement, stack: contextlib.ExitStack) -> bytes | int:
     """What a step brings back, from the backups: its bytes, checked, or of a large one the open file."""
     digest = step.digest or ""
     if step.size_bytes <= MAX_EDIT_BYTES:
@@ -301,7 +301,7 @@ def stored(changes: Changes, step: FileReplacement, stack: contextlib.ExitStack)
 
 
 @contextlib.contextmanager
-def located(changes: Changes, path: str) -> Iterator[Target]:
+def locate(changes: Changes, path: str) -> Iterator[Target]:
     """A place by its true name. Raises `PathRefused` when a link now leads elsewhere."""
     with changes.target(path, follow=False) as target:
         if target.label != path:
@@ -309,7 +309,7 @@ def located(changes: Changes, path: str) -> Iterator[Target]:
         yield target
 
 
-def looked_at(changes: Changes, target: Target) -> tuple[str, FileState | None]:
+def read_state(changes: Changes, target: Target) -> tuple[str, FileState | None]:
     """What is at a place, as records say it, and as it was seen."""
     seen = changes.see(target)
     if seen is None:

@@ -1,4 +1,4 @@
-"""Taking a change back, and bringing back what a backup holds; neither loses what is there now."""
+"""Undo a change, and restore what a backup holds; neither loses what is there now."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def undo(changes: Changes, path: str, call: Call) -> tuple[Change, Record]:
     Raises `FileChanged` when the file is no longer as that change left it: what somebody made of it stays.
     """
     with changes.lock:
-        label, records = known(changes, path)
-        now = current(changes, label)
+        label, records = find_records(changes, path)
+        now = current_state(changes, label)
         for newer, record in enumerate(records):
             if record.other is not None:
                 back = move_back(changes, record, call)
@@ -39,7 +39,7 @@ def undo(changes: Changes, path: str, call: Call) -> tuple[Change, Record]:
             if record.after not in (None, now) or record.other is not None:
                 if newer:
                     break
-                raise meddled(path, record)
+                raise refuse_meddled(path, record)
             if newer and record.before == "absent":
                 break
             return restore(changes, record, call, "undoFileChange"), record
@@ -48,7 +48,7 @@ def undo(changes: Changes, path: str, call: Call) -> tuple[Change, Record]:
     )
 
 
-def meddled(path: str, record: Record) -> FileChanged:
+def refuse_meddled(path: str, record: Record) -> FileChanged:
     """The refusal to undo over what somebody else has made of a file since."""
     if record.other is not None:
         return FileChanged(
@@ -66,7 +66,7 @@ def meddled(path: str, record: Record) -> FileChanged:
     )
 
 
-def known(changes: Changes, path: str) -> tuple[str, list[Record]]:
+def find_records(changes: Changes, path: str) -> tuple[str, list[Record]]:
     """The records of a path, by its own name or by that of the file a link leads to."""
     for follow in (False, True):
         with changes.target(path, follow=follow) as target:
@@ -78,7 +78,7 @@ def known(changes: Changes, path: str) -> tuple[str, list[Record]]:
 
 def find_backup(changes: Changes, path: str, backup_id: str) -> Record:
     """The record with this id among those of a path. Raises `BackupRefused` when there is none."""
-    _, records = known(changes, path)
+    _, records = find_records(changes, path)
     for record in records:
         if record.id == backup_id and record.before == "absent" and record.other is None:
             raise BackupRefused(
@@ -95,7 +95,7 @@ def is_moved(record: Record) -> bool:
     return record.other is not None and record.before != "absent" and not (record.digest or record.link)
 
 
-def current(changes: Changes, label: str) -> str:
+def current_state(changes: Changes, label: str) -> str:
     """What is there now, as records say it."""
     try:
         with changes.target(label, follow=False) as target:

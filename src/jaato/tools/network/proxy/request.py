@@ -1,4 +1,4 @@
-"""The head of a request to the proxy: read within bounds, and in one way alone."""
+"""Parse the head of a request to the proxy, bounded and unambiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forward proxy of a session: `CONNECT` and plain HTTP, to hosts that were granted to the call that asks.
+"""The forward proxy of a session: `CONNECT` and plain HTTP, to the hosts that the call was granted.
 
 TLS is not taken apart: inside a tunnel a program may name another host than it asked for, where the server of the granted
 one answers for it too (domain fronting).

@@ -1,1 +1,1 @@
-"""Confining processes in the kernel: what a profile opens, the back ends that enforce it, and the session's network."""
+"""The sandbox: what a profile allows, the back ends that enforce it, and the session's network."""

@@ -34,7 +34,7 @@ class Quarantine:
     def take(self, path: str, root: str) -> str:
         """Move what is at a path below a root away; returns where it is now. Raises OSError."""
         below = os.path.relpath(path, root).split("/")
-        with opened(root, below[:-1]) as parent, writable(parent):
+        with open_directory(root, below[:-1]) as parent, writable(parent):
             # out of the way first, under a name that means nothing: the rest may take a while
             aside = f"{ASIDE}{secrets.token_hex(6)}"
             os.rename(below[-1], aside, src_dir_fd=parent, dst_dir_fd=parent)
@@ -73,7 +73,7 @@ class Quarantine:
 
 
 @contextlib.contextmanager
-def opened(root: str, parts: list[str]) -> Iterator[int]:
+def open_directory(root: str, parts: list[str]) -> Iterator[int]:
     """A directory below a root, reached without following a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     fd = os.open(root, flags)

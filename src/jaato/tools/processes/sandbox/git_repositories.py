@@ -1,4 +1,4 @@
-"""What git obeys in a repository's own directory, and the repositories below a workspace."""
+"""Find git repositories below a workspace, and the files in them that git obeys."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ Add = Callable[[str, bool], None]
 
 def repository_files(directory: str, add: Add) -> None:
     """What git obeys in a repository's own directory, its worktrees and its submodules."""
-    obeyed(directory, OBEYED, add)
+    existing_names(directory, OBEYED, add)
     for path in (f"{directory}/{name}" for name in ADDRESSES):
-        for one in [path] if os.path.islink(path) else [f"{path}/{name}" for name in listed(path)]:
+        for one in [path] if os.path.islink(path) else [f"{path}/{name}" for name in list_directory(path)]:
             add(one, True)
-    for path in included(f"{directory}/config", f"{directory}/config.worktree"):
+    for path in find_included(f"{directory}/config", f"{directory}/config.worktree"):
         add(path, True)
-    for name in listed(f"{directory}/worktrees"):
+    for name in list_directory(f"{directory}/worktrees"):
         add(f"{directory}/worktrees/{name}", False)
-        obeyed(f"{directory}/worktrees/{name}", OBEYED_IN_WORKTREE, add)
+        existing_names(f"{directory}/worktrees/{name}", OBEYED_IN_WORKTREE, add)
     for module in modules(f"{directory}/modules", MAX_DEPTH):
         add(module, False)
         repository_files(module, add)
 
 
-def obeyed(directory: str, names: tuple[str, ...], add: Add) -> None:
+def existing_names(directory: str, names: tuple[str, ...], add: Add) -> None:
     """Those of the names that are there."""
     for name in names:
         if os.path.lexists(path := f"{directory}/{name}"):
@@ -67,7 +67,7 @@ def obeyed(directory: str, names: tuple[str, ...], add: Add) -> None:
 def modules(directory: str, depth: int) -> list[str]:
     """The repositories of submodules below `modules`, whose names may have several parts."""
     found: list[str] = []
-    for name in listed(directory) if depth else []:
+    for name in list_directory(directory) if depth else []:
         path = f"{directory}/{name}"
         if os.path.lexists(f"{path}/HEAD") or os.path.lexists(f"{path}/config"):
             found.append(path)
@@ -76,7 +76,7 @@ def modules(directory: str, depth: int) -> list[str]:
     return found
 
 
-def listed(directory: str) -> list[str]:
+def list_directory(directory: str) -> list[str]:
     """The names in a directory; none where there is no directory."""
     try:
         return os.listdir(directory)
@@ -84,7 +84,7 @@ def listed(directory: str) -> list[str]:
         return []
 
 
-def included(*configs: str) -> list[str]:
+def find_included(*configs: str) -> list[str]:
     """The files that configurations include, and those that these include, as far as they are there."""
     waiting, found = deque(configs), dict[str, None]()
     while waiting and len(found) < MAX_INCLUDED:
@@ -111,7 +111,7 @@ def value_of(written: str) -> str:
     return value.strip()
 
 
-def pointed_at(file: str) -> Iterator[str]:
+def follow_git_file(file: str) -> Iterator[str]:
     """The repositories that a `.git` file leads to: its own directory, and the one it shares with others."""
     kind, _, written = small_text(file, MAX_POINTER_BYTES).strip().partition(":")
     if kind != "gitdir":
@@ -140,7 +140,7 @@ def is_bare(names: set[str]) -> bool:
 
 def is_repository(directory: str) -> bool:
     """Whether git takes a directory for a repository."""
-    return os.path.lexists(f"{directory}/.git") or is_bare(set(listed(directory)))
+    return os.path.lexists(f"{directory}/.git") or is_bare(set(list_directory(directory)))
 
 
 def find_repositories(root: str) -> list[str]:

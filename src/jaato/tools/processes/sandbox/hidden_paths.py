@@ -1,4 +1,4 @@
-"""What a confined process must not see: places that hold credentials, and sockets that lead out."""
+"""Paths hidden from a sandboxed process: credentials, and sockets that lead out."""
 
 from __future__ import annotations
 

@@ -68,18 +68,18 @@ def mount_plan(
     hidden = [path for path in hidden if path not in opened]
     if access.profile == "workspace-write":
         writable = writable_roots(access, workspace)
-        if cache is not None and (inside(str(cache), hidden) or not inside(str(cache), writable)):
+        if cache is not None and (is_inside(str(cache), hidden) or not is_inside(str(cache), writable)):
             writable.append(str(cache))
     directories = [path for path in hidden if os.path.isdir(path)]
     files = [path for path in hidden if not os.path.isdir(path)]
     seen = visible_below_tmp([workspace, *visible], home, environ)
     covered = (TMP, "/run", "/dev", "/proc", *directories)
     sockets = listening_sockets((resolve_path(str(workspace)), home))
-    files += [one for one in sockets if inside(one, (*seen, *writable)) or not inside(one, covered)]
+    files += [one for one in sockets if is_inside(one, (*seen, *writable)) or not is_inside(one, covered)]
     fixed = tuple(path for path in protected.fixed if not any(is_below(path, place) for place in hidden))
     # what is above something hidden stays where it is: else that would be in sight for the next command
     above = {one for path in (*directories, *files) for one in above_of(path, writable)}
-    pinned = {path for path in above if not inside(path, fixed)}.union(protected.pinned)
+    pinned = {path for path in above if not is_inside(path, fixed)}.union(protected.pinned)
     return MountPlan(
         profile=access.profile,
         tmp=str(tmp) if tmp is not None else "",
@@ -132,7 +132,7 @@ def visible_below_tmp(places: Iterable[Path], home: str, environ: Mapping[str, s
     )
 
 
-def inside(path: str, places: Iterable[str]) -> bool:
+def is_inside(path: str, places: Iterable[str]) -> bool:
     """Whether a path lies in one of the places."""
     return any(is_below(path, place) for place in places)
 

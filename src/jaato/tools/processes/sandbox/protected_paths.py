@@ -1,4 +1,4 @@
-"""The control files that are there: what a confined command must not change, and the directories above it."""
+"""Scan for control files that a sandboxed command must not change, and the directories above them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 from jaato.errors import ToolError
 from jaato.tools.filesystem.atomic import is_below, resolve_path
-from jaato.tools.filesystem.control_names import STANDARD, ControlNames, fits, folded
+from jaato.tools.filesystem.control_names import STANDARD, ControlNames, fold_name, match_names
 from jaato.tools.processes.sandbox.git_repositories import (
+    find_included,
     find_repositories,
-    included,
+    follow_git_file,
     is_bare,
     is_repository,
-    listed,
-    pointed_at,
+    list_directory,
     repository_files,
 )
 
@@ -86,17 +86,17 @@ class ControlFileScan:
 
 def scan_control_files(root: str, names: ControlNames, found: ControlFileScan) -> None:
     """Note the control files of a directory that is the root of a workspace or of a repository."""
-    listing = listed(root)
+    listing = list_directory(root)
     begins, globbed = names.first.begins, names.first.globbed
     for name in listing:
-        path, plain = f"{root}/{name}", folded(name)
+        path, plain = f"{root}/{name}", fold_name(name)
         if plain == ".git":
             add_git(path, found)
         elif names.first.has(plain):
             found.add(path, True)
         elif plain in begins or globbed:
             for wanted in names.first.paths:
-                for below in matching(root, name, wanted):
+                for below in match_entry(root, name, wanted):
                     found.add(below, not os.path.islink(below))
     if is_bare(set(listing)):
         found.add(f"{root}/HEAD", False)
@@ -110,20 +110,20 @@ def add_git(path: str, found: ControlFileScan) -> None:
         repository_files(path, found.add)
         return
     found.add(path, True)
-    for directory in pointed_at(path) if not os.path.islink(path) else [resolve_path(path)]:
+    for directory in follow_git_file(path) if not os.path.islink(path) else [resolve_path(path)]:
         repository_files(directory, found.add)
 
 
-def matching(directory: str, name: str, wanted: Sequence[str]) -> Iterator[str]:
+def match_entry(directory: str, name: str, wanted: Sequence[str]) -> Iterator[str]:
     """What an entry of a directory is, or has below it, by these names; a link stands for what is behind it."""
-    if not fits(wanted[:1], [folded(name)]):
+    if not match_names(wanted[:1], [fold_name(name)]):
         return
     path = f"{directory}/{name}"
     if len(wanted) == 1:
         yield path
         return
-    for below in listed(path):
-        for found in matching(path, below, wanted[1:]):
+    for below in list_directory(path):
+        for found in match_entry(path, below, wanted[1:]):
             yield path if os.path.islink(path) else found
 
 
@@ -140,7 +140,7 @@ def protected_paths(
     for root in (*roots, *homes_in(roots, home), *repositories):
         scan_control_files(root, names, found)
     real = {*found.real(found.fixed), *OWN, *aliases}
-    real |= {*led_to(real), *(path for path in kept_elsewhere(home, names) if path not in roots)}
+    real |= {*follow_links(real), *(path for path in find_kept_elsewhere(home, names) if path not in roots)}
     fixed = {path for path in real if root_of(path, roots) is not None and os.path.exists(path)}
     fixed = {path for path in fixed if not any(above in fixed for above in above_of(path, roots))}
     pinned = {path for path in found.real(found.held) if root_of(path, roots) is not None}
@@ -154,7 +154,7 @@ def homes_in(roots: Sequence[str], home: str) -> list[str]:
     return [home] if home and home not in roots and root_of(home, roots) is not None else []
 
 
-def kept_elsewhere(home: str, names: ControlNames) -> Iterator[str]:
+def find_kept_elsewhere(home: str, names: ControlNames) -> Iterator[str]:
     """Where the control files of the home really are that links or a configuration of git lead to, as a repository of
     such files keeps them."""
     if not home:
@@ -163,11 +163,11 @@ def kept_elsewhere(home: str, names: ControlNames) -> Iterator[str]:
     scan_control_files(home, names, found)
     real = list(found.real(found.present))
     yield from real
-    yield from led_to(real)
-    yield from map(resolve_path, included(f"{home}/.gitconfig", f"{home}/.config/git/config"))
+    yield from follow_links(real)
+    yield from map(resolve_path, find_included(f"{home}/.gitconfig", f"{home}/.config/git/config"))
 
 
-def led_to(paths: Iterable[str]) -> Iterator[str]:
+def follow_links(paths: Iterable[str]) -> Iterator[str]:
     """Where links lead that lie in these directories: a hook that is a link to a script."""
     for path in paths:
         try:

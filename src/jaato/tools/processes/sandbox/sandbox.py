@@ -1,4 +1,4 @@
-"""The sandbox of a workspace: an access becomes what a process is started with."""
+"""The sandbox of a workspace: makes the confinement that a process is started with from its access."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from jaato.tools.processes.sandbox.mount_plan import (
 from jaato.tools.processes.sandbox.network import Networks, SessionNetwork
 from jaato.tools.processes.sandbox.protected_paths import ProtectedPaths
 from jaato.tools.processes.sandbox.temporary import PrivateTmp
-from jaato.tools.processes.sandbox.worker_sandbox import filtered
+from jaato.tools.processes.sandbox.worker_sandbox import filter_options
 
 if TYPE_CHECKING:
     from jaato.tools.network.proxy.allowlist import NetworkGrant
@@ -140,7 +140,7 @@ class ReadOnlyRunner:
         if self.backend is None or self.plan is None:
             yield [*command], ()
             return
-        with filtered() as (options, handed):
+        with filter_options() as (options, handed):
             more = (*options, "--unshare-net", "--die-with-parent")
             yield [*self.backend.arguments(self.plan(), str(cwd), *more), *command], handed
 

@@ -1,4 +1,4 @@
-"""Directories for the `/tmp` of sessions: locked while the process that made them lives, else swept by a later one."""
+"""Private `/tmp` directories of sessions: locked while their process lives, removed by a later one."""
 
 from __future__ import annotations
 

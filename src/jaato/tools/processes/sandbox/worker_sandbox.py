@@ -1,4 +1,4 @@
-"""A sandbox for our own helper processes: they see programs and what they are handed, nothing else of the machine."""
+"""A sandbox for jaato's own worker processes: they see programs and what they are given, nothing else."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def worker_sandbox(
     before, so none of them should be of a directory. Root in a sandbox may not open files of other users, so it is not
     confined with these.
     """
-    prefix = confining(choice())
+    prefix = probe_sandbox(choice())
     own = [] if directory is None else [directory]
     if not prefix or (os.geteuid() == 0 and not all(map(is_own, [*descriptors, *own, *reads, *writes]))):
         yield Start()
@@ -71,12 +71,12 @@ def worker_sandbox(
     if directory is not None:
         given += ["--bind", f"/proc/self/fd/{directory}", DIRECTORY]
     given += ["--remount-ro", "/", "--chdir", start if directory is None else DIRECTORY]
-    with filtered() as (options, handed):
+    with filter_options() as (options, handed):
         yield Start((*given, *options, "--"), handed)
 
 
 @contextmanager
-def filtered() -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
+def filter_options() -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
     """The options of bubblewrap for the filter of system calls, and the descriptor that it is read from."""
     file = filter_file()
     try:
@@ -103,7 +103,7 @@ def code_of(code: int, prefix: Sequence[str]) -> int:
 
 
 @functools.cache
-def confining(wanted: BackendChoice) -> tuple[str, ...]:
+def probe_sandbox(wanted: BackendChoice) -> tuple[str, ...]:
     """The sandbox of helpers, tried once by running this Python in it; empty where that does not work, and for another
     back end than bubblewrap, which alone is a program that can be put before another."""
     found = choose(wanted, {"PATH": SYSTEM_PATH})
@@ -112,7 +112,7 @@ def confining(wanted: BackendChoice) -> tuple[str, ...]:
     prefix = arguments(found)
     test = [sys.executable, "-I", "-S", "-c", "import json, resource"]
     try:
-        with filtered() as (options, handed):
+        with filter_options() as (options, handed):
             done = subprocess.run(
                 [*prefix, "--remount-ro", "/", *options, "--", *test], pass_fds=handed, env={}, cwd="/", check=False,
                 timeout=PROBE_WITHIN_S, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -1,1 +1,1 @@
-"""The process that owns what commands start; runs alone, on the standard library only."""
+"""The warden, which owns the processes that commands start; runs alone, on the standard library only."""

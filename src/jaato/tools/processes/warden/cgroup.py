@@ -1,4 +1,4 @@
-"""One control group per command, where that is allowed: the kernel then kills all of it at once."""
+"""Control groups (cgroup v2), one per command where allowed: the kernel then kills all of it at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command and its supervisor: start it, forward its output, and end with nothing of it alive."""
+"""The supervisor of one command: start it, forward its output, and end with no process of it alive."""
 
 from __future__ import annotations
 

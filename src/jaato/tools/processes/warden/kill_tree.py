@@ -1,4 +1,4 @@
-"""End everything below a process: stop all of it where it stands, then kill it at once."""
+"""Kill the process tree below a process: stop all of it, then kill it at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The warden: forks one supervisor per command, and is the subreaper behind them all."""
+"""The warden's main loop: forks one supervisor per command, and is the subreaper behind them all."""
 
 from __future__ import annotations
 

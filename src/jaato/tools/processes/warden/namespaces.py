@@ -61,12 +61,12 @@ def restrict_paths(writable: Iterable[str]) -> None:
     handled = rights(abi)
     attributes = struct.pack("=QQQ", handled, 0, SCOPES if abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
-    ruleset = checked("landlock", LIBC.syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), 0))
+    ruleset = check_result("landlock", LIBC.syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), 0))
     allow(ruleset, "/", handled & (READING | IOCTL_DEV))
     for path in writable:
         allow(ruleset, path, handled)
-    checked("no_new_privs", LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    checked("landlock", LIBC.syscall(RESTRICT_SELF, ruleset, 0))
+    check_result("no_new_privs", LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    check_result("landlock", LIBC.syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
 
@@ -76,11 +76,11 @@ def allow(ruleset: int, path: str, allowed: int) -> None:
     if not stat.S_ISDIR(os.fstat(place).st_mode):
         allowed &= OF_FILES
     rule = struct.pack("=Qi", allowed, place)
-    checked(path, LIBC.syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
+    check_result(path, LIBC.syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
     os.close(place)
 
 
-def checked(doing: str, result: int) -> int:
+def check_result(doing: str, result: int) -> int:
     """The result of a call of libc; raises OSError for a failure."""
     if result < 0:
         code = ctypes.get_errno()
@@ -141,7 +141,7 @@ def isolate(*, joined: bool) -> None:
     """Enter new namespaces, with this user as the only one; `joined` says that the network is the session's already."""
     user, group = os.getuid(), os.getgid()
     wanted = NEWUSER | NEWNS | NEWPID | NEWIPC | NEWUTS | NEWCGROUP
-    checked("namespaces", LIBC.unshare(wanted if joined else wanted | NEWNET))
+    check_result("namespaces", LIBC.unshare(wanted if joined else wanted | NEWNET))
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -160,12 +160,12 @@ def isolate(*, joined: bool) -> None:
 
 def die_with_parent(*, so: bool = True) -> None:
     """Be killed when the parent ends, with the namespace whose first process this is, or not; a change of rights undoes it."""
-    checked("end", LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL if so else 0, 0, 0, 0))
+    check_result("end", LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL if so else 0, 0, 0, 0))
 
 
 def arrange(operations: Iterable[Operation]) -> None:
     """Make the mounts. What is shown elsewhere is taken first, for later mounts may cover where it comes from."""
-    checked("/", LIBC.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
+    check_result("/", LIBC.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
     taken = [(one, tree_of(one[1]) if one[0] in ("read", "write") else -1) for one in operations]
     devices = {name: tree_of(f"/dev/{name}") for name in DEVICES}
     fix(AT_FDCWD, "/", MS_RDONLY | MS_NOSUID | MS_NODEV)
@@ -181,7 +181,7 @@ def arrange(operations: Iterable[Operation]) -> None:
                 make("tmpfs", target, "mode=0755")
             case "seal":
                 flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
-                checked(target, LIBC.mount(None, os.fsencode(target), None, flags, None))
+                check_result(target, LIBC.mount(None, os.fsencode(target), None, flags, None))
             case "devices":
                 make_devices(target, devices)
             case "processes":
@@ -191,20 +191,22 @@ def arrange(operations: Iterable[Operation]) -> None:
 def tree_of(path: str) -> int:
     """What is mounted at and below a path, as a descriptor of a copy."""
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE
-    return checked(path, LIBC.syscall(OPEN_TREE, AT_FDCWD, os.fsencode(path), flags))
+    return check_result(path, LIBC.syscall(OPEN_TREE, AT_FDCWD, os.fsencode(path), flags))
 
 
 def fix(tree: int, path: str, attributes: int) -> None:
     """Set attributes of all mounts of a tree; those of old mounts and of new ones have the same bits."""
     where = AT_RECURSIVE | (0 if path else AT_EMPTY_PATH)
     given = struct.pack("=QQQQ", attributes, 0, 0, 0)
-    checked(path, LIBC.syscall(MOUNT_SETATTR, tree, os.fsencode(path), where, given, ctypes.c_size_t(32)))
+    check_result(
+        path, LIBC.syscall(MOUNT_SETATTR, tree, os.fsencode(path), where, given, ctypes.c_size_t(32))
+    )
 
 
 def attach(tree: int, target: str) -> None:
     """Mount a tree that was taken, once."""
     place = os.fsencode(target)
-    checked(target, LIBC.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH))
+    check_result(target, LIBC.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH))
     os.close(tree)
 
 
@@ -222,7 +224,7 @@ def prepare(target: str, *, directory: bool) -> None:
 def make(kind: str, target: str, options: str, flags: int = MS_NOSUID | MS_NODEV) -> None:
     """Mount a new file system."""
     name = kind.encode()
-    checked(target, LIBC.mount(name, os.fsencode(target), name, flags, options.encode()))
+    check_result(target, LIBC.mount(name, os.fsencode(target), name, flags, options.encode()))
 
 
 def make_devices(target: str, devices: dict[str, int]) -> None:
@@ -256,16 +258,16 @@ def restrict(writable: Iterable[str]) -> None:
     filter_bytes = seccomp.program()
     if not filter_bytes:
         raise OSError(errno.ENOSYS, "no filter of system calls for this machine")
-    checked("dumpable", LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+    check_result("dumpable", LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
     number = 0
     while LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
     restrict_paths(writable)
     header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
-    checked("capabilities", LIBC.capset(header, bytes(24)))
+    check_result("capabilities", LIBC.capset(header, bytes(24)))
     code = ctypes.create_string_buffer(filter_bytes, len(filter_bytes))
     described = struct.pack("@HP", len(filter_bytes) // 8, ctypes.addressof(code))
-    checked("filter", LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described, 0, 0))
+    check_result("filter", LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described, 0, 0))
 
 
 def watch(first: int, over: int) -> NoReturn:

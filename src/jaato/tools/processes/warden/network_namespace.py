@@ -1,4 +1,4 @@
-"""A session's network namespace: made once by a process that then ends, kept by its descriptors, entered by commands."""
+"""A session's network namespace: made by a process that then ends, kept by descriptors, entered by commands."""
 
 from __future__ import annotations
 

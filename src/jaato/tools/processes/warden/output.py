@@ -1,4 +1,4 @@
-"""What a command prints, in bounded memory: both ends, a spool file with all of it, a slow copy to show."""
+"""Capture a command's output in bounded memory: head and tail, a spool file with all of it, a throttled copy."""
 
 from __future__ import annotations
 

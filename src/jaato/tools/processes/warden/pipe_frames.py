@@ -1,4 +1,4 @@
-"""Frames between jaato and a supervisor: one type byte, four length bytes, the payload."""
+"""Frames on the pipe between jaato and a supervisor: one type byte, four length bytes, the payload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which processes there are below another one, and what state each is in."""
+"""Read the process tree: the descendants of a process, and the state of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter of system calls that a confined process gets: a classic BPF program, as bytes.
+"""The seccomp filter of a confined process: a classic BPF program, as bytes.
 
 A refused call fails with an errno and ends nothing: programs fall back, as on a kernel without the call.
 """
@@ -66,7 +66,7 @@ def program(machine: str = "") -> bytes:
     """The filter for a machine (this one unless named); empty where there is none for it."""
     machine = machine or os.uname().machine
     if machine not in _programs:
-        _programs[machine] = assembled(machine) if machine in AUDIT_ARCHES and is_plain() else b""
+        _programs[machine] = assemble(machine) if machine in AUDIT_ARCHES and is_plain() else b""
     return _programs[machine]
 
 
@@ -75,7 +75,7 @@ def is_plain() -> bool:
     return sys.byteorder == "little" and sys.maxsize > 1 << 32
 
 
-def assembled(machine: str) -> bytes:
+def assemble(machine: str) -> bytes:
     """The instructions of the filter in the form the kernel takes."""
     code: list[Instruction] = [
         (LOAD, 0, 0, ARCH_AT),

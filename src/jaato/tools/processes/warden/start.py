@@ -1,4 +1,4 @@
-"""Start a command: what happens between the fork and the first instruction of its program."""
+"""Start a command: everything between the fork and the exec of its program."""
 
 from __future__ import annotations
 
