@@ -50,7 +50,7 @@ class Clarification(Struct, frozen=True, kw_only=True):
 
 
 class Asker(Protocol):
-    """Answers permission questions. None means that nobody can: the call is then denied with the reason.
+    """Answers permission questions. None means that no one can: the call is then denied with the reason.
 
     `ask` may be a plain method (the synchronous executor) or a coroutine (a session).
     """

@@ -129,7 +129,7 @@ class Log(Protocol):
         ...
 
     def delete(self, session_id: str) -> None:
-        """Remove a session for good; nobody finds it from the first moment on. Slow, so not for the loop."""
+        """Delete a session; it is in no list from the first moment on. Slow, so not for the loop."""
         ...
 
     def close(self) -> None: ...
@@ -139,7 +139,7 @@ class Store(Log, Protocol):
     """Where sessions live: their logs, who writes them, and blobs."""
 
     def hold(self, session_id: str) -> None:
-        """Be the only one who writes a session; raises `SessionBusy` naming who has it. Freed when a holder dies."""
+        """Take the lease of a session, to be its only writer; raises `SessionBusy` naming the holder. Freed when a holder dies."""
         ...
 
     def release(self, session_id: str, *, unfinished: bool = False) -> None:
@@ -147,12 +147,11 @@ class Store(Log, Protocol):
         ...
 
     def holder(self, session_id: str) -> Holder | None:
-        """Who holds a session now; None when nobody alive does."""
+        """The living process that has the session's lease, or None."""
         ...
 
     def abandoned_sessions(self) -> list[str]:
-        """The sessions that were open in a process when it died, or were left unfinished, until somebody holds or settles
-        them."""
+        """The sessions that were open in a process when it died, or were left unfinished, until they are held or cleared."""
         ...
 
     def clear_abandoned(self, session_id: str) -> None: ...

@@ -53,7 +53,7 @@ EncodeTurn = Callable[[WireTurn, ReadBlob], bytes]
 
 
 class EncodedConversation:
-    """The turns of one conversation in a dialect's bytes: what has ended is kept, the open end said anew."""
+    """The turns of one conversation in a dialect's bytes: completed turns are kept, the last one is encoded again."""
 
     def __init__(self, turns: Conversation, say: EncodeTurn) -> None:
         self.turns = turns

@@ -247,7 +247,7 @@ def redact_key(key: str | None, text: str) -> str:
 
 
 def add_wait(error: ProviderError) -> ProviderError:
-    """The error, whose words name the wait the server asked for where that is longer than anybody sits through."""
+    """The error, whose message names the wait the server asked for (`Retry-After`) where that is longer than a minute."""
     if error.retry_after_s is not None and error.retry_after_s > LONG_WAIT_S:
         error.args = (f"{end_sentence(str(error))} It asks to wait {format_wait(error.retry_after_s)}.",)
     return error

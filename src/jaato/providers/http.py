@@ -193,7 +193,7 @@ class HttpProvider:
         return f"HttpProvider({self.name!r}, {self.dialect.name!r}, {self.base_url!r})"
 
     def model_info(self, model: str) -> ModelInfo:
-        """What is known of a model without asking anybody."""
+        """What is known of a model without a request."""
         return self._describe(model)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:

@@ -53,7 +53,7 @@ class WireTurn(Struct):
 
 
 class Conversation:
-    """Follows one conversation: tells which turns are over since it was last asked, and how it ends now.
+    """Follows one conversation: which turns are complete since the last request, and how it ends now.
 
     A history that no API would take is healed: adjacent messages of one side are one turn, a call without a
     result is answered as interrupted, a result without its call becomes text, the user begins and ends it.

@@ -192,7 +192,7 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
 
 
 def check_directory(path: Path, file: IO[bytes]) -> None:
-    """See that the directory of the archive is of a sane size before anybody reads it. Raises `StoreError`."""
+    """Check the size of the archive's directory before it is read. Raises `StoreError`."""
     size_bytes = file.seek(0, io.SEEK_END)
     if size_bytes > MAX_FILE_BYTES:
         raise bundle_error(path, f"it is larger than {MAX_FILE_BYTES >> 30} GB")
@@ -292,7 +292,7 @@ def add_events(bundle: Bundle, draft: SessionDraft, workspace: str, name: str | 
 
 
 def encode_checked(bundle: Bundle, seq: int, event: EventBase) -> bytes:
-    """An event as it is stored. Raises `StoreError` for one that could not be read back, or by nobody else."""
+    """An event as it is stored. Raises `StoreError` for one that could not be read back."""
     try:
         line = encode(event)
         problems = json_problems(msgspec.to_builtins(event))

@@ -50,7 +50,7 @@ class Checkpoint:
             self._thread = thread
 
     def fold_away(self) -> None:
-        """Let nothing of what was removed stay in the write-ahead log; most of it without hindering anybody."""
+        """Truncate the write-ahead log, so that nothing deleted stays in it; most of it without blocking others."""
         self._fold(FOLD, EMPTY)
 
     def finish(self) -> None:

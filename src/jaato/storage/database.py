@@ -122,7 +122,7 @@ def check(path: Path) -> str:
 
 
 def check_header(path: Path) -> None:
-    """Refuse a file that is no database of ours; an empty one is nobody's.
+    """Refuse a file that is no database of ours; an empty one is taken.
 
     SQLite reads it, not this process: closing a descriptor of a database that is open here would end all locks of this
     process on it (POSIX), and another process would take itself for the last one.

@@ -69,7 +69,7 @@ def damaged_error(path: Path, why: str) -> StoreError:
 
 
 def moved_error(path: Path) -> StoreError:
-    """The error for a database that was taken away while it was open: what is written to it now, nobody would find."""
+    """The error for a database that was moved or removed while it was open: later writes would be lost."""
     return StoreError(
         f"{path} was moved, removed or replaced while it was open here, so nothing is written any more. "
         "Put it back to go on; or stop what has it open (`jaato serve --stop`), and go on with what is there now."
@@ -77,7 +77,7 @@ def moved_error(path: Path) -> StoreError:
 
 
 def foreign_file_error(path: Path, why: str) -> StoreError:
-    """The error for a file that is somebody else's; it is never changed."""
+    """The error for a file that is no store of ours; it is never changed."""
     return StoreError(
         f"{path} is not a session store of jaato ({why}). "
         "It was left as it is: move it away, or name another path."

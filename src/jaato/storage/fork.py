@@ -1,4 +1,4 @@
-"""Forks a session: a draft, which nobody sees until it is complete, is written in small transactions and then published.
+"""Forks a session: a draft, in no list until it is complete, is written in small transactions and then published.
 
 An import is a draft first, too; drafts of processes that died are removed by the vacuum."""
 
@@ -33,7 +33,7 @@ UNUSED = (
 
 
 class SessionDraft:
-    """The rows of a session without its own row, in short transactions that hinder nobody.
+    """The rows of a session without its own row, in short transactions.
 
     What a process leaves that is killed meanwhile is found by its number, which belongs to no session: see `vacuum`.
     """
@@ -82,7 +82,7 @@ class SessionDraft:
         self._bytes = 0
 
     def finish(self, connection: sqlite3.Connection) -> None:
-        """Let the session be seen; in a transaction of the caller's."""
+        """Publish the session; in a transaction of the caller's."""
         connection.executemany(INSERT, self._rows)
         shown = self._shown
         connection.execute(

@@ -24,7 +24,7 @@ from jaato.storage.private_files import private_directory
 READ_BYTES = 32
 TRIES = 3
 TRY_AGAIN_S = 0.001
-"""Somebody who looks whether a holder lives has the lock for a moment."""
+"""A process that checks whether a holder is alive has the lock for a moment."""
 
 
 class SessionLocks:
@@ -35,7 +35,7 @@ class SessionLocks:
         self._held: dict[str, int] = {}
 
     def take(self, session_id: str) -> None:
-        """Hold a session. Raises `SessionBusy` naming the process that has it; its log can still be read."""
+        """Lock a session. Raises `SessionBusy` naming the process that has it; its log can still be read."""
         if session_id in self._held:
             raise SessionBusy(
                 f"The session {session_id} is open in this process already; close it there first."
@@ -52,7 +52,7 @@ class SessionLocks:
         self._held[session_id] = descriptor
 
     def release(self, session_id: str) -> None:
-        """Let go of a session; one that is not held is fine."""
+        """Release the lock of a session, if it is held."""
         descriptor = self._held.pop(session_id, None)
         if descriptor is None:
             return
@@ -153,7 +153,7 @@ class Leases:
         self._fences: dict[str, int] = {}
 
     def take(self, session_id: str, owner: str) -> int:
-        """Be the one who writes a session; returns the fencing number, higher than any before.
+        """Take the lease of a session; returns the fencing number, higher than any before.
 
         A holder that has died, whenever and however, is replaced at once. Raises `SessionBusy` naming a living one.
         """
@@ -186,7 +186,7 @@ class Leases:
         return fence
 
     def release(self, session_id: str, *, unfinished: bool = False) -> None:
-        """Let go of a session; one that is not held is fine. An `unfinished` one is left as by a holder that died."""
+        """Release the lease of a session, if it is held. An `unfinished` one is left as by a holder that died."""
         fence = self._fences.pop(session_id, None)
         if fence is not None and not unfinished:
             # a row that cannot be removed says that the session may have been left unfinished, which is only a hint
@@ -204,12 +204,12 @@ class Leases:
         return self._fences.get(session_id, 0)
 
     def holder(self, session_id: str) -> Holder | None:
-        """Who holds a session now; None when nobody alive does."""
+        """The living process that has the session's lease, or None."""
         rows = self._rows(session_id) if is_unicode(session_id) else []
         return rows[0] if rows and self._holds.alive(session_id) else None
 
     def held(self) -> list[Holder]:
-        """Everybody alive who holds a session."""
+        """The leases whose holders are alive."""
         return [holder for holder in self._rows() if self._holds.alive(holder.session_id)]
 
     def abandoned(self) -> list[Holder]:
@@ -221,7 +221,7 @@ class Leases:
         ]
 
     def dropped(self, session_id: str) -> bool:
-        """Remove the lease of a dead holder, whose session nobody has any more; False if there is none."""
+        """Remove the lease of a dead holder; False if there is none."""
         rows = self._rows(session_id)
         if not rows or self._holds.alive(session_id):
             return False

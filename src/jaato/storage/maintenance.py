@@ -1,6 +1,6 @@
 """Deletes sessions and vacuums the store: rows go in small transactions, then unused blobs, stray files and free pages.
 
-A deleted session is found by nobody from the first moment on. What a process leaves that is killed meanwhile belongs to the
+A deleted session is in no list from the first moment on. What a process leaves that is killed meanwhile belongs to the
 number of no session, and goes with the next vacuum."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def remove_session(
 
 
 def delete_unused_blobs(guard: ConnectionGuard, blobs: Blobs) -> None:
-    """Remove the files of blobs nobody refers to; the write lock keeps others from referring to them."""
+    """Delete the files of blobs that no session refers to; the write lock keeps others from referring to them."""
     while True:
         with guard as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -145,7 +145,7 @@ def age_days(timestamp: str, now: datetime.datetime) -> float:
 
 
 def clear_drafts(guard: ConnectionGuard) -> None:
-    """Remove what killed processes left of sessions that were never finished, unless somebody may be writing one now."""
+    """Delete the drafts that killed processes left; only while no session is held, as one may be a draft at work."""
     at = 0
     while True:
         with guard as connection:

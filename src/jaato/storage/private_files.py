@@ -29,7 +29,7 @@ def private_directory(path: Path) -> None:
 
 
 def check_own_file(path: Path) -> None:
-    """Refuse a path that is a link, no regular file or somebody else's; one that is missing is fine."""
+    """Refuse a path that is a link, no regular file or another user's; a missing one is fine."""
     try:
         found = path.lstat()
     except FileNotFoundError:

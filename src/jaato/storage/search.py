@@ -1,4 +1,4 @@
-"""Full-text search of sessions: an FTS5 index in a file of its own, brought up to date when somebody searches.
+"""Full-text search of sessions: an FTS5 index in a file of its own, brought up to date by each search.
 
 The index holds words and places, no text. It can be deleted at any time, and is made anew where it does not fit the log."""
 
@@ -50,7 +50,7 @@ QUOTED = re.compile(r'"([^"]*)"|(\S+)')
 
 
 def text_of(event: Event) -> str:
-    """What of an event can be searched: names, what was said, what tools were given and the beginning of what they gave."""
+    """The text of an event that is indexed: names, messages, arguments of calls and the beginning of their results."""
     match event:
         case SessionCreated(name=str(name)):
             return name
@@ -182,7 +182,7 @@ def clear_index(index: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of the body or nothing, and nobody else meanwhile."""
+    """A transaction that excludes other writers: the whole block or nothing."""
     connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -22,7 +22,7 @@ class Snapshots:
         self._directory = directory
 
     def get(self, session_id: str) -> bytes | None:
-        """What is kept of a session, None where nothing that could be read is."""
+        """The snapshot of a session, None where there is none that can be read."""
         try:
             descriptor = os.open(
                 self._path(session_id), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -36,7 +36,7 @@ class Snapshots:
             return file.read(MOST_BYTES)
 
     def put(self, session_id: str, data: bytes) -> None:
-        """Keep this of a session, whole or not at all; not while somebody else does."""
+        """Replace the snapshot of a session atomically; does nothing while another process does."""
         private_directory(self._directory)
         path, part = self._path(session_id), self._part(session_id)
         try:
@@ -53,7 +53,7 @@ class Snapshots:
             part.unlink(missing_ok=True)
 
     def remove(self, session_id: str) -> None:
-        """Keep nothing of a session."""
+        """Delete the snapshot of a session."""
         for path in (self._path(session_id), self._part(session_id)):
             path.unlink(missing_ok=True)
 

@@ -51,7 +51,7 @@ from jaato.storage.session_table import LAST, find_session, list_sessions, named
 from jaato.storage.snapshots import Snapshots
 
 LOOKS_EVERY_S = 0.5
-"""How often is looked whether the file that is written is still the one at the path."""
+"""How often the path is checked: another file may have taken its place."""
 
 CREATE = (
     "INSERT INTO session (id, workspace, name, provider, model, created_at, touched_at) "
@@ -305,11 +305,11 @@ class SqliteStore:
     # --- who writes ----------------------------------------------------------------------------------------------
 
     def hold(self, session_id: str) -> None:
-        """Be the one who writes this session, until `release`. Not needed for reading; see `lease`."""
+        """Take the lease of a session, as `owner` of the store, until `release`. Not needed for reading."""
         self.lease(session_id, self.owner)
 
     def lease(self, session_id: str, owner: str) -> int:
-        """Be the one who writes this session, as `owner`; returns the fencing number every append is checked against.
+        """Take the lease of a session as `owner`; returns the fencing number every append is checked against.
 
         A dead holder is replaced at once. Raises `SessionBusy` naming a living one.
         """
@@ -324,16 +324,16 @@ class SqliteStore:
         self._logs.pop(session_id, None)
 
     def holder(self, session_id: str) -> Holder | None:
-        """Who holds a session now: a living process, this one included; None when nobody does."""
+        """The living process, this one included, that has the session's lease; or None."""
         return self._leases.holder(session_id)
 
     def abandoned_sessions(self) -> list[str]:
-        """The sessions that were open in a process when it died, or were left unfinished, until somebody leases or
-        settles them."""
+        """The sessions that were open in a process when it died, or were left unfinished, until they are held or
+        cleared."""
         return [holder.session_id for holder in self._leases.abandoned()]
 
     def clear_abandoned(self, session_id: str) -> None:
-        """Strike an abandoned session from the list. Raises `SessionBusy` when somebody alive has it."""
+        """Remove a session from the abandoned ones. Raises `SessionBusy` when a living process holds it."""
         self.hold(session_id)
         self.release(session_id)
 
@@ -391,7 +391,7 @@ class SqliteStore:
         return shrink(self._guard, self._leases)
 
     def close(self) -> None:
-        """Finish what is being written and let go of the file; a second time does nothing."""
+        """Close the store, after pending writes; a second time does nothing."""
         if not self.read_only:
             self._leases.release_all()
         self._checkpoint.finish()
@@ -425,7 +425,7 @@ class SqliteStore:
         return row[0] - (number << SEQ_BITS) if row else 0
 
     def _keep(self, session_id: str, chunks: Iterable[bytes]) -> str:
-        """Write a blob, then name it and note whose it is while nobody can sweep it away."""
+        """Write a blob, then name it and note its session, in a transaction that keeps it from being deleted as unused."""
         self._must_write()
         self.last_seq(session_id)
         with self._blobs.staged(chunks) as blob, self._guard as connection:

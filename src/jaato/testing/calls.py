@@ -72,7 +72,7 @@ def check_call(
 
 
 def is_refusal(error: JaatoError) -> bool:
-    """Whether a tool has merely said no to arguments that were guessed: it may, in words."""
+    """Whether a tool has refused guessed arguments with an error of its own, which it may."""
     cause = error.__cause__
     return not isinstance(error, PluginError) or (
         cause is not None and isinstance(cause, Exception) and bool(str(cause))
@@ -97,7 +97,7 @@ def check_result(tool: Tool, value: Any, report: Report) -> None:
 
 
 def check_stop(tool: Tool, arguments: dict[str, Any], place: Path, report: Report) -> None:
-    """A call that was told to stop ends soon."""
+    """A cancelled call ends soon."""
     call = call_of(tool, arguments, place)
     timer = threading.Timer(MOMENT_S, call.token.cancel)
     timer.daemon, timer.name = True, "jaato-timer"

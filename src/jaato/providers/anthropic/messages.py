@@ -46,7 +46,7 @@ class WireMessage:
 
 
 class AnthropicConversation:
-    """The messages of one conversation on the wire: what has ended is kept as bytes, its open end said anew.
+    """The messages of one conversation on the wire: completed turns are kept as bytes, the last one is encoded again.
 
     With `deferred_references`, the result of an activation is sent as references to tools declared as deferred: the
     API then shows each tool where it was asked for, and its cached prefix stays whole. `loaded` names them;

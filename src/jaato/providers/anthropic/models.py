@@ -75,7 +75,7 @@ def default_max_tokens(model: str) -> int:
 
 
 def describe(model: str, provider: str = "anthropic") -> ModelInfo:
-    """What is known of a model without asking anybody; its dated and regional names are the same model."""
+    """What is known of a model without a request; its dated and regional names are the same model."""
     name = next((known for known in KNOWN if re.search(rf"{known}(?!-?\d{{1,2}}(?!\d))", model)), "")
     context, output, price, cached, price_out = KNOWN.get(name, (None, None, None, None, None))
     return ModelInfo(

@@ -49,7 +49,7 @@ def thinking_config(model: str, effort: Effort | None) -> dict[str, Any] | None:
 
 
 def describe(model: str, provider: str = "google_genai") -> ModelInfo:
-    """What is known of a model without asking anybody; limits are those of every Gemini from 2.5 on."""
+    """What is known of a model without a request; limits are those of every Gemini from 2.5 on."""
     known = generation(model)
     large = known is not None and known >= (2, 5) and not UNTHINKING.search(model)
     return ModelInfo(

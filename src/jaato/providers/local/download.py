@@ -30,7 +30,7 @@ READ_BYTES = 1 << 20
 
 
 def ignore_progress(done_bytes: int, total_bytes: int, step: str) -> None:
-    """Progress nobody looks at."""
+    """Ignores progress."""
 
 
 def configured_model(path: str) -> Path:
@@ -281,7 +281,7 @@ def is_same_file(handle: int, path: Path) -> bool:
 
 
 def disk_error(target: Path, error: OSError) -> ProviderError:
-    """What the disk said, and what to do."""
+    """The error for a failing disk, with the remedy."""
     if isinstance(error, ConnectionError):
         return ConnectionFault(f"The model could not be fetched: {error}. Try again.", provider="local")
     reason = (

@@ -31,7 +31,7 @@ LOAD = Path("/proc/loadavg")
 
 
 def free_processors(load: Path = LOAD) -> int:
-    """The processors this process may use that nobody else computes on just now; at least one, at most `MAX_THREADS`.
+    """The processors this process may use that are idle now; at least one, at most `MAX_THREADS`.
 
     Takes a seventh of a second. Where the system does not tell who computes, all of them count as free.
     """

@@ -1,4 +1,4 @@
-"""The models that can be downloaded: files, sizes, hashes, context."""
+"""The models that can be downloaded: files, sizes, hashes."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class ChatDecoder:
         return chunks
 
     def _call(self, piece: CallPiece) -> CallDelta:
-        """Add a piece to the call it belongs to; one whose call cannot be told belongs to the last."""
+        """Add a piece to the call it belongs to; one whose call is unknown belongs to the last."""
         function = piece.function or Function()
         name = function.name or ""
         provider_id = None if piece.id in (None, "") else str(piece.id)
@@ -246,7 +246,7 @@ class ChatDecoder:
         return Reply(message, self._reason(), self._usage)
 
     def _reason(self) -> FinishReason:
-        """Why it ended: servers differ in the word, so what was said decides between a stop and calls."""
+        """The finish reason: servers differ in the word, so the content decides between a stop and calls."""
         reason = FINISH.get(self._finish or "", "unknown")
         if self._refused:
             return "refusal"
