@@ -210,7 +210,7 @@ def resident_mb(pid: int) -> float:
 
 async def call_cost(home: Path) -> float:
     """CPU microseconds of one call without HTTP, its record included."""
-    from jaato.runtime.session_options import Blueprint
+    from jaato.runtime.session_options import SessionOptions
     from jaato.server.registry.door import RegistryDoor
     from jaato.server.registry.opening import open_registry
     from jaato.server.registry.request import Pending, Request, Who
@@ -225,7 +225,7 @@ async def call_cost(home: Path) -> float:
                 await asyncio.sleep(0)
         return (time.process_time() - begun) / CALLS * 1e6
 
-    door = open_registry(Blueprint(workspace=home, state_dir=home / "state"), ["core"])
+    door = open_registry(SessionOptions(workspace=home, state_dir=home / "state"), ["core"])
     try:
         return min([await some(door) for _ in range(5)])
     finally:

@@ -18,12 +18,12 @@ def generated() -> dict[Path, str]:
     from docs.generate_pages import errors_page, events_page, settings_page
     from docs.generate_tools import known_file, tools_page
 
-    from jaato.runtime.plugins.lazy import KNOWN
+    from jaato.runtime.plugins.lazy import MANIFESTS
 
     schema = json.dumps(json_schema(), indent=1, sort_keys=True, ensure_ascii=False)
     return {
         REFERENCE / "protocol.schema.json": schema + "\n",
-        KNOWN: known_file(),
+        MANIFESTS: known_file(),
         REFERENCE / "tools.md": tools_page(),
         REFERENCE / "events.md": events_page(),
         REFERENCE / "settings.md": settings_page(),

@@ -17,8 +17,8 @@ from tests.arp.using import configure
 from tests.mcp import small_server
 from tests.registry.opened import Opened, opened
 
-from jaato.plugins.arp import source
-from jaato.runtime.session_options import Blueprint
+from jaato.plugins.arp import remote_registry as source
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.names import names_of
 from jaato.server.registry.audit import Audit, Wanted
 from jaato.server.registry.keys import Anyone
@@ -215,7 +215,7 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 path = tmp_path / place
                 path.mkdir()
                 configure(path, other=f"http://127.0.0.1:{other}")
-                described = Blueprint(
+                described = SessionOptions(
                     workspace=path,
                     state_dir=path,
                     environ={"HOME": str(path)},

@@ -13,7 +13,7 @@ from tests.spec.facades import Connect
 from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
 from jaato.errors import ConfigError, PluginError
 from jaato.protocol.messages import Message
-from jaato.runtime.plugins.named import STRATEGIES, discover_gc_plugins, load_gc_plugin
+from jaato.runtime.plugins.named import GC_PLUGINS, discover_gc_plugins, load_gc_plugin
 
 __all__ = ["connect"]
 
@@ -41,7 +41,7 @@ def test_a_strategy_is_found_loaded_and_initialised() -> None:
 def test_what_is_no_strategy_says_what_it_lacks(given: Any, words: str) -> None:
     """The error names the strategy and the methods it has not."""
     with pytest.raises(PluginError, match=words):
-        STRATEGIES.made(given, "mine")
+        GC_PLUGINS.made(given, "mine")
 
 
 @pytest.mark.spec("C10", "Environment variables and files", "C10.environment.7")

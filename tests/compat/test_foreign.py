@@ -14,7 +14,7 @@ from jaato.abc.provider import Chunk, ModelRequest, Reply, TextDelta
 from jaato.errors import ConfigError, ConnectionFault, InvalidRequest, ProviderError
 from jaato.protocol.messages import Media, Message, Text, ToolResult, Usage
 from jaato.runtime.embedding.agent import Agent
-from jaato.runtime.embedding.provider_adapter import ForeignProvider
+from jaato.runtime.embedding.provider_adapter import SessionfulAdapter
 from jaato.runtime.embedding.types import FinishReason, FunctionCall, ProviderConfig, ProviderResponse
 from jaato.tools.cancel import CancelToken
 
@@ -100,7 +100,7 @@ def test_an_agent_works_with_a_documented_provider(tmp_path: Path) -> None:
     echo = Echo()
     echo.connect("m")
     agent = Agent(
-        model="m", provider=ForeignProvider("echo", echo), tools=[look], plugins=[], system_prompt="Be kind.",
+        model="m", provider=SessionfulAdapter("echo", echo), tools=[look], plugins=[], system_prompt="Be kind.",
         workspace=tmp_path, state_dir=tmp_path / "state",
     )  # fmt: skip
     assert agent.run_sync("please look").text == "It says all is well"
@@ -142,14 +142,14 @@ def request(*messages: Message) -> ModelRequest:
 HELLO = Message("user", [Text("hello")])
 
 
-async def whole(provider: ForeignProvider, asked: ModelRequest) -> list[Chunk]:
+async def whole(provider: SessionfulAdapter, asked: ModelRequest) -> list[Chunk]:
     """Every chunk of a stream."""
     return [chunk async for chunk in provider.stream(asked)]
 
 
 def test_its_text_is_streamed_and_its_usage_kept() -> None:
     """The pieces come as deltas, then the reply with finish reason and usage; the limit is the plugin's."""
-    provider = ForeignProvider("echo", Echo())
+    provider = SessionfulAdapter("echo", Echo())
     *deltas, reply = anyio.run(whole, provider, request(HELLO))
     assert deltas == [TextDelta("I heard "), TextDelta("hello.")]
     assert isinstance(reply, Reply)
@@ -163,7 +163,7 @@ def test_leaving_the_stream_cancels_the_plugins_token() -> None:
     echo.hold = True
 
     async def main() -> None:
-        stream = ForeignProvider("echo", echo).stream(request(HELLO))
+        stream = SessionfulAdapter("echo", echo).stream(request(HELLO))
         assert await anext(stream) == TextDelta("I heard ")
         await stream.aclose()
 
@@ -180,11 +180,11 @@ def test_what_it_raises_becomes_one_of_our_errors(error: Exception, kind: type[P
     echo = Echo()
     echo.error = error
     with pytest.raises(kind, match=str(error)):
-        anyio.run(whole, ForeignProvider("echo", echo), request(HELLO))
+        anyio.run(whole, SessionfulAdapter("echo", echo), request(HELLO))
 
 
 def test_an_image_is_refused_in_words() -> None:
     """The documented form takes text; an image is an `InvalidRequest` that says so, never dropped."""
     image = Message("user", [Text("look"), Media("image/png", "0" * 64)])
     with pytest.raises(InvalidRequest, match="text only"):
-        anyio.run(whole, ForeignProvider("echo", Echo()), request(image))
+        anyio.run(whole, SessionfulAdapter("echo", Echo()), request(image))

@@ -12,7 +12,7 @@ import anyio.to_thread
 from tests.server.serving import served
 
 from jaato.protocol.events import Event
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.names import names_of
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.keys import Anyone
@@ -39,7 +39,12 @@ class Opened:
 @asynccontextmanager
 async def opened(path: Path, **blueprint: object) -> AsyncIterator[Opened]:
     """A registry that serves."""
-    described = Blueprint(workspace=path, state_dir=path / "state", environ={"HOME": str(path)}, **blueprint)  # type: ignore[arg-type]
+    described = SessionOptions(
+        workspace=path,
+        state_dir=path / "state",
+        environ={"HOME": str(path)},
+        **blueprint,  # type: ignore[arg-type]
+    )
     door = open_registry(described)
     listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]

@@ -25,8 +25,8 @@ from tests.kill.script import ALLOWED, TOOLS, Player
 
 from jaato.agent.bus import Bus
 from jaato.runtime.plugins.adapter import Toolset
-from jaato.runtime.plugins.setup import make_registry
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.plugins.setup import create_registry
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.server.daemon import Wanted, serve
 from jaato.server.run import Doors
 from jaato.storage.leases import Leases
@@ -70,7 +70,7 @@ def mined() -> None:
 
 async def daemon(home: Path) -> None:
     """The server of this home, until it is stopped."""
-    base = Blueprint(
+    base = SessionOptions(
         provider=Player(),
         model="script",
         allow=ALLOWED,
@@ -78,7 +78,7 @@ async def daemon(home: Path) -> None:
         environ={"HOME": str(home), "PATH": "/usr/bin:/bin", "JAATO_DEFERRED_TOOLS": "0"},
     )
     work, pid = home / "work", os.getpid()
-    registry = make_registry(work, settings_for(replace(base, workspace=work), work), "script", base)
+    registry = create_registry(work, settings_for(replace(base, workspace=work), work), "script", base)
     registry.add_toolset(Toolset("effects", None, tools=[tool_from(made, "effects") for made in TOOLS]))
     base = replace(base, registry=registry)
     await serve(

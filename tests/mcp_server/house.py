@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.cli.warm import warm
 
 from jaato.protocol.events import Event
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.mcp.door import Door, open_door
 from jaato.server.mcp.handlers import Handlers
 from jaato.server.mcp.offer import Offer
@@ -106,7 +106,7 @@ class House:
 
     def door(self, *tools: Callable[..., Any] | Tool, offer: Offer | None = None, **more: Any) -> Door:
         """A door in this process; `tools` are offered beside the built-in ones, and run without asking."""
-        blueprint = Blueprint(
+        blueprint = SessionOptions(
             workspace=self.work, tools=tools, state_dir=self.state, environ=self.env, **more
         )
         return open_door(blueprint, offer or Offer())

@@ -28,7 +28,7 @@ from jaato.plugins.mcp.trust import ServerTrust
 from jaato.protocol.arp import ToolDefinition
 from jaato.protocol.messages import ToolResult
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.plugins.workspace import trees_of
+from jaato.runtime.plugins.workspace import read_workspace_plugins
 from jaato.settings import environment
 from jaato.tools.permissions.trust import SessionTrust, Trust, content_hash
 from jaato.tools.remote.config_file import load_sources
@@ -184,7 +184,7 @@ def test_a_plugin_that_a_call_has_trusted_is_not_loaded(ground: Ground) -> None:
     folder = ground.work / ".jaato" / "plugins" / "notes"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(PLUGIN.format(mark=str(ground.mark)))
-    (tree,) = trees_of(ground.work)
+    (tree,) = read_workspace_plugins(ground.work)
     ground.play(ground.trusting(tree.path, tree.content), call("list_tools"), call("list_subagent_profiles"))
     assert not ground.mark.exists()
     ground.play({})

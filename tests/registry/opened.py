@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.names import names_of
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.keys import Anyone
@@ -44,7 +44,12 @@ async def opened(
     path: Path, domains: Iterable[str] | None = None, **blueprint: object
 ) -> AsyncIterator[Opened]:
     """A registry that serves."""
-    described = Blueprint(workspace=path, state_dir=path / "state", environ={"HOME": str(path)}, **blueprint)  # type: ignore[arg-type]
+    described = SessionOptions(
+        workspace=path,
+        state_dir=path / "state",
+        environ={"HOME": str(path)},
+        **blueprint,  # type: ignore[arg-type]
+    )
     door = open_registry(described, domains)
     listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]

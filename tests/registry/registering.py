@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.names import names_of
 from jaato.server.registry.door import RegistryDoor
 from jaato.server.registry.keys import Anyone, Keyed, Keys
@@ -73,7 +73,7 @@ async def serve(
     environ = {"HOME": str(path), "JAATO_ALLOW_HOSTS": allow}
     work = path / "work"
     work.mkdir(exist_ok=True)
-    described = Blueprint(workspace=work, state_dir=path / "state", environ=environ, **blueprint)
+    described = SessionOptions(workspace=work, state_dir=path / "state", environ=environ, **blueprint)
     door = open_registry(described, None, entry_points)
     keyed, free = bound("127.0.0.1", 0), bound("127.0.0.1", 0)
     ports = [one.getsockname()[1] for one in (keyed, free)]

@@ -18,7 +18,7 @@ from tests.registry.registering import during as registering
 
 from jaato.cli.registry_log import put
 from jaato.errors import ConfigError
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.server.names import names_of
 from jaato.server.registry import caller_sessions
 from jaato.server.registry.audit import Audit, Entry, Wanted, audits
@@ -52,7 +52,7 @@ def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixtu
     key = add_key(state, "ci", ["tools:invoke"])
 
     async def main() -> None:
-        described = Blueprint(
+        described = SessionOptions(
             workspace=tmp_path, state_dir=state, environ={"HOME": str(tmp_path)}, deny=("time_now",)
         )
         door = open_registry(described)
@@ -218,7 +218,7 @@ def test_bounds_that_are_none(tmp_path: Path, setting: str) -> None:
     """A bound of the log, or a rate, that is none is refused at the start."""
     name, _, value = setting.partition("=")
     environ = {"HOME": str(tmp_path), f"JAATO_TOOL_REGISTRY_{name}": value}
-    blueprint = Blueprint(workspace=tmp_path, state_dir=tmp_path / "state", environ=environ)
+    blueprint = SessionOptions(workspace=tmp_path, state_dir=tmp_path / "state", environ=environ)
 
     def start() -> None:
         rate_in(settings_for(blueprint, tmp_path))

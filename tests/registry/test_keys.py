@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from jaato.errors import ConfigError
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.names import names_of
 from jaato.server.registry import keys as guards
 from jaato.server.registry.keys import NAME, Anyone, Guard, Keyed, Keys, add_key, keys_in
@@ -29,7 +29,9 @@ def serve(path: Path, guard: Callable[[int], Guard], body: Callable[[Served], No
     """Run `body` in a thread while a registry serves `core` under this guard."""
 
     async def main() -> None:
-        door = open_registry(Blueprint(workspace=path, state_dir=path / "state", environ={"HOME": str(path)}))
+        door = open_registry(
+            SessionOptions(workspace=path, state_dir=path / "state", environ={"HOME": str(path)})
+        )
         listener = bound("127.0.0.1", 0)
         port = listener.getsockname()[1]
         try:

@@ -20,7 +20,7 @@ from tests.arp.test_pushed import Ear, hearing
 from tests.mcp_server.house import ERAS, House, Served, names
 from tests.registry.registering import Hook, put_body, webhook
 
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.registry.audit import Audit, Wanted
 from jaato.server.registry.keys import add_key, keys_in
 from jaato.server.registry.opening import open_registry
@@ -52,7 +52,9 @@ def change(house: House, hook: Hook, *, gone: bool = False) -> None:
     """Another registry of the same user has a tool put there, or taken away."""
 
     async def main() -> None:
-        registry = open_registry(Blueprint(workspace=house.work, state_dir=house.state, environ=house.env))
+        registry = open_registry(
+            SessionOptions(workspace=house.work, state_dir=house.state, environ=house.env)
+        )
         try:
             if gone:
                 await registry.registered.delete("say", None, lambda _: None)

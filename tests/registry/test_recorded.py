@@ -15,7 +15,7 @@ from jaato.errors import StoreError
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Problem, ToolResult
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.registry.audit import Audit, Wanted
 from jaato.server.registry.caller_sessions import Caller, Callers
 from jaato.server.registry.course import had_begun
@@ -91,7 +91,7 @@ async def change() -> str:
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[tuple[Caller, Full, Callers]]:
     """A caller of a registry, and the store of its log."""
-    given = Blueprint(
+    given = SessionOptions(
         workspace=path,
         state_dir=path / "state",
         environ={"HOME": str(path)},

@@ -18,7 +18,7 @@ from jaato.abc.provider import ModelRequest
 from jaato.errors import SessionBusy
 from jaato.protocol.events import ToolCallEnd, ToolCallStart, TurnCompleted
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.embedding.handlers import attend
+from jaato.runtime.embedding.handlers import answer_questions
 from jaato.tools.permissions.gate import Policy
 from jaato.tools.tool import tool
 
@@ -73,7 +73,7 @@ def test_a_turn_can_be_ended_at_every_step(tmp_path: Path, way: str) -> None:
         tools = [steps, moved, blocking]
         async with session(path, [], tools, policy=Policy.of({})) as live:
             live.model._source = Halting([*SCRIPT], keep_requests=True)
-            attend(live, lambda _event: "y")
+            answer_questions(live, lambda _event: "y")
             running = asyncio.ensure_future(live.post("go"))
             for _ in range(count):
                 await asyncio.sleep(0)

@@ -16,9 +16,9 @@ from jaato.runtime.plugins.workspace import (
     MAX_DEPTH,
     MAX_FILES,
     MAX_TREE_BYTES,
-    brought_by,
-    load_tree,
-    trees_of,
+    find_workspace_plugins,
+    import_from_memory,
+    read_workspace_plugins,
 )
 from jaato.tools.permissions.trust import Trust
 
@@ -97,13 +97,13 @@ def test_once_trusted_it_runs_and_one_byte_later_it_does_not(desk: Desk) -> None
 def test_what_was_hashed_is_what_runs(desk: Desk, tmp_path: Path) -> None:
     """Files that change between the check and the import change nothing: no file is opened again."""
     trust = Trust(tmp_path / "trust")
-    (tree,) = trees_of(desk.work)
+    (tree,) = read_workspace_plugins(desk.work)
     trust.add(tree.path, tree.content)
-    (one,) = brought_by(desk.work, trust)
+    (one,) = find_workspace_plugins(desk.work, trust)
     assert one.standing == "trusted"
     (notes(desk) / "words.py").write_text('WORD = "evil"\n')
     shutil.rmtree(notes(desk))
-    module = load_tree(one.tree)
+    module = import_from_memory(one.tree)
     assert module.WORD == "hello"
     assert module.__name__.startswith("jaato_plugin_notes_")
 
@@ -111,10 +111,10 @@ def test_what_was_hashed_is_what_runs(desk: Desk, tmp_path: Path) -> None:
 def test_trust_is_for_one_place(desk: Desk, tmp_path: Path) -> None:
     """The same bytes in another workspace, or under another name, are strangers."""
     trust = Trust(tmp_path / "trust")
-    (tree,) = trees_of(desk.work)
+    (tree,) = read_workspace_plugins(desk.work)
     trust.add(tree.path, tree.content)
     shutil.copytree(desk.work, tmp_path / "other")
-    (other,) = brought_by(tmp_path / "other", trust)
+    (other,) = find_workspace_plugins(tmp_path / "other", trust)
     assert other.standing == "untrusted"
 
 
@@ -135,7 +135,7 @@ def test_links_special_files_and_too_much_are_refused(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("no plugin")
     (folder / "fine" / "__pycache__").mkdir()
     (folder / "fine" / "__pycache__" / "x.pyc").write_bytes(b"never read")
-    said = {tree.name: tree.problem for tree in trees_of(tmp_path)}
+    said = {tree.name: tree.problem for tree in read_workspace_plugins(tmp_path)}
     words = {
         "linked": "symbolic link secret.py",
         "piped": "no regular file",
@@ -159,7 +159,7 @@ def test_two_of_one_name_are_neither(tmp_path: Path) -> None:
     (folder / "notes" / "__init__.py").write_text("")
     (folder / "notes.py").write_text("")
     (folder / "other.py").write_text("")
-    said = [(tree.name, tree.problem) for tree in trees_of(tmp_path)]
+    said = [(tree.name, tree.problem) for tree in read_workspace_plugins(tmp_path)]
     assert said == [
         ("notes", "is there twice, as a file and as a directory"),
         ("notes", "is there twice, as a file and as a directory"),
@@ -176,7 +176,7 @@ def test_what_a_workspace_brings_is_bounded_as_a_whole(
     folder.mkdir(parents=True)
     for number in range(6):
         (folder / f"p{number}.py").write_bytes(b"#" * 1_000)
-    trees = trees_of(tmp_path)
+    trees = read_workspace_plugins(tmp_path)
     assert [bool(tree.problem) for tree in trees] == [False] * 3 + [True] * 3
     assert "together with the others" in trees[-1].problem
     assert sum(tree.size_bytes for tree in trees) <= 3_000
@@ -189,7 +189,7 @@ def test_what_a_workspace_brings_is_bounded_as_a_whole(
         return read(*args)
 
     monkeypatch.setattr(plugin_tree, "tree_at", counted)
-    assert len(trees_of(tmp_path)) == 2
+    assert len(read_workspace_plugins(tmp_path)) == 2
     assert len(opened) == 2
 
 
@@ -199,7 +199,7 @@ def test_directories_count_as_files_do(tmp_path: Path) -> None:
     for number in range(MAX_FILES + 1):
         (folder / f"d{number}").mkdir(parents=True)
     (folder / "__init__.py").write_text("")
-    (tree,) = trees_of(tmp_path)
+    (tree,) = read_workspace_plugins(tmp_path)
     assert f"more than {MAX_FILES} files" in tree.problem
 
 
@@ -211,9 +211,9 @@ def test_a_linked_directory_of_plugins_is_none(tmp_path: Path) -> None:
     (tmp_path / "one" / ".jaato").symlink_to(tmp_path / "real")
     (tmp_path / "two" / ".jaato").mkdir(parents=True)
     (tmp_path / "two" / ".jaato" / "plugins").symlink_to(tmp_path / "real" / "plugins")
-    assert trees_of(tmp_path / "one") == []
-    assert trees_of(tmp_path / "two") == []
-    assert trees_of(tmp_path / "nowhere") == []
+    assert read_workspace_plugins(tmp_path / "one") == []
+    assert read_workspace_plugins(tmp_path / "two") == []
+    assert read_workspace_plugins(tmp_path / "nowhere") == []
 
 
 def test_a_plugin_of_yours_and_a_built_in_one_come_first(desk: Desk) -> None:

@@ -12,7 +12,7 @@ from tests.kit import call, plan, runtime, say
 
 from jaato.plugins import BUILTIN
 from jaato.protocol.messages import ToolResult
-from jaato.runtime.plugins.lazy import KNOWN, Later, known_plugins
+from jaato.runtime.plugins.lazy import MANIFESTS, LazyPlugin, known_plugins
 from jaato.runtime.plugins.registry import PluginRegistry
 
 
@@ -20,7 +20,7 @@ def test_what_is_known_is_what_the_code_declares(tmp_path: Path) -> None:
     """The file beside the plugins is the one `make docs` writes; each stand-in is its tool in every respect."""
     from docs.generate_tools import known_file, toolsets
 
-    assert KNOWN.read_text(encoding="utf-8") == known_file()
+    assert MANIFESTS.read_text(encoding="utf-8") == known_file()
     registry = PluginRegistry(workspace=tmp_path)
     registry.expose_all()
     for toolset in toolsets():
@@ -63,7 +63,7 @@ def test_the_first_call_makes_the_plugin_and_the_end_lets_go_of_it(tmp_path: Pat
         other = made.registry.toolset("todo")
         assert toolset is not None
         assert other is not None
-        assert isinstance(toolset.plugin, Later)
+        assert isinstance(toolset.plugin, LazyPlugin)
         (tmp_path / "work" / "a.txt").write_text("here\n")
         async with made.create(plan(tmp_path, [call("readFile", path="a.txt"), say("done")])) as live:
             assert toolset.plugin.plugin is None
@@ -72,7 +72,7 @@ def test_the_first_call_makes_the_plugin_and_the_end_lets_go_of_it(tmp_path: Pat
             assert isinstance(result, ToolResult)
             assert result.ok
         assert toolset.plugin.plugin is not None
-        assert isinstance(other.plugin, Later)
+        assert isinstance(other.plugin, LazyPlugin)
         assert other.plugin.plugin is None
         assert "set_workspace_path" in toolset.wiring
         made.close()
@@ -89,7 +89,7 @@ def test_work_left_half_done_is_put_right_at_once(tmp_path: Path) -> None:
     registry.expose_tool("file_edit")
     toolset = registry.toolset("file_edit")
     assert toolset is not None
-    assert not isinstance(toolset.plugin, Later)
+    assert not isinstance(toolset.plugin, LazyPlugin)
     registry.shutdown()
 
 

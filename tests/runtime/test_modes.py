@@ -13,9 +13,9 @@ from jaato.protocol.events import PermissionRequested
 from jaato.protocol.ids import new_id
 from jaato.providers.scripted import Answer as Scripted
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.secrets import known_secrets
-from jaato.runtime.session_factory import Workshop, let_go
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.secrets import session_secrets
+from jaato.runtime.session_factory import SessionFactory, close_all
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.runtime.user_commands import mode_command
 from jaato.tools.permissions.access import READ_ONLY
@@ -51,7 +51,7 @@ def test_what_a_session_made_for_its_commands_ends_with_it(tmp_path: Path) -> No
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     mark = new_id("m")
     script = [kit.call("run", command=f"touch /tmp/{mark}"), kit.say("done")]
-    blueprint = Blueprint(
+    blueprint = SessionOptions(
         workspace=tmp_path / "work",
         provider=ScriptedProvider([*script, *script]),
         state_dir=tmp_path / "state",
@@ -61,7 +61,7 @@ def test_what_a_session_made_for_its_commands_ends_with_it(tmp_path: Path) -> No
     async def main() -> None:
         settings = settings_for(blueprint, tmp_path / "work")
         store = open_store(settings, blueprint.state_dir)
-        shop = Workshop(tmp_path / "work", settings, store, known_secrets(settings, blueprint))
+        shop = SessionFactory(tmp_path / "work", settings, store, session_secrets(settings, blueprint))
         sessions = [await shop.session(blueprint), await shop.session(blueprint)]
         networks: list[SessionNetwork] = []
         for session, _ in sessions:
@@ -75,7 +75,7 @@ def test_what_a_session_made_for_its_commands_ends_with_it(tmp_path: Path) -> No
             await leave()
             assert [opened(network) for network in networks] == [False] * gone + [True] * (2 - gone)
             assert len(left(mark)) == 2 - gone
-        await let_go(shop, store)
+        await close_all(shop, store)
 
     anyio.run(main)
 

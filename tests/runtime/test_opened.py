@@ -12,8 +12,8 @@ from jaato import Agent
 from jaato.errors import ConfigError
 from jaato.protocol.specs import SandboxAccess
 from jaato.providers.scripted import ScriptedProvider
-from jaato.runtime.policy_setup import host_of, policy_for
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.policy_setup import parse_host, policy_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.permissions.gate import Policy
 
 OWN = "jaato's own state"
@@ -30,7 +30,9 @@ def home(tmp_path: Path) -> Path:
 def policy(home: Path, config: str = "", earlier: Any = None, **given: Any) -> Policy:
     """The policy of a session in that home."""
     (home / ".config/jaato/config.toml").write_text(config)
-    blueprint = Blueprint(workspace=home / "work", environ={"HOME": str(home), "PATH": "/usr/bin"}, **given)
+    blueprint = SessionOptions(
+        workspace=home / "work", environ={"HOME": str(home), "PATH": "/usr/bin"}, **given
+    )
     return policy_for(blueprint, settings_for(blueprint, home / "work"), home / "work", earlier)
 
 
@@ -92,7 +94,7 @@ def test_what_is_too_much_or_not_there_is_refused(home: Path, path: str, why: st
 def test_a_directory_around_the_workspace_is_refused(home: Path) -> None:
     """Its other files would be writable beside the control files of the workspace: one works in it instead."""
     (home / "work/below").mkdir()
-    blueprint = Blueprint(
+    blueprint = SessionOptions(
         workspace=home / "work/below", environ={"HOME": str(home)}, add_dirs=(str(home / "work"),)
     )
     with pytest.raises(ConfigError, match="--workspace"):
@@ -119,7 +121,7 @@ def test_an_untrusted_workspace_opens_nothing(home: Path) -> None:
 )
 def test_a_host_is_a_name_an_address_or_a_family(host: str) -> None:
     """With or without a port."""
-    assert host_of(host) == host
+    assert parse_host(host) == host
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_a_host_is_a_name_an_address_or_a_family(host: str) -> None:
 def test_what_is_no_host_is_refused(text: str) -> None:
     """With what a host looks like."""
     with pytest.raises(ConfigError, match="give a name such as"):
-        host_of(text)
+        parse_host(text)
 
 
 @pytest.mark.parametrize("closed", [{"read_only": True}, {"mode": "read-only"}])

@@ -12,7 +12,7 @@ import anyio
 from tests.subagent.cast import Cast
 
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.run import Doors, running
 from jaato.server.sockets import unix_listener
 
@@ -35,7 +35,7 @@ async def main(home: Path, script: str) -> None:
         if isinstance(lines, dict)
         else ScriptedProvider(script_of(lines))
     )
-    base = Blueprint(
+    base = SessionOptions(
         provider=played,
         model="script",
         state_dir=home / "state",

@@ -16,7 +16,7 @@ from jaato.protocol.events import Event, SessionInfo, TurnCompleted
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, Opened, Reply, Welcome
 from jaato.providers.scripted import Answer, ScriptedProvider
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.hub import Hub
 from jaato.server.run import Doors, running
 from jaato.server.sockets import unix_listener
@@ -55,7 +55,7 @@ async def served(
     state = path / "state"
     work = path / "work"
     work.mkdir(parents=True, exist_ok=True)
-    blueprint = Blueprint(
+    blueprint = SessionOptions(
         provider=script if isinstance(script, ScriptedProvider) else ScriptedProvider(script),
         model="script",
         state_dir=state,

@@ -12,7 +12,7 @@ from jaato.errors import ConfigError, ConnectionFault, NotAllowed, SessionNotFou
 from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.secret import token_of
 from server.core import JaatoServer
 from server.events import AgentOutputEvent, SessionInfoEvent, ToolCallStartEvent
@@ -21,9 +21,9 @@ from server.session_manager import SessionManager
 from server.websocket import JaatoWSServer
 
 
-def blueprint(path: Path, *steps: Step) -> Blueprint:
+def blueprint(path: Path, *steps: Step) -> SessionOptions:
     """Sessions that are answered by a script."""
-    return Blueprint(
+    return SessionOptions(
         provider=ScriptedProvider(list(steps)),
         model="script",
         state_dir=path / "state",

@@ -19,7 +19,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import MessageUser
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Message, Text
-from jaato.runtime.session_store import storing
+from jaato.runtime.session_store import load_session_in_steps
 from jaato.server import folding as module
 from jaato.server.folding import KEPT, Folding
 from jaato.tools.redaction.redactor import Redactor
@@ -126,7 +126,7 @@ def test_a_log_that_is_not_read_to_its_end_is_let_go(happenings: Happenings) -> 
     """Going on with a long session holds it from the first piece, and lets it go where that comes to nothing."""
     store, session_id = happenings.store, happenings.journal.state.session_id
     store.release(session_id)
-    with closing(storing(Journal(store, AgentState()), session_id)) as pieces:
+    with closing(load_session_in_steps(Journal(store, AgentState()), session_id)) as pieces:
         next(pieces)
         assert store.holder(session_id) is not None
     assert store.holder(session_id) is None

@@ -23,10 +23,9 @@ from jaato.protocol.events import PermissionRequested, ToolCallEnd, TurnComplete
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Sessions
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server import daemon
 from jaato.server.run import Doors
-from jaato.server.upkeep import is_idle
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -138,7 +137,7 @@ def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             for years in (-1, 10, -40, 0):
                 jump[0] = years * 365 * 86_400.0
                 assert (await turn_of(client, session_id)).reason == "stop"
-                assert not is_idle(server.hub, live)
+                assert not server.hub.lives.is_idle(live)
                 assert server.hub.lives.by_id[session_id] is live
             middle = client.states[session_id].seq
             await client.ask("message.send", text="ask", session_id=session_id)
@@ -180,7 +179,8 @@ def test_a_store_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     async def main() -> None:
         doors = Doors(
-            (), base=Blueprint(provider=ScriptedProvider([]), model="script", state_dir=tmp_path / "state")
+            (),
+            base=SessionOptions(provider=ScriptedProvider([]), model="script", state_dir=tmp_path / "state"),
         )
         serving = asyncio.create_task(
             daemon.serve(daemon.Wanted(tmp_path / "run/s", doors=doors), said.append)

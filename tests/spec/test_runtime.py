@@ -14,7 +14,7 @@ from jaato.plugins.permission import PermissionPlugin
 from jaato.providers.scripted import ScriptedProvider
 from jaato.runtime.embedding.client import JaatoClient, JaatoRuntime
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.tools.ledger import TokenLedger
 
 
@@ -54,7 +54,7 @@ def test_a_runtime_without_a_registry_makes_one_and_ends_it(tmp_path: Path) -> N
     """All sessions use the same plugins; closing the runtime shuts them down, closing a session does not."""
     (tmp_path / "work").mkdir()
     runtime = JaatoRuntime(
-        Blueprint(
+        SessionOptions(
             model="script",
             provider=ScriptedProvider([say("one"), say("two")]),
             workspace=tmp_path / "work",

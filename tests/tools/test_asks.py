@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.tools.asks import COMMON, OTHER, pairs
 
-from jaato.runtime.plugins.setup import make_registry
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.plugins.setup import create_registry
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.catalog import Catalog
 from jaato.tools.search import sentence_model
 from jaato.tools.search.embeddings import EmbeddingIndex
@@ -19,8 +19,8 @@ WAIT_S = 120.0
 @pytest.fixture
 def known(tmp_path: Path) -> Catalog:
     """The built-in tools, with the search by meaning."""
-    blueprint = Blueprint(workspace=tmp_path)
-    registry = make_registry(tmp_path, settings_for(blueprint, tmp_path), "", blueprint)
+    blueprint = SessionOptions(workspace=tmp_path)
+    registry = create_registry(tmp_path, settings_for(blueprint, tmp_path), "", blueprint)
     catalog = Catalog(EmbeddingIndex(tmp_path / "vectors"))
     catalog.add(registry.catalog)
     registry.shutdown()
@@ -54,7 +54,7 @@ def test_creating_a_file_is_no_archive(known: Catalog) -> None:
         assert known.search(request, 1)[0][0].name == "writeNewFile"
 
 
-@pytest.mark.skipif(not sentence_model.installed(), reason="the extra `semantic` is not installed")
+@pytest.mark.skipif(not sentence_model.is_installed(), reason="the extra `semantic` is not installed")
 def test_by_meaning(known: Catalog) -> None:
     """With meaning all ordinary requests find their tool, and more of the others."""
     assert known.await_meaning(WAIT_S)

@@ -9,7 +9,7 @@ from pathlib import Path
 from jaato.cli.options import workspace_of
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.settings import Settings, read_toml
 from jaato.settings.fields import FIELDS
 
@@ -17,7 +17,7 @@ from jaato.settings.fields import FIELDS
 def main(args: Namespace) -> int:
     """Show the settings, or trust those the workspace brings."""
     workspace = workspace_of(args)
-    settings = settings_for(Blueprint(workspace=workspace), workspace)
+    settings = settings_for(SessionOptions(workspace=workspace), workspace)
     path = workspace / ".jaato" / "config.toml"
     if args.trust:
         trust(settings, path)

@@ -17,7 +17,7 @@ from jaato.settings import environment, load, user_dir
 
 if TYPE_CHECKING:
     from jaato.protocol.frames import Role
-    from jaato.runtime.session_options import Blueprint
+    from jaato.runtime.session_options import SessionOptions
 
 MAX_TOKEN_BYTES = 4_000
 PASSING = {"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "TERM_SESSION_ID", "JAATO_READY_FD"}
@@ -83,10 +83,10 @@ def connect(args: Namespace, screen: Screen, *, role: Role = "owner", maintain: 
     return Client(transport=transport, name=own_name()).open()
 
 
-def memory_blueprint(args: Namespace, screen: Screen) -> Blueprint:
+def memory_blueprint(args: Namespace, screen: Screen) -> SessionOptions:
     """What every session of a hub in this process begins with: somebody at the terminal is asked before a download."""
     from jaato.cli.options import workspace_of
-    from jaato.runtime.session_options import Blueprint
+    from jaato.runtime.session_options import SessionOptions
 
     async def confirmed(text: str) -> bool:
         from jaato.cli.asking import confirm
@@ -94,7 +94,7 @@ def memory_blueprint(args: Namespace, screen: Screen) -> Blueprint:
         return await confirm(screen, text)
 
     asks = sys.stdin.isatty() and screen.err_is_terminal
-    return Blueprint(workspace=workspace_of(args), confirm=confirmed if asks else None)
+    return SessionOptions(workspace=workspace_of(args), confirm=confirmed if asks else None)
 
 
 def open_server(args: Namespace, screen: Screen) -> Client | None:

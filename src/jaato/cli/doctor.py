@@ -18,9 +18,9 @@ from jaato.cli.options import workspace_of
 from jaato.cli.screen import Look, Screen, size_text
 from jaato.cli.table import print_json, print_line, time_text
 from jaato.errors import JaatoError
-from jaato.runtime.plugins.setup import make_registry
+from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.policy_setup import POLICY_FILE, policy_for
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.settings import Settings, environment
 
@@ -60,7 +60,7 @@ def run_checks(args: Namespace) -> Iterator[tuple[str, Check]]:
     yield "sqlite", check_sqlite()
     try:
         workspace = workspace_of(args)
-        settings = settings_for(Blueprint(workspace=workspace), workspace)
+        settings = settings_for(SessionOptions(workspace=workspace), workspace)
     except JaatoError as error:
         yield "settings", Check("fail", str(error), "Correct it, then run jaato doctor again.")
         return
@@ -128,7 +128,7 @@ def check_sessions(settings: Settings, _workspace: Path) -> Check:
 def check_permissions(settings: Settings, workspace: Path) -> Check:
     """The permission file of the workspace."""
     path = workspace / POLICY_FILE
-    policy = policy_for(Blueprint(workspace=workspace), settings, workspace)
+    policy = policy_for(SessionOptions(workspace=workspace), settings, workspace)
     if policy.locked:
         return Check("fail", policy.locked)
     if policy.untrusted:
@@ -147,7 +147,9 @@ def check_sandbox(settings: Settings, workspace: Path) -> Check:
 
 def check_plugins(settings: Settings, workspace: Path) -> Check:
     """The plugins."""
-    registry = make_registry(workspace, settings, settings["model"] or "", Blueprint(workspace=workspace))
+    registry = create_registry(
+        workspace, settings, settings["model"] or "", SessionOptions(workspace=workspace)
+    )
     try:
         if registry.problems:
             text = "; ".join(f"{name} {problem}" for name, problem in registry.problems.items())
@@ -159,12 +161,12 @@ def check_plugins(settings: Settings, workspace: Path) -> Check:
 
 def check_provider(settings: Settings, _workspace: Path) -> Check:
     """Which providers can be used, and which one is."""
-    from jaato.runtime.provider_selection import choose, usable
+    from jaato.runtime.provider_selection import choose_provider, usable_providers
 
-    names = f"usable: {', '.join(anyio.run(usable, settings)) or 'none'}"
+    names = f"usable: {', '.join(anyio.run(usable_providers, settings)) or 'none'}"
     if settings["provider"] is not None:
         return Check("ok", f"{settings['provider']} ({settings.source('provider')}); {names}")
-    choice = anyio.run(choose, settings)
+    choice = anyio.run(choose_provider, settings)
     text = f"{choice.name}, because {choice.reason}; {names}"
     if choice.name == "local" and find_spec("xllamacpp") is None:
         remedy = "Set a key with jaato login, start Ollama, or: pip install 'jaato[local]'"

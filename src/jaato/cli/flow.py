@@ -29,8 +29,8 @@ from jaato.settings import environment
 if TYPE_CHECKING:
     from jaato.agent.session import Session
     from jaato.runtime.flow.flow import FlowExecution
-    from jaato.runtime.known_providers import Choice
-    from jaato.runtime.session_options import Blueprint
+    from jaato.runtime.known_providers import ProviderChoice
+    from jaato.runtime.session_options import SessionOptions
 
 SHORT_CHARS = 300
 
@@ -144,10 +144,10 @@ def carry_out(execution: FlowExecution) -> FlowRun:
     return anyio.run(main)
 
 
-def blueprint(args: Namespace, screen: Screen) -> Blueprint:
+def blueprint(args: Namespace, screen: Screen) -> SessionOptions:
     """What the flow's session is to be."""
 
-    def chosen(choice: Choice, model: str) -> None:
+    def chosen(choice: ProviderChoice, model: str) -> None:
         screen.note(f"{choice.name} {model} ({choice.reason})", "dim")
 
     confirm: Any = None

@@ -52,16 +52,16 @@ def from_store(args: Namespace) -> tuple[str, int]:
     from jaato.agent.masking import masked_log
     from jaato.cli.sessions import session_of
     from jaato.cli.transcript import line_of
-    from jaato.runtime.secrets import secrets_of
-    from jaato.runtime.session_options import Blueprint, settings_for
+    from jaato.runtime.secrets import collect_secrets
+    from jaato.runtime.session_options import SessionOptions, settings_for
     from jaato.runtime.session_store import open_store
 
     workspace = workspace_of(args)
-    settings = settings_for(Blueprint(workspace=workspace), workspace)
+    settings = settings_for(SessionOptions(workspace=workspace), workspace)
     if not (settings.state_dir / "jaato.db").exists():
         raise SessionNotFound("No session is stored yet; `jaato run` and `jaato chat` begin one.")
     store = open_store(settings)
-    secrets = secrets_of(settings, workspace=workspace)
+    secrets = collect_secrets(settings, workspace=workspace)
     try:
         session_id = session_of(store, args.session, workspace)
         seq = args.after

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jaato.cli.options import listed, workspace_of
 from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 
 if TYPE_CHECKING:
     from jaato.server.gate import Keyring
@@ -126,9 +126,9 @@ def is_registry(args: Namespace) -> bool:
     return bool(args.registry or args.domains is not None or args.allow_entry_point)
 
 
-def blueprint_of(args: Namespace) -> Blueprint:
+def blueprint_of(args: Namespace) -> SessionOptions:
     """What the sessions of clients are to be."""
-    return Blueprint(
+    return SessionOptions(
         workspace=workspace_of(args),
         plugins=listed(args.plugins) or None,
         allow=tuple(args.allow),

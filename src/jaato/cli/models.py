@@ -12,7 +12,7 @@ from jaato.cli.table import print_line, print_records
 from jaato.errors import ConfigError, JaatoError, ProviderError
 from jaato.protocol.specs import ModelInfo
 from jaato.runtime.known_providers import NAMES
-from jaato.runtime.provider_selection import make_provider, usable
+from jaato.runtime.provider_selection import make_provider, usable_providers
 from jaato.settings import Settings, load
 
 PATIENCE_S = 20.0
@@ -29,7 +29,7 @@ def main(args: Namespace) -> int:
         raise ConfigError(
             "The provider scripted plays a recording and lists no models: name it with --model PATH."
         )
-    names = [wanted] if wanted is not None else anyio.run(usable, settings)
+    names = [wanted] if wanted is not None else anyio.run(usable_providers, settings)
     if not names:
         raise ConfigError(
             "No provider can be used: set a key (jaato login PROVIDER), start Ollama, or pass --provider local."

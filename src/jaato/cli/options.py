@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from jaato.errors import ConfigError
 
 if TYPE_CHECKING:
-    from jaato.runtime.known_providers import Choice
-    from jaato.runtime.session_options import Blueprint
+    from jaato.runtime.known_providers import ProviderChoice
+    from jaato.runtime.session_options import SessionOptions
 
 MAX_SCHEMA_BYTES = 1_000_000
 
@@ -42,19 +42,19 @@ def directories_of(args: Namespace) -> tuple[str, ...]:
 def blueprint_of(
     args: Namespace,
     *,
-    chosen: Callable[[Choice, str], None],
+    chosen: Callable[[ProviderChoice, str], None],
     progress: Callable[[str, int, int | None], None],
     confirm: Callable[[str], Awaitable[bool]] | None,
     schema: dict[str, Any] | None = None,
-) -> Blueprint:
+) -> SessionOptions:
     """What `run` and `chat` were asked for. Raises `ConfigError`."""
     from jaato.agent.turn import Limits
     from jaato.protocol.specs import ModelSettings
-    from jaato.runtime.session_options import Blueprint
+    from jaato.runtime.session_options import SessionOptions
 
     if args.session and args.resume:
         raise ConfigError("--session and --continue are two ways to name a session; give one of them.")
-    return Blueprint(
+    return SessionOptions(
         model=clean_text(args.model),
         provider=clean_text(args.provider),
         workspace=workspace_of(args),

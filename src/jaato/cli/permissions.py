@@ -14,9 +14,9 @@ from jaato.cli.options import clean_text, directories_of, workspace_of
 from jaato.cli.table import print_json, print_line, print_rows, time_text
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
-from jaato.runtime.plugins.setup import make_registry
+from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.policy_setup import policy_for
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.settings import Settings
 from jaato.tools.call import Call
 from jaato.tools.filesystem.control_names import control_names
@@ -33,7 +33,7 @@ KEPT = "Sessions that are open keep what they do not allow: this counts for thos
 def main(args: Namespace) -> int:
     """Do one thing with the permissions of a workspace."""
     workspace = workspace_of(args)
-    blueprint = Blueprint(
+    blueprint = SessionOptions(
         workspace=workspace,
         allow=tuple(args.allow),
         deny=tuple(args.deny),
@@ -66,13 +66,13 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def without_tool(policy: Policy, settings: Settings, blueprint: Blueprint, workspace: Path) -> list[str]:
+def without_tool(policy: Policy, settings: Settings, blueprint: SessionOptions, workspace: Path) -> list[str]:
     """The patterns `tool(…)` whose tool is not there now, so that they neither allow nor forbid anything."""
     halves = {one: split_pattern(one) for one in {*policy.whitelist.patterns, *policy.blacklist.patterns}}
     named = {one: name for one, (name, inner) in halves.items() if inner is not None and name != "run"}
     if not named:
         return []
-    registry = make_registry(workspace, settings, "", blueprint)
+    registry = create_registry(workspace, settings, "", blueprint)
     try:
         known = {name for tool in registry.catalog for name in (tool.name, *tool.aliases)}
     finally:
@@ -81,7 +81,7 @@ def without_tool(policy: Policy, settings: Settings, blueprint: Blueprint, works
 
 
 def list_rules(
-    args: Namespace, policy: Policy, settings: Settings, blueprint: Blueprint, workspace: Path
+    args: Namespace, policy: Policy, settings: Settings, blueprint: SessionOptions, workspace: Path
 ) -> None:
     """The rules and the lasting answers."""
     white, black = policy.whitelist, policy.blacklist
@@ -121,10 +121,10 @@ def list_rules(
 
 
 def explain(
-    args: Namespace, blueprint: Blueprint, settings: Settings, policy: Policy, workspace: Path
+    args: Namespace, blueprint: SessionOptions, settings: Settings, policy: Policy, workspace: Path
 ) -> None:
     """What would happen to a command or call, and why, part by part."""
-    registry = make_registry(workspace, settings, settings["model"] or "", blueprint)
+    registry = create_registry(workspace, settings, settings["model"] or "", blueprint)
     try:
         tool, arguments = subject_of(args, registry.catalog.find)
         issues = tool.issues(arguments)

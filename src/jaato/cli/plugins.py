@@ -12,8 +12,8 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.screen import size_text
 from jaato.cli.table import counted, print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
-from jaato.runtime.plugins.workspace import Brought, brought_by
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.plugins.workspace import WorkspacePlugin, find_workspace_plugins
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.settings import Settings
 from jaato.tools.permissions.trust import Trust
 
@@ -34,7 +34,7 @@ class Row:
 def main(args: Namespace) -> int:
     """List, trust, distrust or check plugins."""
     workspace = workspace_of(args)
-    settings = settings_for(Blueprint(workspace=workspace), workspace)
+    settings = settings_for(SessionOptions(workspace=workspace), workspace)
     trust = Trust(settings.state_dir)
     match args.action:
         case "trust":
@@ -50,9 +50,9 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def find_plugin(args: Namespace, workspace: Path, trust: Trust) -> Brought:
+def find_plugin(args: Namespace, workspace: Path, trust: Trust) -> WorkspacePlugin:
     """The plugin of the workspace that is meant. Raises `ConfigError`."""
-    brought = brought_by(workspace, trust)
+    brought = find_workspace_plugins(workspace, trust)
     name = (clean_text(args.name) or "").removesuffix(".py")
     for one in brought:
         if one.tree.name == name:
@@ -61,7 +61,7 @@ def find_plugin(args: Namespace, workspace: Path, trust: Trust) -> Brought:
     raise ConfigError(f"{workspace}/.jaato/plugins has no plugin {name!r}; it has {known}.")
 
 
-def trust_plugin(args: Namespace, one: Brought, trust: Trust) -> int:
+def trust_plugin(args: Namespace, one: WorkspacePlugin, trust: Trust) -> int:
     """Show what would run, ask, and vouch for exactly the bytes that were shown."""
     tree = one.tree
     if one.standing == "unusable":
@@ -89,17 +89,19 @@ def trust_plugin(args: Namespace, one: Brought, trust: Trust) -> int:
 
 def list_plugins(args: Namespace, workspace: Path, settings: Settings, trust: Trust) -> None:
     """Every plugin, and why one does not run."""
-    from jaato.runtime.plugins.setup import make_registry
+    from jaato.runtime.plugins.setup import create_registry
 
-    registry = make_registry(workspace, settings, settings["model"] or "", Blueprint(workspace=workspace))
+    registry = create_registry(
+        workspace, settings, settings["model"] or "", SessionOptions(workspace=workspace)
+    )
     try:
-        rows = rows_of(registry, brought_by(workspace, trust), settings)
+        rows = rows_of(registry, find_workspace_plugins(workspace, trust), settings)
     finally:
         registry.shutdown()
     print_records(rows, lambda row: (row.name, row.standing, row.source, row.detail), as_json=args.json)
 
 
-def rows_of(registry: Any, brought: list[Brought], settings: Settings) -> list[Row]:
+def rows_of(registry: Any, brought: list[WorkspacePlugin], settings: Settings) -> list[Row]:
     """The list, sorted by where plugins come from."""
     from jaato.abc.plugin import ENTRY_POINT_GROUPS
     from jaato.plugins import BUILTIN

@@ -14,8 +14,8 @@ from jaato.cli.ending import say
 from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.registry_key import seconds_of
 from jaato.cli.table import print_rows
-from jaato.runtime.secrets import secrets_of
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.secrets import collect_secrets
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.registry.audit import Audit, Entry, Wanted
 from jaato.tools.redaction.redactor import Redactor
@@ -30,12 +30,12 @@ NONE = (
 def main(args: Namespace) -> int:
     """Show the calls that are asked for; with `--follow` until Ctrl-C, which is no failure."""
     workspace = workspace_of(args)
-    settings = settings_for(Blueprint(workspace=workspace), workspace)
+    settings = settings_for(SessionOptions(workspace=workspace), workspace)
     if not args.follow and not (settings.state_dir / "jaato.db").exists():
         say("No registry has served anything yet.")
         return 0
     store = open_store(settings)
-    secrets = secrets_of(settings, workspace=workspace)
+    secrets = collect_secrets(settings, workspace=workspace)
     try:
         audit = Audit(store, wanted(args))
         found = audit.newest(args.limit)

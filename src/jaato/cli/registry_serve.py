@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jaato.cli.options import clean_text, listed, workspace_of
 from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.settings import Settings
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ def counted(tools: int) -> str:
     return "1 tool" if tools == 1 else f"{tools:,} tools"
 
 
-def blueprint_of(args: Namespace) -> Blueprint:
+def blueprint_of(args: Namespace) -> SessionOptions:
     """What the sessions of callers are to be."""
-    return Blueprint(
+    return SessionOptions(
         workspace=workspace_of(args),
         plugins=listed(args.plugins),
         allow=tuple(args.allow),
@@ -129,7 +129,7 @@ def blueprint_of(args: Namespace) -> Blueprint:
     )
 
 
-def settings_of(args: Namespace, blueprint: Blueprint) -> Settings:
+def settings_of(args: Namespace, blueprint: SessionOptions) -> Settings:
     """The settings, with what the arguments say. Raises `ConfigError`."""
     assert blueprint.workspace is not None
     settings = settings_for(blueprint, blueprint.workspace)

@@ -21,8 +21,8 @@ from jaato.cli.table import print_json, print_line
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import SandboxAccess
 from jaato.runtime.plugins.setup import sandbox_for
-from jaato.runtime.policy_setup import openings_of
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.policy_setup import sandbox_access
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.permissions.access import PROFILES, READ_ONLY
 from jaato.tools.processes.command import Command, CommandLimits, Ended
 from jaato.tools.processes.environment import for_commands
@@ -48,7 +48,7 @@ def main(args: Namespace) -> int:
         raise ConfigError("Say what to run: jaato sandbox -- COMMAND…, or --explain what it would see.")
     if args.json and not args.explain:
         raise ConfigError("--json goes with --explain; the command's own output is printed as it is.")
-    blueprint = Blueprint(
+    blueprint = SessionOptions(
         workspace=workspace, allow_domains=tuple(args.allow_domain), add_dirs=directories_of(args)
     )
     settings = settings_for(blueprint, workspace)
@@ -66,13 +66,15 @@ def main(args: Namespace) -> int:
         sandbox.close()
 
 
-def access_of(args: Namespace, blueprint: Blueprint, settings: Settings, workspace: Path) -> SandboxAccess:
+def access_of(
+    args: Namespace, blueprint: SessionOptions, settings: Settings, workspace: Path
+) -> SandboxAccess:
     """What the command may reach, with what the settings open to every command that may write. Raises `ConfigError`."""
     if args.profile == "read-only":
         if args.allow_domain or args.add_dir:
             raise ConfigError(NOTHING_TO_OPEN)
         return READ_ONLY
-    return msgspec.structs.replace(openings_of(blueprint, settings, workspace), profile="workspace-write")
+    return msgspec.structs.replace(sandbox_access(blueprint, settings, workspace), profile="workspace-write")
 
 
 async def run(

@@ -71,7 +71,7 @@ def serve(args: Namespace, path: Path) -> int:
     """Serve until a signal."""
     import anyio
 
-    from jaato.runtime.session_options import Blueprint
+    from jaato.runtime.session_options import SessionOptions
     from jaato.server import daemon, logs
     from jaato.server.run import Doors
 
@@ -80,7 +80,7 @@ def serve(args: Namespace, path: Path) -> int:
         hosts=args.allow_host,
         origins=args.allow_origin,
         idle_after_s=args.idle_after,
-        base=Blueprint(),
+        base=SessionOptions(),
         tls=(Path(args.tls_cert), Path(args.tls_key)) if args.tls_cert else None,
         mcp=Path(args.mcp_workspace).resolve() if args.mcp_workspace else None,
     )

@@ -25,9 +25,9 @@ from jaato.errors import ConfigError, SessionNotFound
 from jaato.protocol.commands import SessionDelete, SessionUpdate
 from jaato.protocol.events import MessageUser
 from jaato.protocol.ids import session_name
-from jaato.runtime.secrets import secrets_of
-from jaato.runtime.session_options import Blueprint, settings_for
-from jaato.runtime.session_store import namesakes, open_store, stored
+from jaato.runtime.secrets import collect_secrets
+from jaato.runtime.session_options import SessionOptions, settings_for
+from jaato.runtime.session_store import load_session, namesakes, open_store
 from jaato.settings import Settings
 from jaato.tools.redaction.redactor import Redactor
 
@@ -39,11 +39,11 @@ WORDS_CHARS = 100
 def main(args: Namespace) -> int:
     """Do one thing with stored sessions."""
     workspace = workspace_of(args)
-    settings = settings_for(Blueprint(workspace=workspace), workspace)
+    settings = settings_for(SessionOptions(workspace=workspace), workspace)
     if not (settings.state_dir / "jaato.db").exists() and args.action not in ("list", "import"):
         raise SessionNotFound("No session is stored yet; `jaato run` and `jaato chat` begin one.")
     store = open_store(settings)
-    secrets = secrets_of(settings, workspace=workspace)
+    secrets = collect_secrets(settings, workspace=workspace)
     try:
         match args.action:
             case "list":
@@ -124,7 +124,7 @@ def rename(store: Store, args: Namespace, workspace: Path, secrets: Redactor) ->
     session_id = session_of(store, args.session, workspace)
 
     def note() -> None:
-        journal = stored(store, session_id, secrets=secrets)
+        journal = load_session(store, session_id, secrets=secrets)
         journal.record(SessionUpdated(**journal.head(), name=name))
 
     done_here_or_there(note, SessionUpdate(session_id=session_id, name=name))

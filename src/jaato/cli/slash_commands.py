@@ -220,14 +220,14 @@ async def save_command(repl: Repl, rest: str) -> None:
 def write_log(file: IO[bytes], session_id: str, workspace: Path) -> int:
     """Write every event of a session of this machine as a line of JSON; gives their number."""
     from jaato.cli.transcript import write_events
-    from jaato.runtime.secrets import secrets_of
-    from jaato.runtime.session_options import Blueprint, settings_for
+    from jaato.runtime.secrets import collect_secrets
+    from jaato.runtime.session_options import SessionOptions, settings_for
     from jaato.runtime.session_store import open_store
 
-    settings = settings_for(Blueprint(workspace=workspace), workspace)
+    settings = settings_for(SessionOptions(workspace=workspace), workspace)
     store = open_store(settings)
     try:
-        return write_events(store, session_id, file, secrets_of(settings, workspace=workspace))
+        return write_events(store, session_id, file, collect_secrets(settings, workspace=workspace))
     finally:
         store.close()
 

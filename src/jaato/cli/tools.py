@@ -13,9 +13,9 @@ from jaato.cli.table import print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.plugins.setup import make_registry
+from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.policy_setup import policy_for
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.call import Call
 from jaato.tools.permissions.gate import Gate
 from jaato.tools.permissions.policy import Policy
@@ -29,9 +29,9 @@ MEANING_WAIT_S = 5.0
 def main(args: Namespace) -> int:
     """List, search, show or weigh the tools."""
     workspace = workspace_of(args)
-    blueprint = Blueprint(workspace=workspace)
+    blueprint = SessionOptions(workspace=workspace)
     settings = settings_for(blueprint, workspace)
-    registry = make_registry(workspace, settings, settings["model"] or "", blueprint)
+    registry = create_registry(workspace, settings, settings["model"] or "", blueprint)
     try:
         for name, problem in registry.problems.items():
             say(f"The plugin {name} {problem}")

@@ -20,7 +20,7 @@ from jaato.agent.tool_execution import cancellable, copied
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.plugins.adapter import Toolset
-from jaato.runtime.plugins.isolation import brief, within
+from jaato.runtime.plugins.isolation import brief, run_bounded
 from jaato.tools.call import Call
 
 LOG = logger("registry")
@@ -72,7 +72,7 @@ def at_once(turn: Round, toolset: Toolset, value: Any, *, waits: bool = False) -
         raise PluginError("it is asynchronous, and there is no loop here")
 
     try:
-        return within(turn.seconds, work, "", late=SlowEnrichment) if toolset.foreign else work()
+        return run_bounded(turn.seconds, work, "", late=SlowEnrichment) if toolset.foreign else work()
     except PASSED_ON:
         raise
     except BaseException as error:  # noqa: BLE001 the user's words and the result must reach the model whatever it does

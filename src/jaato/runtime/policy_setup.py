@@ -9,7 +9,7 @@ from typing import Any
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Mode, SandboxAccess
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings, home_of
 from jaato.tools.permissions.access import closed_place
 from jaato.tools.permissions.gate import Policy
@@ -23,7 +23,7 @@ OPENED_NOTHING = "In the mode read-only nothing can be opened: leave out {what},
 
 
 def policy_for(
-    blueprint: Blueprint, settings: Settings, workspace: Path, earlier: Mode | None = None
+    blueprint: SessionOptions, settings: Settings, workspace: Path, earlier: Mode | None = None
 ) -> Policy:
     """The permission rules of a session: the workspace's file, the user's settings, what this call adds; `earlier` is the
     mode its user has chosen in it. Raises `ConfigError`."""
@@ -38,34 +38,34 @@ def policy_for(
 
 
 def apply_session_flags(
-    policy: Policy, blueprint: Blueprint, settings: Settings, workspace: Path, earlier: Mode | None
+    policy: Policy, blueprint: SessionOptions, settings: Settings, workspace: Path, earlier: Mode | None
 ) -> Policy:
     """A policy with the mode of a session, and with what is opened in it; `earlier` is the mode its user has chosen in
     it. Raises `ConfigError`."""
     return policy.with_flags(
         read_only=is_read_only(blueprint, settings),
-        mode=mode_of(blueprint, settings, earlier),
-        access=openings_of(blueprint, settings, workspace),
+        mode=session_mode(blueprint, settings, earlier),
+        access=sandbox_access(blueprint, settings, workspace),
     )
 
 
-def openings_of(blueprint: Blueprint, settings: Settings, workspace: Path) -> SandboxAccess:
+def sandbox_access(blueprint: SessionOptions, settings: Settings, workspace: Path) -> SandboxAccess:
     """What is opened to every command that may write: by flags and settings together. Raises `ConfigError`."""
     domains = [*settings["allow_domains"], *blueprint.allow_domains]
     private = (blueprint.state_dir or settings.state_dir, settings.config_dir)
     home = home_of(settings.environ)
     paths = [
-        directory_of(path, workspace, home=home, private=private)
+        parse_directory(path, workspace, home=home, private=private)
         for path in (*settings["add_dirs"], *blueprint.add_dirs)
     ]
     return SandboxAccess(
         "full" if (blueprint.sandbox or settings["sandbox"]) == "full" else "workspace-write",
-        tuple(dict.fromkeys(host_of(text) for text in domains)),
+        tuple(dict.fromkeys(parse_host(text) for text in domains)),
         tuple(dict.fromkeys(paths)),
     )
 
 
-def is_read_only(blueprint: Blueprint, settings: Settings) -> bool:
+def is_read_only(blueprint: SessionOptions, settings: Settings) -> bool:
     """Whether the session can open nothing, whatever is said in it. Raises `ConfigError` where something is opened in
     the same breath."""
     if blueprint.read_only and blueprint.mode not in (None, "read-only"):
@@ -86,14 +86,14 @@ def is_read_only(blueprint: Blueprint, settings: Settings) -> bool:
     return True
 
 
-def mode_of(blueprint: Blueprint, settings: Settings, earlier: Mode | None = None) -> Mode:
+def session_mode(blueprint: SessionOptions, settings: Settings, earlier: Mode | None = None) -> Mode:
     """The mode of a session that is not begun read-only: what is said now, else what its user has said in it `earlier`,
     else the setting."""
     said: Mode = settings["mode"]
     return blueprint.mode or earlier or said
 
 
-def host_of(text: str) -> str:
+def parse_host(text: str) -> str:
     """A host as the proxy knows it: `pypi.org`, `*.npmjs.org`, `host:8443`, `[2606::1]:80`, `*`. Raises `ConfigError`."""
     host = text.strip().lower()
     found = HOST.fullmatch(host)
@@ -105,7 +105,7 @@ def host_of(text: str) -> str:
     return host
 
 
-def directory_of(text: str, workspace: Path, *, home: Path, private: Iterable[Path]) -> str:
+def parse_directory(text: str, workspace: Path, *, home: Path, private: Iterable[Path]) -> str:
     """A directory that commands may change, absolute and real. Raises `ConfigError` for what is none, or is too much."""
     path = Path(text)
     if text.startswith("~/"):

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaato.abc.provider import Provider
-from jaato.runtime.known_providers import NAMES, Choice, make_known_provider
+from jaato.runtime.known_providers import NAMES, ProviderChoice, make_known_provider
 from jaato.settings import Settings
 
 if TYPE_CHECKING:
     from jaato.agent.journal import Journal
-    from jaato.runtime.session_options import Blueprint
+    from jaato.runtime.session_options import SessionOptions
 
 KEY_ORDER = (
     ("anthropic", ("ANTHROPIC_API_KEY",)),
@@ -21,22 +21,22 @@ KEY_ORDER = (
 """Providers by the variables that select them, in order; GITHUB_TOKEN is set for other reasons and selects nothing."""
 
 
-async def choose(settings: Settings) -> Choice:
+async def choose_provider(settings: Settings) -> ProviderChoice:
     """The first provider that can be used: a set key, a running Ollama, else the embedded model."""
     from jaato.runtime.provider_keys import stored_key
 
     for name, variables in KEY_ORDER:
         for variable in variables:
             if settings.environ.get(variable):
-                return Choice(name, f"{variable} is set")
+                return ProviderChoice(name, f"{variable} is set")
         if stored_key(settings, name):
-            return Choice(name, "its key was saved with jaato login")
+            return ProviderChoice(name, "its key was saved with jaato login")
     if await ollama_runs(settings):
-        return Choice("ollama", "it runs on this machine")
-    return Choice("local", "no key is set and no Ollama runs")
+        return ProviderChoice("ollama", "it runs on this machine")
+    return ProviderChoice("local", "no key is set and no Ollama runs")
 
 
-async def usable(settings: Settings) -> list[str]:
+async def usable_providers(settings: Settings) -> list[str]:
     """Every provider that could be used now without a further word: by a key, because it runs, or because it is here."""
     from jaato.runtime.local_model import local_state
     from jaato.runtime.provider_keys import stored_key
@@ -83,28 +83,28 @@ def make_provider(
 
 
 async def pick_provider(
-    blueprint: Blueprint, settings: Settings, journal: Journal | None
+    blueprint: SessionOptions, settings: Settings, journal: Journal | None
 ) -> tuple[Provider, str]:
     """The provider and model: those given, else those of the stored session, else the first that can be used."""
     if blueprint.provider is not None and not isinstance(blueprint.provider, str):
         return blueprint.provider, blueprint.model or (await blueprint.provider.models())[0].id
     name, model = settings["provider"], settings["model"]
-    choice = Choice(name, settings.source("provider")) if name is not None else None
+    choice = ProviderChoice(name, settings.source("provider")) if name is not None else None
     if (
         choice is None
         and journal is not None
         and journal.state.provider
         and settings.source("model") == "default"
     ):
-        choice, model = Choice(journal.state.provider, "as before"), journal.state.model
-    choice = choice or await choose(settings)
+        choice, model = ProviderChoice(journal.state.provider, "as before"), journal.state.model
+    choice = choice or await choose_provider(settings)
     if choice.name == "local":
         from jaato.runtime.local_model import prepare
 
         confirm = None if blueprint.yes else blueprint.confirm
         await prepare(settings, model, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
     if choice.name == "scripted" and model is not None:
-        made: Provider = recorded(model, settings, blueprint.state_dir)
+        made: Provider = scripted_provider(model, settings, blueprint.state_dir)
     else:
         made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
     if blueprint.chosen is not None:
@@ -112,7 +112,7 @@ async def pick_provider(
     return made, model
 
 
-def recorded(name: str, settings: Settings, state_dir: Path | None) -> Provider:
+def scripted_provider(name: str, settings: Settings, state_dir: Path | None) -> Provider:
     """The scripted model that plays this file or stored session. Raises `ConfigError`."""
     from jaato.runtime.scripted_sessions import scripted
     from jaato.runtime.session_store import open_store

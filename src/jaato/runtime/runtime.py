@@ -16,7 +16,7 @@ from jaato.abc.store import Store
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
 from jaato.agent.prompt import system_prompt
-from jaato.agent.questions import Desk
+from jaato.agent.questions import Questions
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.services import Waypoints
 from jaato.agent.session import Session, SessionParts
@@ -32,10 +32,10 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, Mode, ModelSettings
-from jaato.runtime.channel_dispatch import MaskedAsker, relay_for
+from jaato.runtime.channel_dispatch import MaskedAsker, dispatcher_for
 from jaato.runtime.enrichment import enriched_apart, enriched_result, enrichers, result_enrichers
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.subagent_factory import Recruiter
+from jaato.runtime.subagent_factory import SubagentSessionFactory
 from jaato.runtime.user_commands import run_command
 from jaato.tools.call import Call
 from jaato.tools.filesystem.control_names import STANDARD
@@ -148,9 +148,11 @@ class Runtime:
         )
 
     def _assemble(self, plan: Plan, journal: Journal) -> Session:
-        desk = Desk(journal, plan.question_timeout_s)
+        questions = Questions(journal, plan.question_timeout_s)
         settings, roots = (self.registry.services.get(name) for name in ("settings", "roots"))
-        asker = relay_for(desk, plan.policy, journal.secrets, next(iter(plan.protected), None), settings)
+        asker = dispatcher_for(
+            questions, plan.policy, journal.secrets, next(iter(plan.protected), None), settings
+        )
 
         def granted(grant: Grant) -> None:
             journal.record(PermissionGranted(**journal.head(), grant=grant))
@@ -177,7 +179,7 @@ class Runtime:
         )
         parts = SessionParts(
             journal=journal,
-            desk=desk,
+            questions=questions,
             provider=plan.provider,
             catalog=self.registry.subset(plan.plugins),
             gate=gate,
@@ -201,7 +203,7 @@ class Runtime:
                 **plan.services,
             },
         )
-        return Session(parts, Recruiter(self.registry, parts))
+        return Session(parts, SubagentSessionFactory(self.registry, parts))
 
     async def _enrich(self, prompt: str) -> str:
         registry = self.registry

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from jaato.errors import ConfigError
 from jaato.log import MASKED
 from jaato.runtime.provider_keys import keys_file, read_keys
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings, home_of
 from jaato.tools.redaction.patterns import find_configured_secrets, is_secret_name, looks_like_secret
 from jaato.tools.redaction.redactor import Redactor
@@ -19,28 +19,30 @@ from jaato.tools.redaction.redactor import Redactor
 PASSWORD = re.compile(r"://[^\s/:@?#]*:([^\s@]+)@")
 
 
-def known_secrets(settings: Settings, blueprint: Blueprint) -> Redactor:
+def session_secrets(settings: Settings, blueprint: SessionOptions) -> Redactor:
     """The secrets of a session: those of the plugins it shares, else its own."""
     shared = blueprint.registry.services.get("secrets") if blueprint.registry is not None else None
     if isinstance(shared, Redactor):
         return shared
-    return secrets_of(settings, blueprint.api_key, blueprint.workspace)
+    return collect_secrets(settings, blueprint.api_key, blueprint.workspace)
 
 
-def secrets_of(settings: Settings, api_key: str | None = None, workspace: Path | None = None) -> Redactor:
+def collect_secrets(
+    settings: Settings, api_key: str | None = None, workspace: Path | None = None
+) -> Redactor:
     """What is masked under these settings, and in this workspace; nothing when they say so."""
     if not settings["mask_secrets"]:
         return Redactor.none()
     named = secret_variables(settings.environ, settings["service_keys"]) | saved_keys(settings)
-    named = configured_in(settings, workspace) | named
+    named = configured_values(settings, workspace) | named
     if api_key:
         named["api_key"] = api_key
-    made = learned(Redactor(named), settings)
+    made = with_keyring_keys(Redactor(named), settings)
     MASKED.learn(made.mask)
     return made
 
 
-def learned(secrets: Redactor, settings: Settings) -> Redactor:
+def with_keyring_keys(secrets: Redactor, settings: Settings) -> Redactor:
     """The same secrets, with the keys that were read from the keyring by now."""
     for name, key in settings.learned.items():
         secrets.add(name, key)
@@ -86,7 +88,7 @@ MAX_VALUES = 2_000
 """Of one file; whoever writes a workspace's could otherwise make every text slow to look through."""
 
 
-def configured_in(settings: Settings, workspace: Path | None) -> dict[str, str]:
+def configured_values(settings: Settings, workspace: Path | None) -> dict[str, str]:
     """What is secret of the variables and headers in the user's files, and in those of a workspace, trusted or not."""
     home = home_of(settings.environ)
     files: list[tuple[Path, Path | None]] = [

@@ -19,17 +19,17 @@ from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
 from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.known_providers import Choice
+from jaato.runtime.known_providers import ProviderChoice
 from jaato.runtime.plugins.lifecycle import release
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.plugins.setup import held_trust, make_registry, strategy_for
+from jaato.runtime.plugins.setup import create_compaction, create_registry, load_trust
 from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.provider_selection import pick_provider
 from jaato.runtime.runtime import Plan, Runtime
-from jaato.runtime.secrets import known_secrets, learned
-from jaato.runtime.session_options import Blueprint, flags_of, settings_for, workspace_of
-from jaato.runtime.session_saving import keeper_for
-from jaato.runtime.session_store import open_store, place_of, resumed
+from jaato.runtime.secrets import session_secrets, with_keyring_keys
+from jaato.runtime.session_options import SessionOptions, flag_settings, settings_for, workspace_of
+from jaato.runtime.session_saving import session_saving_for
+from jaato.runtime.session_store import load_requested_session, open_store, workspace_of_session
 from jaato.runtime.tracing.config import SpanCounters
 from jaato.runtime.tracing.tracer import tracer_for
 from jaato.settings import Settings
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 
-async def assemble(
-    blueprint: Blueprint, *, wire: bool = True
+async def open_session(
+    blueprint: SessionOptions, *, wire: bool = True
 ) -> tuple[Session, Callable[[], Awaitable[None]]]:
     """An entered session and the function that closes it and all that was made for it. Raises `JaatoError`s.
 
@@ -51,27 +51,27 @@ async def assemble(
     workspace = workspace_of(blueprint)
     settings = settings_for(blueprint, workspace)
     store = open_store(settings, blueprint.state_dir)
-    shop: Workshop | None = None
+    shop: SessionFactory | None = None
     try:
-        secrets = known_secrets(settings, blueprint)
-        journal = resumed(store, blueprint, workspace, secrets)
-        workspace = workspace if journal is None else place_of(journal)
-        shop = Workshop(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
+        secrets = session_secrets(settings, blueprint)
+        journal = load_requested_session(store, blueprint, workspace, secrets)
+        workspace = workspace if journal is None else workspace_of_session(journal)
+        shop = SessionFactory(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
         session, leave = await shop.session(blueprint, journal, wire=wire)
     except BaseException:
-        await let_go(shop, store)
+        await close_all(shop, store)
         raise
 
     async def close() -> None:
         try:
             await leave()
         finally:
-            await let_go(shop, store)
+            await close_all(shop, store)
 
     return session, close
 
 
-async def let_go(shop: Workshop | None, store: Store) -> None:
+async def close_all(shop: SessionFactory | None, store: Store) -> None:
     """Close what one session was made in."""
     try:
         if shop is not None:
@@ -80,7 +80,7 @@ async def let_go(shop: Workshop | None, store: Store) -> None:
         store.close()
 
 
-async def registry_for(blueprint: Blueprint) -> PluginRegistry:
+async def registry_for(blueprint: SessionOptions) -> PluginRegistry:
     """The plugins that sessions of one runtime share."""
     workspace = workspace_of(blueprint)
     settings = settings_for(blueprint, workspace)
@@ -89,10 +89,10 @@ async def registry_for(blueprint: Blueprint) -> PluginRegistry:
         provider, model = await pick_provider(blueprint, settings, None)
         if provider is not blueprint.provider:
             await provider.aclose()
-    return make_registry(workspace, settings, model, blueprint)
+    return create_registry(workspace, settings, model, blueprint)
 
 
-class Workshop:
+class SessionFactory:
     """One workspace at work. Its plugins are made for the first session of each model, and shut down by `close`."""
 
     def __init__(
@@ -112,16 +112,16 @@ class Workshop:
         self.settings = settings
         self.store = store
         self.secrets = secrets
-        self.trust = held_trust(settings, state_dir)
+        self.trust = load_trust(settings, state_dir)
         self._runtimes: dict[tuple[str, tuple[str, ...] | None], Runtime] = {}
-        self._providers: dict[tuple[object, ...], tuple[Provider, str, Choice]] = {}
+        self._providers: dict[tuple[object, ...], tuple[Provider, str, ProviderChoice]] = {}
         self._scripted: list[Provider] = []
         self.sessions = 0
         self._tracer = tracer_for(settings, workspace, secrets, spans)
 
     async def session(
         self,
-        blueprint: Blueprint,
+        blueprint: SessionOptions,
         journal: Journal | None = None,
         *,
         wire: bool = True,
@@ -131,7 +131,7 @@ class Workshop:
 
         With `resumable` a turn that was cut off stays open, to be gone on with.
         """
-        settings = self.settings.with_flags(flags_of(blueprint))
+        settings = self.settings.with_flags(flag_settings(blueprint))
         earlier = journal.state.mode if journal is not None else None
         policy = policy_for(blueprint, settings, self.workspace, earlier)
         provider, model = await self._provider(blueprint, settings, journal)
@@ -140,15 +140,15 @@ class Workshop:
         sandbox: Sandbox | None = registry.services.get("sandbox")
         plan = plan_of(blueprint, settings, provider, model, self.workspace, policy)
         if journal is None and provider.name == "local":
-            plan = for_small_model(plan, self.settings)
-        strategy = strategy_for(settings, registry)
+            plan = small_model_plan(plan, self.settings)
+        strategy = create_compaction(settings, registry)
         plan = replace(plan, compaction=strategy, keep_interrupted_turns=resumable)
         session: Session | None = None
         try:
             session = runtime.open(journal, plan) if journal else runtime.create(plan)
             untraced = self._tracer.follow(session.journal) if self._tracer else lambda: None
             await session.__aenter__()
-            keeper = session.services["keeper"] = keeper_for(session)
+            keeper = session.services["keeper"] = session_saving_for(session)
             await keeper.begin()
             if wire:
                 registry.set_session(session)
@@ -178,7 +178,7 @@ class Workshop:
         return entered, close
 
     async def _provider(
-        self, blueprint: Blueprint, settings: Settings, journal: Journal | None
+        self, blueprint: SessionOptions, settings: Settings, journal: Journal | None
     ) -> tuple[Provider, str]:
         """The provider and model of a session; sessions that want the same share it."""
         if blueprint.provider is not None and not isinstance(blueprint.provider, str):
@@ -188,7 +188,7 @@ class Workshop:
         key = (*wanted, blueprint.api_key, before)
         known = self._providers.get(key)
         if known is None:
-            chosen: list[Choice] = []
+            chosen: list[ProviderChoice] = []
             heard = replace(blueprint, chosen=lambda choice, _model: chosen.append(choice))
             provider, model = await pick_provider(heard, settings, journal)
             known = provider, model, chosen[0]
@@ -201,12 +201,12 @@ class Workshop:
             blueprint.chosen(choice, model)
         return provider, model
 
-    def _runtime(self, blueprint: Blueprint, model: str) -> Runtime:
+    def _runtime(self, blueprint: SessionOptions, model: str) -> Runtime:
         """The plugins for a model, which some of them depend on."""
         key = (model, blueprint.plugins)
         runtime = self._runtimes.get(key)
         if runtime is None:
-            registry = blueprint.registry or make_registry(
+            registry = blueprint.registry or create_registry(
                 self.workspace, self.settings, model, blueprint, self.secrets, self.trust
             )
             runtime = self._runtimes[key] = Runtime(
@@ -215,7 +215,7 @@ class Workshop:
                 ledger=blueprint.ledger,
                 user_instructions=self.settings.config_dir / "AGENTS.md",
                 shared_registry=blueprint.registry is not None,
-                secrets=learned(self.secrets, self.settings),
+                secrets=with_keyring_keys(self.secrets, self.settings),
             )
         return runtime
 
@@ -240,7 +240,7 @@ def release_compaction(strategy: CompactionSetup | None, settings: Settings) -> 
 
 
 def plan_of(
-    blueprint: Blueprint,
+    blueprint: SessionOptions,
     settings: Settings,
     provider: Provider,
     model: str,
@@ -272,12 +272,12 @@ def plan_of(
         parallel=8 if settings["parallel_tools"] else 1,
         deferred=settings["deferred_tools"],
         protected=(blueprint.state_dir or settings.state_dir, settings.config_dir),
-        question_timeout_s=waiting_of(settings),
+        question_timeout_s=question_timeout(settings),
         plugins=blueprint.plugins if blueprint.registry is not None else None,
     )
 
 
-def waiting_of(settings: Settings) -> float | None:
+def question_timeout(settings: Settings) -> float | None:
     """How long questions wait; None without end. Raises `ConfigError` for what is no time."""
     seconds: float = settings["question_timeout_s"]
     if not 0 <= seconds <= MAX_TIMEOUT_S:
@@ -287,7 +287,7 @@ def waiting_of(settings: Settings) -> float | None:
     return seconds or None
 
 
-def for_small_model(plan: Plan, settings: Settings) -> Plan:
+def small_model_plan(plan: Plan, settings: Settings) -> Plan:
     """The plan with what suits a small model, where the user has not said otherwise."""
     from jaato.runtime.local_model import small_profile
 

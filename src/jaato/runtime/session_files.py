@@ -27,20 +27,20 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.envelope import now
 from jaato.protocol.ids import is_id
-from jaato.runtime.plugins.named import NONE, Kind, Loader
+from jaato.runtime.plugins.named import NONE, Loader, NamedPlugins
 from jaato.tools.redaction.redactor import Redactor
 
 BLOB_BYTES = 16_000_000
 """How many bytes of large results go into one file."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
 METHODS = "initialize shutdown save load list_sessions delete on_session_start on_turn_complete on_session_end".split()
-SAVERS: Kind[SessionPlugin] = Kind(
+SESSION_PLUGINS: NamedPlugins[SessionPlugin] = NamedPlugins(
     "session", "session plugin", "SessionPlugin", METHODS, {"file": "jaato.plugins.session"}
 )
 
 
 @dataclass(frozen=True)
-class Home:
+class RestoreTarget:
     """What a session from a file takes over from the one it is resumed from: nothing in a file decides where it works,
     what it is told first, who answers, or what it may do."""
 
@@ -51,7 +51,7 @@ class Home:
     core_tools: list[str]
 
     @classmethod
-    def of(cls, state: State) -> Home:
+    def of(cls, state: State) -> RestoreTarget:
         """That of this session."""
         return cls(state.workspace, state.provider, state.model, state.system_prompt, list(state.core_tools))
 
@@ -80,7 +80,7 @@ def fields_of(session: Session) -> dict[str, Any]:
     }
 
 
-def whole_of(session: Session) -> Callable[[], SessionState]:
+def export_state(session: Session) -> Callable[[], SessionState]:
     """What gives a session as it is now, as it is saved: its log and its large results, masked. Works in any thread."""
     journal, session_id = session.journal, session.state.session_id
     journal.flush()
@@ -144,19 +144,19 @@ def blobs_of(
 # --- in --------------------------------------------------------------------------------------------------------------
 
 
-def brought_in(store: Store, state: SessionState, home: Home) -> str:
+def import_saved(store: Store, state: SessionState, home: RestoreTarget) -> str:
     """Make a session of a saved one, under its own id, in one commit; returns the id.
 
     Raises `SessionBusy` when the store has it already, `ConfigError` for what is no session.
     """
-    store.create(settled_in(state, home))
+    store.create(rewrite_foreign_log(state, home))
     for digest, data in state.blobs.items():
         if store.put_blob(state.session_id, data) != digest:
             state = msgspec.structs.replace(state, missing=[*state.missing, digest])
     return state.session_id
 
 
-def settled_in(state: SessionState, home: Home) -> list[Event]:
+def rewrite_foreign_log(state: SessionState, home: RestoreTarget) -> list[Event]:
     """The log of a saved session, numbered anew, at home here and without what was granted."""
     if not is_id(state.session_id, "s"):
         raise ConfigError(f"{state.session_id[:60]!r} is no id of a session.")
@@ -193,7 +193,7 @@ def settled_in(state: SessionState, home: Home) -> list[Event]:
 def discover_session_plugins(modules: Mapping[str, ModuleType] = NONE) -> dict[str, Loader]:
     """A loader for each session plugin by name: `file`, those of the entry point group `jaato.session_plugins`, and
     those of these modules. Nothing is imported yet."""
-    return SAVERS.discover(modules)
+    return SESSION_PLUGINS.discover(modules)
 
 
 def load_session_plugin(
@@ -203,7 +203,7 @@ def load_session_plugin(
 
     Whoever loads it shuts it down.
     """
-    return SAVERS.load(name, config, modules)
+    return SESSION_PLUGINS.load(name, config, modules)
 
 
 def placed(plugin: SessionPlugin, workspace: Path) -> SessionPlugin:

@@ -21,7 +21,7 @@ from jaato.tools.permissions.trust import Trust
 from jaato.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from jaato.runtime.known_providers import Choice
+    from jaato.runtime.known_providers import ProviderChoice
 
 
 Progress = Callable[[str, int, int | None], None]
@@ -29,7 +29,7 @@ Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Blueprint:
+class SessionOptions:
     """What a session should be; what is None comes from the settings."""
 
     model: str | None = None
@@ -61,7 +61,7 @@ class Blueprint:
     resume: bool = False
     """Go on with the newest session of the workspace."""
     progress: Progress | None = None
-    chosen: Callable[[Choice, str], None] | None = None
+    chosen: Callable[[ProviderChoice, str], None] | None = None
     """Told which provider and model answer, and why."""
     confirm: Callable[[str], Awaitable[bool]] | None = None
     """Asked before something large is downloaded; without it, and without `yes`, nothing is."""
@@ -72,7 +72,7 @@ class Blueprint:
     ledger: TokenLedger | None = None
 
 
-def workspace_of(blueprint: Blueprint) -> Path:
+def workspace_of(blueprint: SessionOptions) -> Path:
     """The directory a new session works in. Raises `ConfigError` when its plugins work in another one."""
     registry = blueprint.registry
     if blueprint.workspace is None:
@@ -86,14 +86,16 @@ def workspace_of(blueprint: Blueprint) -> Path:
     return workspace
 
 
-def settings_for(blueprint: Blueprint, workspace: Path) -> Settings:
+def settings_for(blueprint: SessionOptions, workspace: Path) -> Settings:
     """The settings under which a session of this workspace works."""
     environ = environment() if blueprint.environ is None else blueprint.environ
     state_dir = blueprint.state_dir or user_dir(environ, "XDG_STATE_HOME", ".local/state")
-    return load(flags_of(blueprint), environ=environ, workspace=workspace, trusted=Trust(state_dir).trusts)
+    return load(
+        flag_settings(blueprint), environ=environ, workspace=workspace, trusted=Trust(state_dir).trusts
+    )
 
 
-def flags_of(blueprint: Blueprint) -> dict[str, Any]:
+def flag_settings(blueprint: SessionOptions) -> dict[str, Any]:
     """The settings a blueprint gives by hand."""
     return {
         "provider": blueprint.provider if isinstance(blueprint.provider, str) else None,

@@ -17,9 +17,16 @@ from jaato.log import logger
 from jaato.plugins.session import FileSessionPlugin, read_session_config
 from jaato.protocol.events import ErrorRaised, Event, TurnCompleted
 from jaato.protocol.messages import Problem
-from jaato.runtime.plugins.isolation import BROKEN, brief, within
-from jaato.runtime.session_files import SAVERS, Home, brought_in, head_of, placed, whole_of
-from jaato.tools.call import clean, problem_of
+from jaato.runtime.plugins.isolation import BROKEN, brief, run_bounded
+from jaato.runtime.session_files import (
+    SESSION_PLUGINS,
+    RestoreTarget,
+    export_state,
+    head_of,
+    import_saved,
+    placed,
+)
+from jaato.tools.call import problem_of, replace_surrogates
 
 LOG = logger("session")
 T = TypeVar("T")
@@ -28,7 +35,7 @@ HOOK_S = 60.0
 """How long a plugin may take for one thing."""
 
 
-class Keeper:
+class SessionSaving:
     """One session and what keeps it. Everything but the plugin's own methods happens on the loop.
 
     With `asked_only` nothing is saved unless somebody says so: the workspace has no settings for it.
@@ -46,7 +53,7 @@ class Keeper:
 
     def _take(self, plugin: SessionPlugin, config: SessionConfig, *, asked_only: bool) -> None:
         self.plugin = placed(
-            SAVERS.checked(plugin, str(getattr(plugin, "name", plugin))), self._session.workspace
+            SESSION_PLUGINS.checked(plugin, str(getattr(plugin, "name", plugin))), self._session.workspace
         )
         self.config = config
         self._asked_only = asked_only
@@ -107,7 +114,7 @@ class Keeper:
         """What the plugin gives, in a thread and in its time."""
         said = f"The session plugin {self.plugin.name}"
         async with self._lock:
-            return await anyio.to_thread.run_sync(lambda: within(HOOK_S, work, said))
+            return await anyio.to_thread.run_sync(lambda: run_bounded(HOOK_S, work, said))
 
     @property
     def _seq(self) -> int:
@@ -115,7 +122,7 @@ class Keeper:
         return self._session.journal.store.last_seq(self._session.state.session_id)
 
     async def _save(self) -> str:
-        seq, read = self._seq, whole_of(self._session)
+        seq, read = self._seq, export_state(self._session)
         place = await self._run(lambda: self.plugin.save(read()))
         self._saved_seq = max(self._saved_seq, seq)
         return place
@@ -169,7 +176,7 @@ class Keeper:
         found = await self._run(lambda: self.plugin.load(session_id))
         if found.session_id != session_id:
             raise ConfigError(f"The saved session {session_id} is another one: {found.session_id[:60]!r}.")
-        return brought_in(store, found, Home.of(state))
+        return import_saved(store, found, RestoreTarget.of(state))
 
     async def _saved_id(self, text: str) -> str:
         saved = await self.saved_sessions()
@@ -200,7 +207,7 @@ class Keeper:
             await self._told(hook, "on_session_end")
 
 
-def keeper_for(session: Session) -> Keeper:
+def session_saving_for(session: Session) -> SessionSaving:
     """What keeps a session: files of its workspace, when `.jaato/.sessions.json` says so, else only on demand."""
     config: SessionConfig | None = None
     try:
@@ -210,11 +217,11 @@ def keeper_for(session: Session) -> Keeper:
     plugin = FileSessionPlugin()
     used = config or SessionConfig()
     plugin.initialize({"storage_path": used.storage_path, "max_sessions": used.max_sessions})
-    return Keeper(session, plugin, used, asked_only=config is None)
+    return SessionSaving(session, plugin, used, asked_only=config is None)
 
 
 def line_of(one: SavedSession) -> str:
     """A saved session in a line."""
     when = one.updated_at[:16].replace("T", " ")
-    what = " ".join(clean(one.name or one.description or "").split())
+    what = " ".join(replace_surrogates(one.name or one.description or "").split())
     return f"{one.session_id}  {when}  {one.turns} turns  {one.model}  {what}".rstrip()

@@ -9,7 +9,7 @@ from jaato.abc.store import Store
 from jaato.agent.journal import Journal
 from jaato.agent.state import State
 from jaato.errors import ConfigError, SessionNotFound, StoreError
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings
 from jaato.tools.redaction.redactor import Redactor
 
@@ -22,29 +22,33 @@ def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
     return SqliteStore(directory / "jaato.db", durability=settings["durability"])
 
 
-def resumed(
-    store: Store, blueprint: Blueprint, workspace: Path, secrets: Redactor | None = None
+def load_requested_session(
+    store: Store, blueprint: SessionOptions, workspace: Path, secrets: Redactor | None = None
 ) -> Journal | None:
     """The log to go on with, if the blueprint names one. Raises `SessionNotFound`."""
     if blueprint.session:
-        return stored(store, blueprint.session, str(workspace), secrets)
+        return load_session(store, blueprint.session, str(workspace), secrets)
     if not blueprint.resume:
         return None
     newest = store.sessions(str(workspace), limit=1)
     if not newest:
         raise SessionNotFound(f"No session has worked in {workspace} yet; begin one without --continue.")
-    return stored(store, newest[0].id, secrets=secrets)
+    return load_session(store, newest[0].id, secrets=secrets)
 
 
-def stored(store: Store, text: str, workspace: str | None = None, secrets: Redactor | None = None) -> Journal:
+def load_session(
+    store: Store, text: str, workspace: str | None = None, secrets: Redactor | None = None
+) -> Journal:
     """The log of the session with this id, prefix or name (of this workspace first), folded. Raises `SessionNotFound`."""
     journal = Journal(store, State(), secrets=secrets)
-    for _ in storing(journal, text, workspace):
+    for _ in load_session_in_steps(journal, text, workspace):
         pass
     return journal
 
 
-def storing(journal: Journal, text: str, workspace: str | None = None) -> Generator[None, None, None]:
+def load_session_in_steps(
+    journal: Journal, text: str, workspace: str | None = None
+) -> Generator[None, None, None]:
     """Hold a stored session and fold its log into a new journal, piece by piece. Raises `SessionNotFound`."""
     store = journal.store
     try:
@@ -66,7 +70,7 @@ def storing(journal: Journal, text: str, workspace: str | None = None) -> Genera
         raise
 
 
-def place_of(journal: Journal) -> Path:
+def workspace_of_session(journal: Journal) -> Path:
     """The directory a stored session works in. Raises `ConfigError` when it is gone."""
     workspace = Path(journal.state.workspace)
     if not workspace.is_dir():

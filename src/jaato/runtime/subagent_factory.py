@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jaato.abc.provider import Provider
-from jaato.abc.subagents import Order, ToolChoice
+from jaato.abc.subagents import SubagentRequest, ToolChoice
 from jaato.agent.model import ProviderOpener
 from jaato.agent.session import Session, SessionParts
 from jaato.agent.state import Member
@@ -39,7 +39,7 @@ user. Do the task and nothing else. Your last message is all the other agent get
 the facts it needs, and what you could not do."""
 
 
-class Recruiter:
+class SubagentSessionFactory:
     """Makes the sessions of one root session's subagents. Providers that a profile names are made once and shared.
 
     `parts` are those of the root session; those of each subagent are its parent's, narrowed.
@@ -60,7 +60,9 @@ class Recruiter:
                 max(1, settings["subagents_open"]),
             )
 
-    async def prepare(self, root: AgentSession, parent_id: str, order: Order, name: str) -> dict[str, Any]:
+    async def prepare(
+        self, root: AgentSession, parent_id: str, order: SubagentRequest, name: str
+    ) -> dict[str, Any]:
         """The fields of the event with which the new agent begins. Raises `SubagentError` and `ConfigError`s."""
         self._attend(root)
         parent = self._parts[parent_id]
@@ -91,7 +93,7 @@ class Recruiter:
         if self._telling is None and isinstance(root, Session):
             self._telling = SubagentHooks(self._registry, root)
 
-    def _bounds(self, parent: SessionParts, order: Order) -> AgentBounds:
+    def _bounds(self, parent: SessionParts, order: SubagentRequest) -> AgentBounds:
         """The bounds with every tool by its own name. Raises `SubagentError` for one that the parent does not have."""
         chosen: set[str] | None = None
         for choice in order.choices:

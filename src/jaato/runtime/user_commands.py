@@ -17,9 +17,9 @@ from jaato.protocol.events import SessionUpdated
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import CommandEntry, Mode, SandboxView
 from jaato.runtime.plugins.isolation import BROKEN
-from jaato.runtime.plugins.lazy import Later
+from jaato.runtime.plugins.lazy import LazyPlugin
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.tools.call import CURRENT, Call, clean, plain
+from jaato.tools.call import CURRENT, Call, replace_surrogates, to_json_data
 from jaato.tools.invisible_text import one_line
 from jaato.tools.permissions.access import grant_text
 
@@ -48,7 +48,9 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         command, run = toolset.commands.get(name, (None, None))
         if command is None or run is None:
             continue
-        given = rest if isinstance(toolset.plugin, Plugin | Later) else {"args": rest.split(), "input": rest}
+        given = (
+            rest if isinstance(toolset.plugin, Plugin | LazyPlugin) else {"args": rest.split(), "input": rest}
+        )
         call = call_of(session, name, rest)
         before = CURRENT.set(call)
         try:
@@ -65,7 +67,11 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
             if changed := files_changed(session.journal, call):
                 session.journal.record(*changed)
         text = (
-            clean(value) if isinstance(value, str) else "" if value is None else encode(plain(value)).decode()
+            replace_surrogates(value)
+            if isinstance(value, str)
+            else ""
+            if value is None
+            else encode(to_json_data(value)).decode()
         )
         if command.share_with_model and text:
             session.notify(f"The user ran /{name} {rest}".rstrip() + f"\n{text}")

@@ -18,7 +18,7 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, Result
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView, SessionEntry
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.carry import Carrier
 from jaato.server.hub import Hub
 from jaato.server.listen import bound
@@ -130,8 +130,8 @@ class SessionManager:
 class Door(ABC):
     """A server with one door, as long as `async with` is inside; `sessions` are its sessions."""
 
-    def __init__(self, blueprint: Blueprint | None) -> None:
-        self._blueprint = blueprint or Blueprint()
+    def __init__(self, blueprint: SessionOptions | None) -> None:
+        self._blueprint = blueprint or SessionOptions()
         self._stack = AsyncExitStack()
         self._sessions: SessionManager | None = None
 
@@ -159,7 +159,7 @@ class Door(ABC):
 class JaatoIPCServer(Door):
     """A server at a Unix socket, for clients of the same user. Raises `ConfigError` for a path that will not do."""
 
-    def __init__(self, socket_path: str | Path, blueprint: Blueprint | None = None) -> None:
+    def __init__(self, socket_path: str | Path, blueprint: SessionOptions | None = None) -> None:
         super().__init__(blueprint)
         self.socket_path = Path(socket_path).absolute()
 
@@ -177,7 +177,7 @@ class JaatoWSServer(Door):
         self,
         port: int = 0,
         host: str = "127.0.0.1",
-        blueprint: Blueprint | None = None,
+        blueprint: SessionOptions | None = None,
         *,
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),

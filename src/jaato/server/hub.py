@@ -18,7 +18,7 @@ from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
 from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView, SessionEntry
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.user_commands import sandbox_view
 from jaato.server.feed import Feed, Wire
 from jaato.server.folding import Folding
@@ -43,7 +43,7 @@ class Hub:
     """The sessions of one store. Everything happens on the loop; enter `running` once."""
 
     def __init__(
-        self, store: Store, base: Blueprint, secrets: Redactor, *, idle_after_s: float = IDLE_AFTER_S
+        self, store: Store, base: SessionOptions, secrets: Redactor, *, idle_after_s: float = IDLE_AFTER_S
     ) -> None:
         self.store = store
         self.base = base

@@ -17,11 +17,11 @@ from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.runtime.secrets import known_secrets
-from jaato.runtime.session_factory import Workshop
-from jaato.runtime.session_options import Blueprint, Progress, settings_for
-from jaato.runtime.session_saving import Keeper
-from jaato.runtime.session_store import storing
+from jaato.runtime.secrets import session_secrets
+from jaato.runtime.session_factory import SessionFactory
+from jaato.runtime.session_options import Progress, SessionOptions, settings_for
+from jaato.runtime.session_saving import SessionSaving
+from jaato.runtime.session_store import load_session_in_steps
 from jaato.runtime.tracing.config import SpanCounters
 from jaato.runtime.user_commands import find_backend
 
@@ -40,7 +40,7 @@ class Resume:
     model: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
-    blueprint: Blueprint | None = None
+    blueprint: SessionOptions | None = None
     """What a client says of it, None for what every session begins with."""
 
 
@@ -101,9 +101,9 @@ class Live:
         self.visit, self.visitor, self.left_since = before.visit, before.visitor, before.left_since
 
     @property
-    def keeper(self) -> Keeper:
+    def keeper(self) -> SessionSaving:
         """What saves the session as a file, where its workspace says so."""
-        keeper: Keeper = self.session.services["keeper"]
+        keeper: SessionSaving = self.session.services["keeper"]
         return keeper
 
     @contextmanager
@@ -122,7 +122,7 @@ class Shop:
     """A workshop and how long nobody has worked in it."""
 
     key: tuple[str, str]
-    workshop: Workshop
+    workshop: SessionFactory
     idle_since: float = 0.0
     models: dict[tuple[str, str | None], list[str]] = field(default_factory=dict)
     """Those of each provider, by its name and address, as far as they were asked for."""
@@ -131,7 +131,7 @@ class Shop:
 class Lives:
     """The sessions at work in this process. Everything happens on the loop; `base` is what every session begins with."""
 
-    def __init__(self, store: Store, base: Blueprint) -> None:
+    def __init__(self, store: Store, base: SessionOptions) -> None:
         self.store = store
         self._base = base
         self._shops: dict[tuple[str, str], Shop] = {}
@@ -141,7 +141,7 @@ class Lives:
 
     async def begin(
         self,
-        blueprint: Blueprint,
+        blueprint: SessionOptions,
         environment: Mapping[str, str],
         *,
         alone: bool = False,
@@ -170,7 +170,7 @@ class Lives:
         base = how.blueprint or self._base
         journal = Journal(self.store, State(), secrets=shop.workshop.secrets)
         shop.idle_since = anyio.current_time()  # it is not to be closed while a long log is read
-        with closing(storing(journal, session_id)) as pieces:
+        with closing(load_session_in_steps(journal, session_id)) as pieces:
             for _ in pieces:
                 await anyio.lowlevel.checkpoint()
         try:
@@ -192,7 +192,13 @@ class Lives:
             raise
 
     async def _enter(
-        self, shop: Shop, blueprint: Blueprint, journal: Journal | None, how: Resume, *, informs: bool = False
+        self,
+        shop: Shop,
+        blueprint: SessionOptions,
+        journal: Journal | None,
+        how: Resume,
+        *,
+        informs: bool = False,
     ) -> Live:
         session, close = await shop.workshop.session(blueprint, journal, resumable=True)
         if informs:
@@ -227,8 +233,8 @@ class Lives:
                 own = {} if alone else base.environ or {}
                 base = replace(base, environ={**own, **checked(environment)})
             settings = settings_for(base, workspace)
-            secrets = known_secrets(settings, base)
-            workshop = Workshop(workspace, settings, self.store, secrets, self.spans, base.state_dir)
+            secrets = session_secrets(settings, base)
+            workshop = SessionFactory(workspace, settings, self.store, secrets, self.spans, base.state_dir)
             shop = self._shops[key] = Shop(key, workshop, anyio.current_time())
         return shop
 

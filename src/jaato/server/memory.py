@@ -11,8 +11,8 @@ from pathlib import Path
 
 from jaato.errors import ServerGone
 from jaato.protocol.frames import Role
-from jaato.runtime.secrets import known_secrets
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.secrets import session_secrets
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.admission import Admission, Pass
 from jaato.server.connection import Connection
@@ -128,7 +128,7 @@ class MemoryTransport:
 
 @asynccontextmanager
 async def serve_in_memory(
-    base: Blueprint, *, role: Role = "owner", maintain: bool = False
+    base: SessionOptions, *, role: Role = "owner", maintain: bool = False
 ) -> AsyncIterator[MemoryTransport]:
     """Serve one client of this process while the body runs, which is given its end of the connection. With `maintain` the
     sessions are looked after as a daemon does it. Raises `JaatoError`s when the store cannot be opened."""
@@ -138,7 +138,7 @@ async def serve_in_memory(
     store = open_store(settings, state_dir)
     async with AsyncExitStack() as stack:
         stack.callback(store.close)
-        hub = Hub(store, replace(base, state_dir=state_dir), known_secrets(settings, base))
+        hub = Hub(store, replace(base, state_dir=state_dir), session_secrets(settings, base))
         await stack.enter_async_context(hub.running())
         if maintain:
             await stack.enter_async_context(maintained(hub))

@@ -18,7 +18,7 @@ from jaato.protocol.events import InitProgress
 from jaato.protocol.frames import Opened
 from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.session_options import Blueprint, Progress
+from jaato.runtime.session_options import Progress, SessionOptions
 from jaato.runtime.user_commands import keep_mode
 from jaato.server.feed import Wire
 from jaato.server.listing import is_stored
@@ -36,7 +36,7 @@ REMEMBERED = 10_000
 """Commands with a `once` that are remembered."""
 
 
-def blueprint_of(base: Blueprint, command: SessionCreate, workspace: Path) -> Blueprint:
+def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) -> SessionOptions:
     """The session a command describes, on the ground of what every session begins with. Raises `ConfigError`."""
     if command.max_turns is not None and command.max_turns < 1:
         raise ConfigError("max_turns is a number above zero.")
@@ -183,7 +183,7 @@ async def made_or_opened(
 
 
 async def reopened(
-    hub: Hub, session_id: str, command: SessionCreate, blueprint: Blueprint, *, informs: bool
+    hub: Hub, session_id: str, command: SessionCreate, blueprint: SessionOptions, *, informs: bool
 ) -> tuple[Room, int, Live]:
     """A stored session under what a client says of it."""
     live = hub.lives.by_id.get(session_id)

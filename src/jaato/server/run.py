@@ -12,8 +12,8 @@ import anyio
 
 from jaato.abc.store import Store
 from jaato.errors import JaatoError
-from jaato.runtime.secrets import known_secrets
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.secrets import session_secrets
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.application import PATH, application, turned_away
 from jaato.server.gate import Gate, Local, Remote
@@ -41,7 +41,7 @@ class Doors:
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     idle_after_s: float = IDLE_AFTER_S
-    base: Blueprint = field(default_factory=Blueprint)
+    base: SessionOptions = field(default_factory=SessionOptions)
     tls: tuple[Path, Path] | None = None
     mcp: Path | None = None
 
@@ -92,7 +92,7 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
     store: Store = open_store(settings, state_dir)
     async with AsyncExitStack() as stack:
         stack.callback(store.close)
-        hub = Hub(store, base, known_secrets(settings, base), idle_after_s=doors.idle_after_s)
+        hub = Hub(store, base, session_secrets(settings, base), idle_after_s=doors.idle_after_s)
         served = Running(hub, doors)
         await stack.enter_async_context(hub.running())
         await stack.enter_async_context(maintained(hub))

@@ -24,7 +24,7 @@ from jaato.errors import ConfigError, ToolError
 from jaato.protocol.events import Permission
 from jaato.protocol.ids import new_id
 from jaato.runtime.policy_setup import policy_for
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings
 from jaato.tools.call import Call, Outcome, Output, no_output
 from jaato.tools.catalog import ToolMatch
@@ -53,7 +53,7 @@ class OneCall:
 
     def __init__(self, tool: Tool, settings: Settings, workspace: Path) -> None:
         self._tool = tool
-        policy = policy_for(Blueprint(workspace=workspace, yes=True), settings, workspace)
+        policy = policy_for(SessionOptions(workspace=workspace, yes=True), settings, workspace)
         self._gate = Gate(
             policy,
             workspace=workspace,

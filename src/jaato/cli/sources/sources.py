@@ -14,7 +14,7 @@ from jaato.cli.options import clean_text, workspace_of
 from jaato.cli.signals import interruptible
 from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError
-from jaato.runtime.session_options import Blueprint, settings_for
+from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.remote.config_file import C
 from jaato.tools.remote.directory import SourceContext, SourceDirectory, source_context
@@ -42,7 +42,7 @@ class SourceCommands(ABC, Generic[C]):
         self.args = args
         self.name = clean_text(name) or ""
         self.workspace = workspace_of(args)
-        self.settings = settings_for(Blueprint(workspace=self.workspace), self.workspace)
+        self.settings = settings_for(SessionOptions(workspace=self.workspace), self.workspace)
         self.secrets = Redactor.none()
         self.directory = self.open_directory(
             source_context(self.workspace, self.settings.environ, self.settings)

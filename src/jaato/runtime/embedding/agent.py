@@ -25,7 +25,7 @@ from jaato.protocol.events import Event, TurnCompleted
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.attachments import attach, text_of
-from jaato.runtime.embedding.handlers import ClarificationHandler, PermissionHandler, attend
+from jaato.runtime.embedding.handlers import ClarificationHandler, PermissionHandler, answer_questions
 from jaato.runtime.embedding.result import Result, last_text, parse
 from jaato.runtime.portal import PORTAL
 from jaato.tools.call import CURRENT
@@ -88,8 +88,8 @@ class Agent:
         if self._session is not None:
             raise JaatoError("This agent is entered already; make another one for a second conversation.")
         from jaato.agent.turn import Limits
-        from jaato.runtime.session_factory import assemble
-        from jaato.runtime.session_options import Blueprint
+        from jaato.runtime.session_factory import open_session
+        from jaato.runtime.session_options import SessionOptions
 
         settings = ModelSettings(
             temperature=self.temperature,
@@ -97,7 +97,7 @@ class Agent:
             effort=self.effort,
             stop=list(listed("stop_sequences", self.stop_sequences or ())) or None,
         )
-        blueprint = Blueprint(
+        blueprint = SessionOptions(
             model=self.model,
             provider=self.provider,
             tools=listed("tools", self.tools),
@@ -122,9 +122,9 @@ class Agent:
             state_dir=Path(self.state_dir) if self.state_dir is not None else None,
             environ=self.environ,
         )
-        self._session, self._close = await assemble(blueprint)
+        self._session, self._close = await open_session(blueprint)
         if self.on_permission is not None or self.on_clarification is not None:
-            self._leave = attend(self._session, self.on_permission, self.on_clarification)
+            self._leave = answer_questions(self._session, self.on_permission, self.on_clarification)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -13,7 +13,7 @@ from jaato.abc.compactor import GCConfig, GCPlugin
 from jaato.abc.plugin import UserCommand
 from jaato.abc.provider import Provider
 from jaato.abc.session_plugin import SessionConfig, SessionPlugin
-from jaato.abc.subagents import Order, ToolChoice
+from jaato.abc.subagents import SubagentRequest, ToolChoice
 from jaato.agent.session import Session
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Message
@@ -21,9 +21,9 @@ from jaato.runtime.embedding.session import JaatoSession, OutputCallback, RetryC
 from jaato.runtime.known_providers import environ_for
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.portal import PORTAL
-from jaato.runtime.session_factory import assemble, registry_for
-from jaato.runtime.session_files import SAVERS
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_factory import open_session, registry_for
+from jaato.runtime.session_files import SESSION_PLUGINS
+from jaato.runtime.session_options import SessionOptions
 from jaato.tools.background import start_thread
 from jaato.tools.ledger import TokenLedger
 
@@ -46,7 +46,7 @@ class JaatoClient:
     def __init__(self, provider_name: str | None = None, *, state_dir: str | Path | None = None) -> None:
         self._provider: str | Provider | None = provider_name
         self._state_dir = Path(state_dir) if state_dir is not None else None
-        self._blueprint: Blueprint | None = None
+        self._blueprint: SessionOptions | None = None
         self._runtime: JaatoRuntime | None = None
         self._session: JaatoSession | None = None
         self._hooks: Any = None
@@ -74,7 +74,7 @@ class JaatoClient:
         if project or project_id:
             chosen = chosen or "google_genai"
         self.close()
-        self._blueprint = Blueprint(
+        self._blueprint = SessionOptions(
             model=model,
             provider=chosen,
             workspace=Path(workspace) if workspace is not None else None,
@@ -102,7 +102,7 @@ class JaatoClient:
             ledger=ledger,
         )
 
-    def _connected(self) -> Blueprint:
+    def _connected(self) -> SessionOptions:
         if self._blueprint is None:
             raise ConfigError("Call connect(…) first: it says which model answers.")
         return self._blueprint
@@ -184,7 +184,7 @@ class JaatoClient:
 
     def set_session_plugin(self, plugin: SessionPlugin, config: SessionConfig | None = None) -> None:
         """What keeps sessions beside their logs; see `JaatoSession.set_session_plugin`. Raises `PluginError`."""
-        SAVERS.checked(plugin, str(getattr(plugin, "name", plugin)))
+        SESSION_PLUGINS.checked(plugin, str(getattr(plugin, "name", plugin)))
         self._keeping = (plugin, config)
         if self._session is not None:
             self._session.set_session_plugin(plugin, config)
@@ -247,7 +247,7 @@ class JaatoRuntime:
     Plugins that were given stay the giver's to shut down; those the runtime made itself end with it.
     """
 
-    def __init__(self, blueprint: Blueprint) -> None:
+    def __init__(self, blueprint: SessionOptions) -> None:
         self._owns_registry = blueprint.registry is None
         self.ledger: TokenLedger = blueprint.ledger or TokenLedger()
         """Where token use of all its agents is counted."""
@@ -285,7 +285,7 @@ class JaatoRuntime:
         `ToolError` where a bound on subagents says no.
         """
         if parent is not None:
-            order = Order(
+            order = SubagentRequest(
                 task="",
                 name=name,
                 instructions=system_instructions,
@@ -301,7 +301,7 @@ class JaatoRuntime:
             session=session,
             prompt=system_instructions if system_instructions is not None else self._blueprint.prompt,
         )
-        live, close = PORTAL.call(assemble(changed, wire=False))
+        live, close = PORTAL.call(open_session(changed, wire=False))
 
         async def end() -> None:
             await close()
@@ -311,7 +311,7 @@ class JaatoRuntime:
         registry.set_session(made)
         return made
 
-    async def _below(self, parent: Session, order: Order) -> JaatoSession:
+    async def _below(self, parent: Session, order: SubagentRequest) -> JaatoSession:
         supervisor = parent.supervisor
         child = await supervisor.spawn(parent.state.agent_id, order)
         session = child.session

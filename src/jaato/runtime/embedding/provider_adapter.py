@@ -19,7 +19,7 @@ from jaato.tools.background import start_thread
 from jaato.tools.cancel import CancelToken
 
 
-class ForeignProvider:
+class SessionfulAdapter:
     """Each request becomes a session of the plugin, whose history is all but the last message, and one blocking call.
 
     The plugin is connected already. It works in a thread, on one request at a time; cancelling the stream cancels
@@ -122,4 +122,4 @@ def connected(name: str, settings: Settings, model: str | None, api_key: str | N
     key = api_key or stored_key(settings, name)
     plugin.initialize(ProviderConfig(api_key=key, base_url=settings["base_url"], environ=settings.environ))
     plugin.connect(model)
-    return ForeignProvider(name, plugin), model
+    return SessionfulAdapter(name, plugin), model

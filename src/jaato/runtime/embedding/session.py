@@ -15,7 +15,7 @@ from jaato.protocol.messages import Message
 from jaato.runtime.attachments import text_of
 from jaato.runtime.embedding.hooks import completion, context_usage, feed
 from jaato.runtime.portal import PORTAL
-from jaato.runtime.session_saving import Keeper
+from jaato.runtime.session_saving import SessionSaving
 
 OutputCallback = Callable[[str, str, str], None]
 RetryCallback = Callable[[str, int, int, float], None]
@@ -135,8 +135,8 @@ class JaatoSession:
         PORTAL.call(self._keeper.use(plugin, config or SessionConfig()))
 
     @property
-    def _keeper(self) -> Keeper:
-        keeper: Keeper | None = self._session.services.get("keeper")
+    def _keeper(self) -> SessionSaving:
+        keeper: SessionSaving | None = self._session.services.get("keeper")
         if keeper is None:
             raise ConfigError("A subagent is part of its root agent's session; that one is saved.")
         return keeper

@@ -20,7 +20,7 @@ from jaato.protocol.ids import new_id, trace_id
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.embedding.agent import listed
-from jaato.runtime.embedding.handlers import PermissionHandler, attend
+from jaato.runtime.embedding.handlers import PermissionHandler, answer_questions
 from jaato.runtime.flow.execution import FlowRunner
 from jaato.runtime.flow.invocation import SessionInvoker
 from jaato.runtime.flow.prompts import ANSWERER, MAX_INSTRUCTION_CHARS, MOST_STEPS, context_chars
@@ -31,12 +31,12 @@ from jaato.runtime.flow.result import FlowRun, fold
 from jaato.runtime.flow.trace import Recorder, read_trace
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.portal import PORTAL
-from jaato.runtime.secrets import known_secrets
-from jaato.runtime.session_factory import Workshop
-from jaato.runtime.session_options import Blueprint, settings_for, workspace_of
+from jaato.runtime.secrets import session_secrets
+from jaato.runtime.session_factory import SessionFactory
+from jaato.runtime.session_options import SessionOptions, settings_for, workspace_of
 from jaato.runtime.session_store import open_store
 from jaato.settings import Settings
-from jaato.tools.call import clean, problem_of
+from jaato.tools.call import problem_of, replace_surrogates
 from jaato.tools.filesystem.containment import Roots
 from jaato.version import __version__
 
@@ -138,10 +138,10 @@ class Flow:
         return replay(read_trace(Path(trace))).run
 
     def _attend(self, session: Session) -> Callable[[], None]:
-        return attend(session, self.on_permission)
+        return answer_questions(session, self.on_permission)
 
-    def _blueprint(self) -> Blueprint:
-        return Blueprint(
+    def _blueprint(self) -> SessionOptions:
+        return SessionOptions(
             model=self.model,
             provider=self.provider,
             workspace=Path(self.workspace) if self.workspace is not None else None,
@@ -169,16 +169,16 @@ def texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
 @dataclass(eq=False, slots=True)
 class FlowExecution:
     """One run of a flow. `stop` ends it wherever it is; what was done is kept. `registries` are names and URLs, none: all
-    that are configured; `attend` makes somebody answer a session's questions and gives the function that ends that."""
+    that are configured; `answer_questions` makes somebody answer a session's questions and gives the function that ends that."""
 
     instruction: str
-    blueprint: Blueprint = field(default_factory=Blueprint)
+    blueprint: SessionOptions = field(default_factory=SessionOptions)
     registries: tuple[str, ...] = ()
     token: str = ""
     max_steps: int = 8
     trace: Path | None = None
     on_record: Callable[[AnyRecord], object] = ignore
-    attend: Callable[[Session], Callable[[], None]] = no_responder
+    answer_questions: Callable[[Session], Callable[[], None]] = no_responder
     fault: str = field(default="", init=False)
     """Why the trace file ends before the flow does."""
     _scope: anyio.CancelScope | None = field(default=None, init=False)
@@ -236,7 +236,7 @@ class FlowExecution:
         begun = Begun(
             format=FORMAT,
             flow_id=new_id("s"),
-            instruction=secrets.mask(clean(self.instruction)),
+            instruction=secrets.mask(replace_surrogates(self.instruction)),
             registries=tools.places,
             max_steps=self.max_steps,
             jaato_version=__version__,
@@ -254,18 +254,18 @@ class FlowExecution:
         return "cancelled", None
 
     async def _in_session(
-        self, blueprint: Blueprint, settings: Settings, workspace: Path, runner: FlowRunner
+        self, blueprint: SessionOptions, settings: Settings, workspace: Path, runner: FlowRunner
     ) -> Ending:
         """Carry the flow out as the turn of a session, which is closed however it ends."""
         async with AsyncExitStack() as stack:
             store = open_store(settings, blueprint.state_dir)
             stack.callback(store.close)
-            secrets = known_secrets(settings, blueprint)
-            shop = Workshop(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
+            secrets = session_secrets(settings, blueprint)
+            shop = SessionFactory(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
             stack.push_async_callback(shielded, shop.close)
             session, leave = await shop.session(blueprint)
             stack.push_async_callback(shielded, leave)
-            stack.callback(self.attend(session))
+            stack.callback(self.answer_questions(session))
             self._session = session
             try:
                 return await self._turn(session, runner)
@@ -314,7 +314,7 @@ def ending_of(done: TurnCompleted, failed: Problem | None) -> Ending:
     return ("denied" if failed.code == "permission_denied" else "failed"), failed
 
 
-def tools_registry(workspace: Path, settings: Settings, blueprint: Blueprint) -> PluginRegistry:
+def tools_registry(workspace: Path, settings: Settings, blueprint: SessionOptions) -> PluginRegistry:
     """The plugins of a flow, to which its tools are added. Raises `ConfigError` where those of registries are switched off."""
     if "arp" in settings["disabled_plugins"]:
         raise ConfigError("A flow needs the plugin arp, which the setting disabled_plugins switches off.")
@@ -322,6 +322,6 @@ def tools_registry(workspace: Path, settings: Settings, blueprint: Blueprint) ->
         "environ": settings.environ,
         "settings": settings,
         "roots": Roots(workspace, []),
-        "secrets": known_secrets(settings, blueprint),
+        "secrets": session_secrets(settings, blueprint),
     }
     return PluginRegistry(workspace=workspace, services=services)

@@ -10,7 +10,7 @@ import msgspec
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.agent.session import Session
 from jaato.agent.turn import Turn
-from jaato.plugins.arp.sent import TRACE
+from jaato.plugins.arp.calls import TRACE
 from jaato.protocol.events import MessageModel
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Problem, Text, ToolCall, ToolResult

@@ -17,7 +17,7 @@ from jaato.errors import PluginError
 from jaato.plugins import BUILTIN
 from jaato.runtime.plugins.isolation import BROKEN
 from jaato.runtime.plugins.lazy import Builtin
-from jaato.runtime.plugins.workspace import Tree, load_tree
+from jaato.runtime.plugins.workspace import PluginFiles, import_from_memory
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -32,7 +32,7 @@ class Modules:
     def __init__(
         self,
         directories: Iterable[Path],
-        trees: Iterable[Tree],
+        trees: Iterable[PluginFiles],
         report: Callable[[str, str], None],
         run: Callable[[str, Callable[[], ModuleType]], ModuleType],
     ) -> None:
@@ -53,7 +53,7 @@ class Modules:
             if tree.name in self._tried and tree.name not in self._brought:
                 self._report(tree.name, "of this workspace has the name of a plugin of yours and is left out")
             self._brought.add(tree.name)
-            self._load(tree.name, functools.partial(load_tree, tree), disabled)
+            self._load(tree.name, functools.partial(import_from_memory, tree), disabled)
         return self._run
 
     @staticmethod

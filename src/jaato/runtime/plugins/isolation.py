@@ -18,7 +18,7 @@ BROKEN = (Exception, SystemExit)
 """What a plugin of somebody else may raise without taking the program with it."""
 
 
-def within(
+def run_bounded(
     seconds: float,
     work: Callable[[], T],
     what: str,
@@ -78,7 +78,7 @@ def brief(error: BaseException) -> str:
     return text if len(text) <= 300 else text[:299] + "…"
 
 
-class Aside(io.TextIOBase):
+class StderrStream(io.TextIOBase):
     """Where a plugin prints while it is loaded: what is stderr then. It can be closed, and stderr goes on."""
 
     def write(self, text: str) -> int:
@@ -103,12 +103,12 @@ STANDARD: list[tuple[Any, Any]] = []
 
 
 @contextlib.contextmanager
-def apart_from_the_terminal() -> Iterator[None]:
+def redirected_stdio() -> Iterator[None]:
     """While a plugin is loaded, what it prints goes to stderr, and it neither reads stdin nor, by `exit()`, closes it:
     both belong to the program. Several threads may be apart at once; the last one puts everything back."""
     with APART:
         STANDARD.append(STANDARD[0] if STANDARD else (sys.stdin, sys.stdout))
-        sys.stdin, sys.stdout = open(os.devnull, encoding="utf-8"), Aside()  # noqa: SIM115 closed below
+        sys.stdin, sys.stdout = open(os.devnull, encoding="utf-8"), StderrStream()  # noqa: SIM115 closed below
         nothing = sys.stdin
     try:
         yield

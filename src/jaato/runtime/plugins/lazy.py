@@ -20,7 +20,7 @@ from jaato.runtime.plugins.adapter import Toolset
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool
 
-KNOWN = Path(jaato.plugins.__file__).with_name("known.json")
+MANIFESTS = Path(jaato.plugins.__file__).with_name("known.json")
 """What the built-in plugins declare; `make docs` writes it, and a test compares it with the code."""
 
 
@@ -39,7 +39,7 @@ class KnownTool(msgspec.Struct, frozen=True, omit_defaults=True):
     reaches: bool = False
 
 
-class KnownPlugin(msgspec.Struct, frozen=True, omit_defaults=True):
+class PluginManifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plugin that can wait: it has tools and commands, perhaps instructions, and nothing that works before they are
     called."""
 
@@ -63,10 +63,10 @@ class Builtin:
         return getattr(importlib.import_module(module), attribute)
 
 
-class Later:
+class LazyPlugin:
     """Stands for a built-in plugin until it is needed. `make` gives the plugin's own record, wired."""
 
-    def __init__(self, builtin: Builtin, known: KnownPlugin, make: Callable[[], Toolset]) -> None:
+    def __init__(self, builtin: Builtin, known: PluginManifest, make: Callable[[], Toolset]) -> None:
         self.name = builtin.name
         self.path = builtin.path
         self.plugin: Any = None
@@ -158,12 +158,12 @@ class Later:
 
 
 @functools.cache
-def known_plugins() -> dict[str, KnownPlugin]:
+def known_plugins() -> dict[str, PluginManifest]:
     """What every built-in plugin that can wait declares, by name."""
-    return msgspec.json.decode(KNOWN.read_bytes(), type=dict[str, KnownPlugin])
+    return msgspec.json.decode(MANIFESTS.read_bytes(), type=dict[str, PluginManifest])
 
 
-def can_wait(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> KnownPlugin | None:
+def can_defer(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> PluginManifest | None:
     """What the plugin declares, if nothing has to be done before its tools are called."""
     known = known_plugins().get(builtin.name)
     if known is None or any(lies(pattern, workspace, services) for pattern in known.looks_at):
@@ -184,7 +184,7 @@ def lies(pattern: str, workspace: Path, services: Mapping[str, Any]) -> bool:
     return any(place.glob(pattern)) if "*" in pattern else os.path.lexists(place / pattern)
 
 
-def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> KnownPlugin | None:
+def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> PluginManifest | None:
     """What to write down of an exposed plugin; None when it cannot wait."""
     if toolset.background is not None:
         return None
@@ -205,4 +205,6 @@ def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> Kno
     ]
     commands = [command for command, _ in toolset.commands.values()]
     enrichment = toolset.enrichment if toolset.enrich is not None else None
-    return KnownPlugin(tools, commands, toolset.instructions, requirements, list(plugin.looks_at), enrichment)
+    return PluginManifest(
+        tools, commands, toolset.instructions, requirements, list(plugin.looks_at), enrichment
+    )

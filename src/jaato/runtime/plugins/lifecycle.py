@@ -9,7 +9,7 @@ from typing import Any
 
 from jaato.log import logger
 from jaato.runtime.plugins.adapter import Toolset, call_optional
-from jaato.runtime.plugins.isolation import BROKEN, brief, within
+from jaato.runtime.plugins.isolation import BROKEN, brief, run_bounded
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -18,7 +18,7 @@ TELLING_S = 5.0
 """How long somebody else's plugin may take to hear of something, or to shut down."""
 
 
-class Sessions:
+class PluginSessions:
     """The sessions that use one registry, oldest first. A plugin hears of every one that lives, the newest last."""
 
     def __init__(self, report: Callable[[str, str], None]) -> None:
@@ -48,12 +48,12 @@ class Sessions:
     def _tell(self, toolset: Toolset, session: Any) -> None:
         if join := toolset.wiring.get("set_session"):
             try:
-                told(toolset, lambda: join(session))
+                call_plugin(toolset, lambda: join(session))
             except BROKEN as error:
                 self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {brief(error)}")
 
 
-class Watchers:
+class ChangeListeners:
     """Who wants to know that tools or commands have changed; told on the thread that changed them."""
 
     def __init__(self) -> None:
@@ -74,22 +74,22 @@ class Watchers:
             watcher()
 
 
-def place(toolset: Toolset, workspace: Path) -> None:
+def set_workspace(toolset: Toolset, workspace: Path) -> None:
     """Tell a plugin where it works; raises what it raises."""
     if settle := toolset.wiring.get("set_workspace_path"):
         settle(str(workspace))
 
 
-def move(toolsets: Iterable[Toolset], workspace: Path, report: Callable[[str, str], None]) -> None:
+def set_workspaces(toolsets: Iterable[Toolset], workspace: Path, report: Callable[[str, str], None]) -> None:
     """Tell plugins that they work elsewhere; one that fails or hangs at it is reported, and the others are told."""
     for toolset in toolsets:
         try:
-            told(toolset, functools.partial(place, toolset, workspace))
+            call_plugin(toolset, functools.partial(set_workspace, toolset, workspace))
         except BROKEN as error:
             report(toolset.name, f"cannot work in {workspace}: {brief(error)}")
 
 
-def exchange(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: list[Tool]) -> None:
+def replace_tools(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: list[Tool]) -> None:
     """Other tools in the place of old ones, in the record and in the catalogue, if the plugin is still exposed."""
     if toolset is None:
         return
@@ -99,10 +99,10 @@ def exchange(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: li
     toolset.tools = [*(tool for tool in toolset.tools if id(tool) not in gone), *new]
 
 
-def told(toolset: Toolset, work: Callable[[], Any]) -> None:
+def call_plugin(toolset: Toolset, work: Callable[[], Any]) -> None:
     """Tell a plugin something; somebody else's has so long to hear it. Raises what it raises."""
     if toolset.foreign:
-        within(TELLING_S, work, f"The plugin {toolset.name!r}")
+        run_bounded(TELLING_S, work, f"The plugin {toolset.name!r}")
     else:
         work()
 
@@ -111,7 +111,7 @@ def release(plugin: Any, name: str, *, foreign: bool = False) -> None:
     """Shut a plugin down; one that fails or hangs in doing so harms nobody else."""
     try:
         if foreign:
-            within(TELLING_S, lambda: call_optional(plugin, "shutdown"), "Its shutdown")
+            run_bounded(TELLING_S, lambda: call_optional(plugin, "shutdown"), "Its shutdown")
         else:
             call_optional(plugin, "shutdown")
     except BROKEN as error:  # the others still have to be shut down

@@ -11,8 +11,8 @@ from jaato.errors import PluginError
 from jaato.runtime.plugins.adapter import Toolset, adapt, optional
 from jaato.runtime.plugins.discovery import instance
 from jaato.runtime.plugins.host import HostServices, PluginHost
-from jaato.runtime.plugins.isolation import apart_from_the_terminal, within
-from jaato.runtime.plugins.lazy import Builtin, Later
+from jaato.runtime.plugins.isolation import redirected_stdio, run_bounded
+from jaato.runtime.plugins.lazy import Builtin, LazyPlugin
 from jaato.runtime.plugins.lifecycle import release
 from jaato.runtime.plugins.side_effects import surroundings
 from jaato.runtime.plugins.validation import at_hand, plugin_name
@@ -22,7 +22,7 @@ LOADING_S = 20.0
 """How long a plugin may take to be imported, and again to be initialised."""
 
 
-class Maker:
+class PluginLoader:
     """Makes the plugins of one registry. `noticed` says what those of others changed around them."""
 
     def __init__(self, registry: HostServices, loading_s: float = LOADING_S) -> None:
@@ -44,8 +44,8 @@ class Maker:
             return work()
         before = surroundings()
         try:
-            with apart_from_the_terminal():
-                return within(self._loading_s, work, "", undo)
+            with redirected_stdio():
+                return run_bounded(self._loading_s, work, "", undo)
         finally:
             changes = before.changed(surroundings())
             if changes:
@@ -88,7 +88,7 @@ class Maker:
             meet = optional(plugin, "set_plugin_registry")
             if meet:
                 meet(self._registry)
-            toolset = plugin.toolset() if isinstance(plugin, Later) else adapt(plugin, name)
+            toolset = plugin.toolset() if isinstance(plugin, LazyPlugin) else adapt(plugin, name)
             toolset.foreign = foreign
             wire(toolset)
             return toolset
@@ -121,6 +121,6 @@ def refuse_same_commands(toolset: Toolset, others: list[Toolset]) -> None:
 
 def described(plugin: Any) -> str:
     """A plugin by its class."""
-    if isinstance(plugin, Later):
+    if isinstance(plugin, LazyPlugin):
         return plugin.path.replace(":", ".")
     return f"{type(plugin).__module__}.{type(plugin).__qualname__}"

@@ -13,7 +13,7 @@ from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.errors import PluginError
 from jaato.runtime.plugins.discovery import entry_points_of, identity, kind_of
-from jaato.runtime.plugins.isolation import within
+from jaato.runtime.plugins.isolation import run_bounded
 
 P = TypeVar("P")
 Loader = Callable[[], Any]
@@ -22,7 +22,7 @@ NONE: Mapping[str, ModuleType] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Kind(Generic[P]):
+class NamedPlugins(Generic[P]):
     """One kind of them: what it is called, what it must have, and the modules of those that come with jaato."""
 
     kind: str
@@ -62,7 +62,7 @@ class Kind(Generic[P]):
             made: P = plugin
             return made
 
-        return make() if name in self.builtin else within(LOADING_S, make, f"The {self.noun} {name!r}")
+        return make() if name in self.builtin else run_bounded(LOADING_S, make, f"The {self.noun} {name!r}")
 
     def made(self, found: Any, name: str) -> P:
         """One from what an entry point or a module gives: an instance, a class or a factory. Raises `PluginError`."""
@@ -87,7 +87,7 @@ class Kind(Generic[P]):
 BUILTIN_STRATEGIES = {
     f"gc_{name}": f"jaato.agent.compaction.{name}" for name in ("truncate", "summarize", "hybrid")
 }
-STRATEGIES: Kind[GCPlugin] = Kind(
+GC_PLUGINS: NamedPlugins[GCPlugin] = NamedPlugins(
     "gc",
     "GC strategy",
     "GCPlugin",
@@ -101,7 +101,7 @@ __all__ = ["GCConfig", "GCPlugin", "GCResult", "discover_gc_plugins", "load_gc_p
 def discover_gc_plugins(modules: Mapping[str, ModuleType] = NONE) -> dict[str, Loader]:
     """A loader for each strategy by name: built-in ones, those of the entry point group `jaato.gc_plugins`, and
     those of these modules. Nothing is imported yet."""
-    return STRATEGIES.discover(modules)
+    return GC_PLUGINS.discover(modules)
 
 
 def load_gc_plugin(
@@ -111,4 +111,4 @@ def load_gc_plugin(
 
     Whoever loads it shuts it down.
     """
-    return STRATEGIES.load(name, config, modules)
+    return GC_PLUGINS.load(name, config, modules)

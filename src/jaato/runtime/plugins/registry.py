@@ -17,11 +17,25 @@ from jaato.runtime.plugins.adapter import Toolset, adapt, enriching, executors_o
 from jaato.runtime.plugins.discovery import Modules, find, instance
 from jaato.runtime.plugins.host import PluginHost
 from jaato.runtime.plugins.isolation import BROKEN, brief
-from jaato.runtime.plugins.lazy import Builtin, Later, can_wait
-from jaato.runtime.plugins.lifecycle import Sessions, Watchers, exchange, move, place, release
-from jaato.runtime.plugins.loader import LOADING_S, ByHand, Maker, described, is_foreign, refuse_same_commands
+from jaato.runtime.plugins.lazy import Builtin, LazyPlugin, can_defer
+from jaato.runtime.plugins.lifecycle import (
+    ChangeListeners,
+    PluginSessions,
+    release,
+    replace_tools,
+    set_workspace,
+    set_workspaces,
+)
+from jaato.runtime.plugins.loader import (
+    LOADING_S,
+    ByHand,
+    PluginLoader,
+    described,
+    is_foreign,
+    refuse_same_commands,
+)
 from jaato.runtime.plugins.validation import plugin_name
-from jaato.runtime.plugins.workspace import Tree
+from jaato.runtime.plugins.workspace import PluginFiles
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -45,7 +59,7 @@ class PluginRegistry:
         plugin_dirs: Iterable[Path] = (),
         services: Mapping[str, Any] = MappingProxyType({}),
         catalog: Catalog | None = None,
-        trees: Iterable[Tree] = (),
+        trees: Iterable[PluginFiles] = (),
         disabled: Iterable[str] = (),
         loading_s: float = LOADING_S,
     ) -> None:
@@ -55,7 +69,7 @@ class PluginRegistry:
         self.services: dict[str, Any] = {"catalog": self.catalog, "registry": self, **services}
         self.problems: dict[str, str] = {}
         self.disabled = frozenset(disabled)
-        self._maker = Maker(self, loading_s)
+        self._maker = PluginLoader(self, loading_s)
         self.noticed = self._maker.noticed
         self.modules = Modules(
             plugin_dirs, trees, self.report, functools.partial(self._maker.call, foreign=True)
@@ -63,8 +77,8 @@ class PluginRegistry:
         self._known: dict[str, Callable[[], Any]] = {}
         self._discovered = False
         self._own_names: dict[str, str] = {}
-        self._sessions = Sessions(self.report)
-        self.watchers = Watchers()
+        self._sessions = PluginSessions(self.report)
+        self.watchers = ChangeListeners()
         self._exposed: dict[str, Toolset] = {}
         self._enrichment_only: dict[str, Toolset] = {}
         self._skipped: list[str] = []
@@ -112,9 +126,9 @@ class PluginRegistry:
     def _waiting(self, load: Callable[[], Any], config: dict[str, Any]) -> Callable[[], Any]:
         """The loader, or for a built-in plugin that is not configured, and has nothing to do yet, what it declares."""
         if isinstance(load, Builtin) and not config:
-            known = can_wait(load, self.workspace, self.services)
+            known = can_defer(load, self.workspace, self.services)
             if known is not None:
-                later = Later(load, known, functools.partial(self._made, load))
+                later = LazyPlugin(load, known, functools.partial(self._made, load))
                 return lambda: later
         return load
 
@@ -177,7 +191,7 @@ class PluginRegistry:
 
     def _wire(self, toolset: Toolset) -> None:
         """Tell a plugin where it works and, if there are any, in which sessions."""
-        place(toolset, self.workspace)
+        set_workspace(toolset, self.workspace)
         self._sessions.introduce(toolset)
 
     def unexpose_tool(self, name: str) -> None:
@@ -226,13 +240,13 @@ class PluginRegistry:
 
     def renew(self, name: str, old: list[Tool], new: list[Tool]) -> None:
         """Exchange tools of an exposed plugin, from any thread. Raises `PluginError` when a name is taken."""
-        exchange(self._exposed.get(name), self.catalog, old, new)
+        replace_tools(self._exposed.get(name), self.catalog, old, new)
         self.watchers.tell()
 
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory from now on; plugins that care are told."""
         self.workspace = Path(path).resolve()
-        move(self.everyone(), self.workspace, self.report)
+        set_workspaces(self.everyone(), self.workspace, self.report)
 
     def set_session(self, session: Any) -> None:
         """Tell the plugins that care in which session they work; one exposed later is told too, of each that lives."""

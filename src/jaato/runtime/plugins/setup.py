@@ -14,9 +14,9 @@ from jaato.errors import ConfigError, PluginError
 from jaato.runtime.plugins.adapter import Toolset
 from jaato.runtime.plugins.named import discover_gc_plugins, load_gc_plugin
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.plugins.workspace import brought_by
-from jaato.runtime.secrets import MCP_FILE, REGISTRIES_FILE, secrets_of
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.plugins.workspace import find_workspace_plugins
+from jaato.runtime.secrets import MCP_FILE, REGISTRIES_FILE, collect_secrets
+from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings, home_of
 from jaato.tools.catalog import Catalog
 from jaato.tools.filesystem.containment import Roots
@@ -28,11 +28,11 @@ from jaato.tools.search.embeddings import EmbeddingIndex
 from jaato.tools.tool import Tool, options_of, tool_from
 
 
-def make_registry(
+def create_registry(
     workspace: Path,
     settings: Settings,
     model: str,
-    blueprint: Blueprint,
+    blueprint: SessionOptions,
     secrets: Redactor | None = None,
     trust: SessionTrust | None = None,
 ) -> PluginRegistry:
@@ -40,7 +40,7 @@ def make_registry(
     vouched for when it began."""
     granted = [Path(path).expanduser() for path in settings["roots"]]
     sandbox = sandbox_for(workspace, settings, blueprint.state_dir or settings.state_dir)
-    trust = trust or held_trust(settings, blueprint.state_dir)
+    trust = trust or load_trust(settings, blueprint.state_dir)
     services = {
         "environ": settings.environ,
         "settings": settings,
@@ -54,14 +54,14 @@ def make_registry(
         "trust": trust,
     }
     catalog = Catalog(EmbeddingIndex(settings.cache_dir / "tool-vectors"))
-    brought = brought_by(workspace, trust)
+    brought = find_workspace_plugins(workspace, trust)
     registry = PluginRegistry(
         model,
         workspace=workspace,
         services={
             **services,
             "brought": brought,
-            "secrets": secrets or secrets_of(settings, blueprint.api_key, workspace),
+            "secrets": secrets or collect_secrets(settings, blueprint.api_key, workspace),
         },
         plugin_dirs=[settings.config_dir / "plugins"],
         catalog=catalog,
@@ -78,14 +78,16 @@ def make_registry(
         for name in blueprint.plugins:
             registry.expose_tool(name)
     if blueprint.tools:
-        registry.add_toolset(Toolset("program", None, tools=[given_tool(entry) for entry in blueprint.tools]))
+        registry.add_toolset(
+            Toolset("program", None, tools=[program_tool(entry) for entry in blueprint.tools])
+        )
     for entry in registry.catalog:
         if entry.background_after_s is not None:
             entry.background_after_s = settings["background_after_s"]
     return registry
 
 
-def held_trust(settings: Settings, state_dir: Path | None = None) -> SessionTrust:
+def load_trust(settings: Settings, state_dir: Path | None = None) -> SessionTrust:
     """What the user vouches for now, in the list of trusted files and by files of his own that need no trust."""
     home = home_of(settings.environ)
     own = (home / MCP_FILE, settings.config_dir / REGISTRIES_FILE, settings.config_dir / "profiles")
@@ -107,7 +109,7 @@ def sandbox_for(workspace: Path, settings: Settings, state_dir: Path) -> Sandbox
     )
 
 
-def given_tool(entry: Callable[..., Any] | Tool) -> Tool:
+def program_tool(entry: Callable[..., Any] | Tool) -> Tool:
     """A tool the embedding program hands over: declared from the start, and run without asking."""
     import msgspec
 
@@ -121,7 +123,7 @@ def given_tool(entry: Callable[..., Any] | Tool) -> Tool:
     return made
 
 
-def strategy_for(settings: Settings, registry: PluginRegistry) -> CompactionSetup | None:
+def create_compaction(settings: Settings, registry: PluginRegistry) -> CompactionSetup | None:
     """What makes room in a full context, as the settings say. One that cannot be loaded is reported, and nobody does;
     raises `ConfigError` for one that is not there."""
     name = settings["gc"]

@@ -33,7 +33,7 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class PluginFiles:
     """A plugin's files as they were read: paths below the plugin with their bytes; `problem` says why it cannot be
     used."""
 
@@ -59,7 +59,7 @@ class Tree:
         return sum(map(len, self.files.values()))
 
 
-def trees_of(workspace: Path) -> list[Tree]:
+def read_workspace_plugins(workspace: Path) -> list[PluginFiles]:
     """The plugins below `.jaato/plugins` of a workspace, sorted by name. Nothing of them is run; links are not
     followed, neither to the directory nor in it."""
     try:
@@ -78,9 +78,9 @@ def trees_of(workspace: Path) -> list[Tree]:
         os.close(here)
 
 
-def read_all(folder: int, place: Path) -> list[Tree]:
+def read_all(folder: int, place: Path) -> list[PluginFiles]:
     """The plugins of an open directory, as many and as much as may be."""
-    found: list[Tree] = []
+    found: list[PluginFiles] = []
     room = MAX_ALL_BYTES
     for name in entries(folder, MAX_ENTRIES):
         files: dict[str, bytes] = {}
@@ -99,14 +99,14 @@ def entries(folder: int, most: int) -> list[str]:
         return sorted(entry.name for entry in itertools.islice(found, most))
 
 
-def told_apart(trees: list[Tree]) -> list[Tree]:
+def told_apart(trees: list[PluginFiles]) -> list[PluginFiles]:
     """The plugins, those of one name unusable: a person who has read the one must not vouch for the other."""
     names = Counter(tree.name for tree in trees)
     twice = "is there twice, as a file and as a directory"
-    return [one if names[one.name] == 1 else Tree(one.name, one.path, problem=twice) for one in trees]
+    return [one if names[one.name] == 1 else PluginFiles(one.name, one.path, problem=twice) for one in trees]
 
 
-def tree_at(folder: int, entry: str, place: Path, files: dict[str, bytes], room: int) -> Tree | None:
+def tree_at(folder: int, entry: str, place: Path, files: dict[str, bytes], room: int) -> PluginFiles | None:
     """The plugin an entry of the directory is: a module `NAME.py` or a package `NAME`; None for what is neither. What is
     read, be it for nothing, is in `files`; one that needs more than `room` bytes cannot be used."""
     name = entry.removesuffix(".py")
@@ -119,14 +119,16 @@ def tree_at(folder: int, entry: str, place: Path, files: dict[str, bytes], room:
     except OSError:
         return None  # it is gone by now
     if stat.S_ISLNK(mode):
-        return Tree(shown, path, problem="is a symbolic link, which is not followed")
+        return PluginFiles(shown, path, problem="is a symbolic link, which is not followed")
     if stat.S_ISREG(mode) and not entry.endswith(".py"):
         return None
     if not NAME.fullmatch(name):
-        return Tree(shown, path, problem="has no name a plugin can have: letters, digits and _, at most 64")
+        return PluginFiles(
+            shown, path, problem="has no name a plugin can have: letters, digits and _, at most 64"
+        )
     together = f"is, together with the others here, larger than {MAX_ALL_BYTES:,} bytes"
     if room <= 0:
-        return Tree(name, path, problem=together)
+        return PluginFiles(name, path, problem=together)
     try:
         if stat.S_ISDIR(mode):
             read_folder(folder, entry, "", files, 0)
@@ -135,12 +137,12 @@ def tree_at(folder: int, entry: str, place: Path, files: dict[str, bytes], room:
         else:
             read_file(folder, entry, f"{name}.py", files)
     except PluginError as error:
-        return Tree(name, path, problem=str(error))
+        return PluginFiles(name, path, problem=str(error))
     except OSError as error:
-        return Tree(name, path, problem=f"cannot be read: {error.strerror}")
+        return PluginFiles(name, path, problem=f"cannot be read: {error.strerror}")
     if sum(map(len, files.values())) > room:
-        return Tree(name, path, problem=together)
-    return Tree(name, path, MappingProxyType(files))
+        return PluginFiles(name, path, problem=together)
+    return PluginFiles(name, path, MappingProxyType(files))
 
 
 def read_folder(
@@ -186,15 +188,15 @@ def read_file(parent: int, entry: str, below: str, files: dict[str, bytes]) -> N
     files[below] = data
 
 
-Standing = Literal["trusted", "untrusted", "changed", "unusable"]
+TrustState = Literal["trusted", "untrusted", "changed", "unusable"]
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class WorkspacePlugin:
     """A plugin of the workspace and whether it may run; `changed` since it was trusted is as good as untrusted."""
 
-    tree: Tree
-    standing: Standing
+    tree: PluginFiles
+    standing: TrustState
 
     @property
     def said(self) -> str:
@@ -215,12 +217,12 @@ class Brought:
         return ""
 
 
-def brought_by(workspace: Path, trust: Trust) -> list[Brought]:
+def find_workspace_plugins(workspace: Path, trust: Trust) -> list[WorkspacePlugin]:
     """What this workspace brings. Raises `ConfigError` for a damaged list of what is trusted."""
-    return [Brought(tree, standing_of(tree, trust)) for tree in trees_of(workspace)]
+    return [WorkspacePlugin(tree, trust_state(tree, trust)) for tree in read_workspace_plugins(workspace)]
 
 
-def standing_of(tree: Tree, trust: Trust) -> Standing:
+def trust_state(tree: PluginFiles, trust: Trust) -> TrustState:
     """Whether exactly these bytes are trusted at this place."""
     if tree.problem:
         return "unusable"
@@ -229,13 +231,13 @@ def standing_of(tree: Tree, trust: Trust) -> Standing:
     return "changed" if trust.known(tree.path) else "untrusted"
 
 
-class Memory(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+class MemoryImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     """Finds and loads the modules of one plugin, below a name that nobody else has, from its bytes alone.
 
     Only source is run: no byte code, no extension module. `pkgutil.get_data` gives the plugin's other files.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: PluginFiles) -> None:
         self.tree = tree
         self.root = f"jaato_plugin_{tree.name}_{tree.digest[-16:]}"
 
@@ -295,11 +297,11 @@ class Memory(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return self.tree.files[file]
 
 
-def load_tree(tree: Tree) -> ModuleType:
+def import_from_memory(tree: PluginFiles) -> ModuleType:
     """The plugin's module, run from the bytes of the tree. Raises what it raises, and `PluginError`."""
     if tree.problem:
         raise PluginError(f"The plugin {tree.name} {tree.problem}.")
-    finder = Memory(tree)
+    finder = MemoryImporter(tree)
     known = sys.modules.get(finder.root)
     if known is not None:
         return known

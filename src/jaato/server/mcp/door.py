@@ -12,11 +12,11 @@ import anyio
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.plugins.setup import make_registry
+from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.runtime import Plan, Runtime
 from jaato.runtime.session_factory import plan_of
-from jaato.runtime.session_options import Blueprint, settings_for, workspace_of
+from jaato.runtime.session_options import SessionOptions, settings_for, workspace_of
 from jaato.runtime.session_store import open_store
 from jaato.server.mcp.held import ClientAsker
 from jaato.server.mcp.nomodel import NoModel
@@ -56,14 +56,14 @@ class Door:
         self._entering = anyio.Lock()
 
     @classmethod
-    def opened(cls, blueprint: Blueprint, offer: Offer) -> Self:
+    def opened(cls, blueprint: SessionOptions, offer: Offer) -> Self:
         """A door to the workspace of a blueprint, whose model and provider do not count. Raises `JaatoError`s."""
         workspace = workspace_of(blueprint)
         settings = settings_for(blueprint, workspace)
         store = open_store(settings, blueprint.state_dir)
         runtime: Runtime | None = None
         try:
-            registry = make_registry(workspace, settings, "", blueprint)
+            registry = create_registry(workspace, settings, "", blueprint)
             runtime = Runtime(store, registry, ledger=blueprint.ledger)
             state_dir = blueprint.state_dir or settings.state_dir
             policy = policy_for(blueprint, settings, workspace)
@@ -196,6 +196,6 @@ class Door:
                 self._runtime.registry.forget_session(visit.session)
 
 
-def open_door(blueprint: Blueprint, offer: Offer) -> Door:
+def open_door(blueprint: SessionOptions, offer: Offer) -> Door:
     """A door to the workspace of a blueprint, whose model and provider do not count. Raises `JaatoError`s."""
     return Door.opened(blueprint, offer)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import anyio
 
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.asgi import App, Refused
 from jaato.server.gate import Form, rpc_problem
 from jaato.server.later import Later
@@ -24,7 +24,7 @@ class Mounted(Later):
     what = "MCP"
     form: ClassVar[Form] = staticmethod(rpc_problem)
 
-    def __init__(self, workspace: Path | None, base: Blueprint) -> None:
+    def __init__(self, workspace: Path | None, base: SessionOptions) -> None:
         super().__init__()
         self._workspace = workspace
         self._base = base

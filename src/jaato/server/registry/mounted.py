@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from jaato.runtime.session_options import Blueprint
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.admission import Admission
 from jaato.server.asgi import App, Refused, Scope
 from jaato.server.gate import Form
@@ -30,7 +30,7 @@ class Mounted(Later):
     what = "the registry"
     form: ClassVar[Form] = staticmethod(worded)
 
-    def __init__(self, workspace: Path, base: Blueprint) -> None:
+    def __init__(self, workspace: Path, base: SessionOptions) -> None:
         super().__init__()
         self._described = replace(base, workspace=workspace, plugins=(), tools=(), prompt="")
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from jaato.errors import ConfigError
 from jaato.runtime.domains import load_domains
-from jaato.runtime.session_options import Blueprint, settings_for, workspace_of
+from jaato.runtime.session_options import SessionOptions, settings_for, workspace_of
 from jaato.server.mcp.offer import Offer
 from jaato.server.registry.caller_sessions import Callers, kept_by
 from jaato.server.registry.calling import Bounds
@@ -23,7 +23,7 @@ from jaato.settings import Settings
 
 
 def open_registry(
-    blueprint: Blueprint,
+    blueprint: SessionOptions,
     domains: Iterable[str] | None = None,
     entry_points: Iterable[str] = (),
     tools: tuple[str, ...] = (),
