@@ -14,7 +14,7 @@ from jaato.protocol.arp import ToolDefinition
 from jaato.tools.filesystem.atomic import file_lock, write_private
 from jaato.tools.filesystem.containment import shown_name
 from jaato.tools.remote.fields import digest_of
-from jaato.tools.remote.pins import read_pins, render_diff
+from jaato.tools.remote.trust import read_pins, render_diff
 
 LOG = logger("registries")
 FORM = 1

@@ -18,7 +18,7 @@ from jaato.tools.filesystem.atomic import file_lock, write_private
 from jaato.tools.invisible_text import escape_all, find_invisible, strings_in
 from jaato.tools.permissions.trust import content_hash
 from jaato.tools.remote.fields import digest_of
-from jaato.tools.remote.pins import read_pins, render_diff
+from jaato.tools.remote.trust import read_pins, render_diff
 
 VERSION = 1
 MAX_PINS = 5_000

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.permissions.policy_document import RuleSet, split_pattern
-from jaato.tools.shell.blacklist_texts import blacklist_texts, quoted_texts
+from jaato.tools.shell.indirection import blacklist_texts, quoted_texts
 from jaato.tools.shell.parser import CONTINUATION, parse_command
 from jaato.tools.shell.patterns import ShellPattern, glob_text, shell_pattern
 from jaato.tools.shell.syntax import Analysis
