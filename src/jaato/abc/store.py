@@ -143,7 +143,7 @@ class Store(Log, Protocol):
         ...
 
     def release(self, session_id: str, *, unfinished: bool = False) -> None:
-        """Let others write a session; with `unfinished` it is one of those in `abandoned`."""
+        """Let others write a session; with `unfinished` it is one of `abandoned_sessions`."""
         ...
 
     def holder(self, session_id: str) -> Holder | None:

@@ -319,7 +319,7 @@ class SqliteStore:
         return fence
 
     def release(self, session_id: str, *, unfinished: bool = False) -> None:
-        """Let another process write this session; `unfinished`, it is one of those in `abandoned`."""
+        """Let another process write this session; `unfinished`, it is one of `abandoned_sessions`."""
         self._leases.release(session_id, unfinished=unfinished)
         self._logs.pop(session_id, None)
 
