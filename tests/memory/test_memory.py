@@ -21,8 +21,8 @@ WRITER = """
 import sys
 from pathlib import Path
 from jaato.plugins.memory import Notes
-from jaato.tools.filesystem.private_directory import Folder
-kept = Notes(Folder(Path(sys.argv[1]), ".jaato", "memory"))
+from jaato.tools.filesystem.private_directory import PrivateDirectory
+kept = Notes(PrivateDirectory(Path(sys.argv[1]), ".jaato", "memory"))
 for number in range(int(sys.argv[3])):
     kept.add(f"fact {number} of writer {sys.argv[2]}", ["w" + sys.argv[2]], None, "")
 """
