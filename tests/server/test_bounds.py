@@ -21,8 +21,9 @@ from jaato.protocol.events import AgentOutput, MessageUser, PermissionRequested,
 from jaato.protocol.frames import FRAMES, Opened, Taken
 from jaato.protocol.specs import ModelSettings
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
+from jaato.server import live as at_hand
 from jaato.server import room as rooms
-from jaato.server import said, upkeep
+from jaato.server import said
 from jaato.server.room import Room
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
@@ -31,7 +32,7 @@ from jaato.tools.ledger import TokenLedger
 def test_sessions_at_hand_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When as many sessions are at hand as may be, the one that has rested longest is put down, and goes on when it is
     spoken to; when all are watched, a further one is refused, and can be begun when one is left."""
-    monkeypatch.setattr(upkeep, "most_live", lambda: 3)
+    monkeypatch.setattr(at_hand, "most_live", lambda: 3)
 
     async def main() -> None:
         async with served(tmp_path, [Step(text="well")] * 9) as server, server.client() as client:
@@ -110,7 +111,7 @@ def test_few_files_mean_few_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions leave most of the files a process may have open to connections and work."""
     for soft, most in ((64, 16), (1_024, 256), (1 << 20, 1_000), (resource.RLIM_INFINITY, 1_000)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
-        assert upkeep.most_live() == most
+        assert at_hand.most_live() == most
 
 
 @pytest.fixture

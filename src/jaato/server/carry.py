@@ -48,7 +48,6 @@ from jaato.server.opening import being_made, checked_word, create, visited
 from jaato.server.room import Room
 from jaato.server.said import said_to, settled, settled_down, stop_task
 from jaato.server.shelf import forked, listed
-from jaato.server.waking import wake
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, BlobRequest, ClientConfig)
 """What a viewer may do."""
@@ -187,7 +186,7 @@ class Carrier:
         room = self._at_hand(self._hub.find(command.session_id))
         self._watch(room, command.after_seq)
         if unfinished(room.state) and self._client.role != "viewer":
-            self._hub.begin(partial(wake, self._hub, room.session_id))
+            self._hub.begin(partial(self._hub.wake, room.session_id))
         return Opened(room.session_id, room.state.seq, room.state.name)
 
     def _watch(self, room: Room, after_seq: int | None) -> None:
@@ -251,7 +250,7 @@ class Carrier:
                 given = list(command.answers)
             case _:
                 raise ConfigError("The question is of the other kind.")
-        if live.session.desk.answer(command.question_id, given, name):
+        if live.session.questions.respond(command.question_id, given, name):
             return Settled(True, name)
         return settled(room, command.question_id)
 

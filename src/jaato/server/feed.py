@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from typing import Protocol
 
 from jaato.protocol.events import AgentStatusChanged, CommandList, Event, MemoryList, SessionInfo
-from jaato.server.ring import joined
-
-if TYPE_CHECKING:
-    from jaato.server.room import Room
+from jaato.protocol.events.state import State
+from jaato.server.ring import Ring, joined
 
 BEHIND = 1_000
 """Durable events a watcher that comes back may have missed and still be sent one by one."""
@@ -39,13 +38,32 @@ class Wire(Protocol):
         ...
 
 
+class EventSource(Protocol):
+    """Where a watcher's events come from: the newest of a session, those in the store, and its state as it is now."""
+
+    ring: Ring
+    state: State
+
+    def stored(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
+        """Frames of the durable events after this one, with their numbers."""
+        ...
+
+    def snapshot_frame(self) -> bytes:
+        """The whole state as it is now."""
+        ...
+
+    def live_frame(self) -> bytes:
+        """What no log holds, as it is now."""
+        ...
+
+
 class Feed:
     """One watcher of a room. `seq` is the last durable event that was sent, None while nothing was."""
 
     __slots__ = ("_place", "_room", "_seq", "_wire", "info", "snapshots", "wants")
 
     def __init__(
-        self, room: Room, wire: Wire, after_seq: int | None, *, deltas: bool = True, info: bool = True
+        self, room: EventSource, wire: Wire, after_seq: int | None, *, deltas: bool = True, info: bool = True
     ) -> None:
         self._room = room
         self._wire = wire

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,16 +26,15 @@ from jaato.server.folding import Folding
 from jaato.server.left import Left
 from jaato.server.listing import entries, tools_of
 from jaato.server.live import AS_BEFORE, Live, Lives, Resume, works
-from jaato.server.opening import change_model
 from jaato.server.room import Room
-from jaato.server.upkeep import REMOVED, is_idle, make_room, refuse, renew
-from jaato.server.waking import went_on
 from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
+    from jaato.agent.session import Session
     from jaato.server.surroundings import Surroundings
 
 LOG = logger("server")
+REMOVED = "This session was removed; there is nothing more to come."
 IDLE_AFTER_S = 300.0
 """How long a session that nobody watches and that does nothing stays at hand."""
 
@@ -48,10 +48,10 @@ class Hub:
         self.store = store
         self.base = base
         self.secrets = secrets
-        self.idle_after_s = idle_after_s
-        self.lives = Lives(store, base)
-        self.left = Left(store)
         self.rooms: dict[str, Room] = {}
+        self.idle_after_s = idle_after_s
+        self.lives = Lives(store, base, self._is_watched, idle_after_s)
+        self.left = Left(store)
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
         self._work: set[asyncio.Task[None]] = set()
@@ -167,7 +167,7 @@ class Hub:
         if known is not None:
             known.idle_since = anyio.current_time()
             return known
-        await make_room(self)
+        await self.make_room()
         async with self.alone(session_id):
             known = self.lives.by_id.get(session_id)
             return known or await self._resumed(session_id, how, informs=informs)
@@ -208,17 +208,28 @@ class Hub:
         room.tools = lambda: tools_of(live)
         room.sandbox = lambda: sandbox_view(session)
         session.journal.bus.listen(room.hear)
-        session.desk.early = lambda: went_on(self, room, session)
+        session.questions.early = lambda: self._go_on(room, session)
         self.news = True
         self._answerable(room)
         if session.is_interrupted:
             room.say("The turn was cut off when the server ended. What had begun was not repeated.")
 
+    def _go_on(self, room: Room, session: Session) -> None:
+        """Somebody has answered a question of a turn that was cut off: it goes on."""
+        if session.is_interrupted:
+            self.work(room, lambda: session.resume(ask_outcomes=True))
+
+    async def wake(self, session_id: str) -> None:
+        """Have a session at hand that was cut off, if nobody else works in it: what is to be asked is asked then. Raises
+        `JaatoError`s."""
+        if self.store.holder(session_id) is None and not self.store.read_only and not self.closing:
+            await self.live(session_id)
+
     @cached_property
     def _surroundings(self) -> Surroundings:
         from jaato.server.surroundings import Surroundings  # not every client wants to know them
 
-        return Surroundings(self)
+        return Surroundings(self.lives.by_id, self.rooms, self.begin)
 
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions, and wants to know what surrounds it."""
@@ -235,7 +246,7 @@ class Hub:
             live.listed = True
             self._asking.start_soon(learn, room, live)
         if there and not live.answering:
-            live.leave, live.answering = live.session.desk.attend(patient=True), True
+            live.leave, live.answering = live.session.questions.add_responder(patient=True), True
         elif not there and live.answering:
             live.leave()
             live.leave, live.answering = (lambda: None), False
@@ -256,9 +267,18 @@ class Hub:
         live = self.lives.by_id.get(session_id)
         if live is not None:
             async with self.alone(session_id):
-                if idle and not is_idle(self, live):
+                if idle and not self.lives.is_idle(live):
                     return
                 await self.lives.put_down(live)
+
+    async def make_room(self) -> None:
+        """Put down what has rested longest, when as many sessions are at hand as may be. Raises `Overloaded`."""
+        while surplus := self.lives.surplus():
+            await self.put_down(surplus)
+
+    def _is_watched(self, session_id: str) -> bool:
+        room = self.rooms.get(session_id)
+        return room is not None and room.watched
 
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told."""
@@ -276,13 +296,25 @@ class Hub:
     async def update(self, session_id: str, command: SessionUpdate) -> None:
         """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""
         if command.provider is not None or command.model is not None:
-            await change_model(self, session_id, command)
+            await self._change_model(session_id, command)
         if command.name is not None or command.description is not None:
             journal = (await self.live(session_id)).session.journal
             name = session_name(command.name)
             journal.record(SessionUpdated(**journal.head(), name=name, description=command.description))
         (await self.room(session_id)).tell()
         self.news = True
+
+    async def _change_model(self, session_id: str, command: SessionUpdate) -> None:
+        """Go on with another model, else as before; a visit goes on either way."""
+        live = self.lives.by_id.get(session_id)
+        before = live.how if live is not None else AS_BEFORE
+        if (
+            await self.anew(session_id, replace(before, provider=command.provider, model=command.model))
+            is None
+        ):
+            raise SessionBusy(
+                "The agent is at work; another model can go on when its turn and tasks are over."
+            )
 
     async def reload(self, *, at_hand: bool) -> None:
         """New sessions see the configuration as it is now, and those `at_hand` when they rest, which only an owner may ask
@@ -292,10 +324,22 @@ class Hub:
             settings_for(self.base, self.base.workspace or Path.home())
         except JaatoError as error:
             for room in self.rooms.values():
-                refuse(room, error)
+                room.refuse(error)
             raise
         await self.lives.renew(at_hand=at_hand)
-        await renew(self)
+        await self.renew()
+
+    async def renew(self) -> None:
+        """Take up the sessions that rest again if the configuration is another one; one that cannot be used changes nothing."""
+        for session_id, live in list(self.lives.by_id.items()):
+            if live.stale and live.resting:
+                live.stale = False
+                try:
+                    self.lives.fresh(live)
+                    await self.anew(session_id)
+                except JaatoError as error:
+                    if (room := self.rooms.get(session_id)) is not None:
+                        room.refuse(error)
 
     # --- lists ---------------------------------------------------------------------------------------------------
 

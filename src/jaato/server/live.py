@@ -15,7 +15,7 @@ from jaato.abc.store import Store
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.agent.state import State
-from jaato.errors import ConfigError
+from jaato.errors import ConfigError, Overloaded
 from jaato.log import logger
 from jaato.runtime.secrets import session_secrets
 from jaato.runtime.session_factory import SessionFactory
@@ -24,10 +24,13 @@ from jaato.runtime.session_saving import SessionSaving
 from jaato.runtime.session_store import load_session_in_steps
 from jaato.runtime.tracing.config import SpanCounters
 from jaato.runtime.user_commands import find_backend
+from jaato.server.share import share_of_files
 
 LOG = logger("server")
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_CHARS = 100_000
+MOST_LIVE = 1_000
+"""Sessions at hand; where files are few, fewer."""
 COMES_BACK_S = 30.0
 """How long a session stays as a client said whose connection was lost."""
 
@@ -131,8 +134,12 @@ class Shop:
 class Lives:
     """The sessions at work in this process. Everything happens on the loop; `base` is what every session begins with."""
 
-    def __init__(self, store: Store, base: SessionOptions) -> None:
+    def __init__(
+        self, store: Store, base: SessionOptions, is_watched: Callable[[str], bool], idle_after_s: float
+    ) -> None:
         self.store = store
+        self._is_watched = is_watched
+        self._idle_after_s = idle_after_s
         self._base = base
         self._shops: dict[tuple[str, str], Shop] = {}
         self._left: list[Shop] = []
@@ -216,6 +223,25 @@ class Lives:
             await live.close()
         live.shop.idle_since = anyio.current_time()
 
+    def is_idle(self, live: Live) -> bool:
+        """Whether nobody watches a session and it has done nothing for long enough."""
+        return live.rests(self._idle_after_s, watched=self._is_watched(live.session.state.session_id))
+
+    def surplus(self) -> str:
+        """The id of the session that has rested longest, where as many are at hand as may be, for each has files open;
+        empty where there is room for one more. Raises `Overloaded` when all of them are watched or at work."""
+        most = most_live()
+        if len(self.by_id) < most:
+            return ""
+        resting = [
+            (live.idle_since, session_id)
+            for session_id, live in self.by_id.items()
+            if live.resting and not live.visit and not self._is_watched(session_id)
+        ]
+        if not resting:
+            raise Overloaded(f"{most} sessions are at work or watched; end one, or try again later.")
+        return min(resting)[1]
+
     def fresh(self, live: Live) -> None:
         """See to it that a session could be resumed now. Raises `JaatoError`s for settings that cannot be used."""
         self._shop(live.shop.workshop.workspace, live.how.environment, alone=live.how.alone)
@@ -252,9 +278,9 @@ class Lives:
             self._left.remove(shop)
             await shop.workshop.close()
 
-    async def sweep(self, idle_after_s: float) -> None:
-        """Close the workshops nobody has used for so long."""
-        late = anyio.current_time() - idle_after_s
+    async def sweep(self, idle_after_s: float | None = None) -> None:
+        """Close the workshops nobody has used for so long, else for as long as a session may rest."""
+        late = anyio.current_time() - (self._idle_after_s if idle_after_s is None else idle_after_s)
         for shop in list(self._shops.values()):
             if not shop.workshop.sessions and shop.idle_since <= late:
                 del self._shops[shop.key]
@@ -271,6 +297,11 @@ class Lives:
             for live in list(self.by_id.values()):
                 group.start_soon(self.put_down, live)
         await self.sweep(-1.0)
+
+
+def most_live() -> int:
+    """As many sessions as leave files enough for connections and for the work."""
+    return share_of_files(MOST_LIVE)
 
 
 def works(session: Session) -> bool:

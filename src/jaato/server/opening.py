@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -13,7 +12,7 @@ from jaato.abc.store import Store
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound
 from jaato.protocol.codec import encode
-from jaato.protocol.commands import SessionCreate, SessionUpdate
+from jaato.protocol.commands import SessionCreate
 from jaato.protocol.events import InitProgress
 from jaato.protocol.frames import Opened
 from jaato.protocol.ids import id_of
@@ -21,15 +20,12 @@ from jaato.protocol.specs import ModelSettings
 from jaato.runtime.session_options import Progress, SessionOptions
 from jaato.runtime.user_commands import keep_mode
 from jaato.server.feed import Wire
+from jaato.server.hub import Hub
 from jaato.server.listing import is_stored
-from jaato.server.live import AS_BEFORE, COMES_BACK_S, Live, Resume
+from jaato.server.live import COMES_BACK_S, Live, Resume
 from jaato.server.recall import remember
 from jaato.server.ring import framed
 from jaato.server.room import Room
-from jaato.server.upkeep import make_room
-
-if TYPE_CHECKING:
-    from jaato.server.hub import Hub
 
 MAX_WORD_CHARS = 200
 REMEMBERED = 10_000
@@ -152,7 +148,7 @@ async def made_or_opened(
     )
     stored = made or stored_session(hub.store, command)
     if stored is None:
-        await make_room(hub)
+        await hub.make_room()
         live = await hub.lives.begin(blueprint, command.environment, alone=command.alone, informs=informs)
         room, before = await hub.room(live.session.state.session_id), 0
         hub.join(room, live)
@@ -212,11 +208,3 @@ async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> N
         await anyio.sleep(0.002)  # its turn is over, and about to be left
     if stop and not live.session.is_busy:
         await hub.put_down(session_id)
-
-
-async def change_model(hub: Hub, session_id: str, command: SessionUpdate) -> None:
-    """Go on with another model, else as before; a visit goes on either way. Raises `SessionBusy` for one at work."""
-    live = hub.lives.by_id.get(session_id)
-    before = live.how if live is not None else AS_BEFORE
-    if await hub.anew(session_id, replace(before, provider=command.provider, model=command.model)) is None:
-        raise SessionBusy("The agent is at work; another model can go on when its turn and tasks are over.")

@@ -167,6 +167,10 @@ class Room:
         """A notice to everybody who watches."""
         self.hear(SystemMessage(**self._head(), text=text, level=level))
 
+    def refuse(self, error: JaatoError) -> None:
+        """Tell everybody that a new configuration cannot be used."""
+        self.say(f"The configuration cannot be read anew here: {error}", "warning")
+
     def progress(self, step: str, done: int, total: int | None) -> None:
         """Tell everybody how far something has come that the session needs before it can work."""
         self.hear(InitProgress(**self._head(), step=step, done=done, total=total, unit="bytes"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio.to_thread
 
@@ -22,9 +22,6 @@ from jaato.runtime.user_commands import commands_of
 from jaato.server.live import Live
 from jaato.server.room import Room, nobody_cares
 
-if TYPE_CHECKING:
-    from jaato.server.hub import Hub
-
 LOG = logger("server")
 KEEPS_NOTES = "store_memory"
 """The tool a session has that keeps notes; who has it is told which there are."""
@@ -33,8 +30,15 @@ KEEPS_NOTES = "store_memory"
 class Surroundings:
     """The sessions of a server and what is around them. Everything happens on the loop."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        live: Mapping[str, Live],
+        rooms: Mapping[str, Room],
+        begin: Callable[[Callable[[], Awaitable[object]]], None],
+    ) -> None:
+        self._live = live
+        self._rooms = rooms
+        self._begin = begin
         self._stamps: dict[Path, tuple[int, ...]] = {}
         """The file of notes as it was when it was told last, by workspace."""
 
@@ -50,7 +54,7 @@ class Surroundings:
             forget()
             deaf()
             room.came = nobody_cares
-            others = self._hub.lives.by_id.values()
+            others = self._live.values()
             if not any(other.session.workspace == session.workspace for other in others):
                 self._stamps.pop(session.workspace, None)
 
@@ -72,7 +76,7 @@ class Surroundings:
         def told() -> None:
             nonlocal waiting
             waiting = False
-            if self._hub.lives.by_id.get(room.session_id) is live:
+            if self._live.get(room.session_id) is live:
                 self._tell_commands(room, live)
                 room.tell()
 
@@ -93,7 +97,7 @@ class Surroundings:
 
     def _heard(self, live: Live, event: Event) -> None:
         """A call that may have changed files may have changed the notes; another mode is told to all."""
-        room = self._hub.rooms.get(live.session.state.session_id)
+        room = self._rooms.get(live.session.state.session_id)
         if isinstance(event, SessionUpdated) and event.mode is not None and room is not None:
             room.tell()
         if isinstance(event, ToolCallEnd):
@@ -111,7 +115,7 @@ class Surroundings:
             return
         self._stamps[workspace] = stamp
         if stamp:
-            self._hub.begin(functools.partial(self._read, workspace, notes, stamp))
+            self._begin(functools.partial(self._read, workspace, notes, stamp))
         else:
             self._tell_notes(workspace, [], 0)
 
@@ -122,8 +126,8 @@ class Surroundings:
             self._tell_notes(workspace, brief_entries(page), len(page.notes))
 
     def _tell_notes(self, workspace: Path, entries: list[MemoryEntry], total: int) -> None:
-        for session_id, live in self._hub.lives.by_id.items():
-            room = self._hub.rooms.get(session_id)
+        for session_id, live in self._live.items():
+            room = self._rooms.get(session_id)
             mine = live.session.workspace == workspace and live.session.catalog.find(KEEPS_NOTES) is not None
             if (
                 mine

@@ -22,7 +22,7 @@ from jaato.server.mcp.forms import (
 from jaato.tools.pipeline import run
 
 if TYPE_CHECKING:
-    from jaato.server.mcp.visit import Visit
+    from jaato.agent.session import Session
 
 ANSWER_S = 300.0
 """How long a question waits for the client's user; then it counts as not answered."""
@@ -35,8 +35,11 @@ class Held:
     """A call that runs in its visit's session, apart from the request that waits for it: a client of the newer
     protocol answers a question with another request."""
 
-    def __init__(self, visit: Visit, name: str, arguments: dict[str, object], *, answerable: bool) -> None:
-        self.visit = visit
+    def __init__(
+        self, session: Session, client: str, name: str, arguments: dict[str, object], *, answerable: bool
+    ) -> None:
+        self.session = session
+        self.client = client
         self.asked = ToolCall(new_id("c"), name, arguments)
         self.answerable = answerable
         self.result: ToolResult | None = None
@@ -53,7 +56,7 @@ class Held:
     async def run(self) -> None:
         """The whole call; what ends it early is kept in `fault`."""
         HELD.set(self)
-        steps = self.visit.session.tools
+        steps = self.session.tools
         try:
             with self._scope:
                 await run(steps.new_call(self.asked, "", "mcp"), steps)
@@ -121,16 +124,16 @@ class ClientAsker(Asker):
         held = HELD.get()
         if held is None or not held.answerable:
             return None
-        desk, form = held.visit.session.desk, permission_form(question)
+        questions, form = held.session.questions, permission_form(question)
 
         async def put() -> None:
             await held.put(form)
-            desk.answer(question.id, permission_answer(form.filled, held.visit.client))
+            questions.respond(question.id, permission_answer(form.filled, held.client))
 
-        leave = desk.attend()
+        leave = questions.add_responder()
         putting = asyncio.create_task(put())
         try:
-            return await desk.ask(question)
+            return await questions.ask(question)
         finally:
             putting.cancel()
             leave()
@@ -143,16 +146,16 @@ async def clarify(asked: Clarification) -> list[str | None] | None:
     held = HELD.get()
     if held is None or not held.answerable:
         return None
-    desk, form = held.visit.session.desk, clarification_form(asked)
+    questions, form = held.session.questions, clarification_form(asked)
 
     async def put() -> None:
         await held.put(form)
-        desk.answer(asked.id, clarification_answers(form.filled, asked))
+        questions.respond(asked.id, clarification_answers(form.filled, asked))
 
-    leave = desk.attend()
+    leave = questions.add_responder()
     putting = asyncio.create_task(put())
     try:
-        return await desk.clarify(asked)
+        return await questions.clarify(asked)
     finally:
         putting.cancel()
         leave()

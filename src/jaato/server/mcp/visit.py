@@ -48,7 +48,7 @@ class Visit:
         self.last_used = anyio.current_time()
         if len(self._calls) >= MAX_CALLS:
             raise ConfigError(f"{MAX_CALLS} calls of this client are under way; wait for one of them to end.")
-        held = Held(self, name, arguments, answerable=answerable)
+        held = Held(self.session, self.client, name, arguments, answerable=answerable)
         self._calls[held.asked.call_id] = held
 
         async def body() -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from time import perf_counter
 
 import anyio
 
 from jaato.log import logger
+from jaato.protocol.codec import encode
 from jaato.server.asgi import Refused
 from jaato.server.registry import batch, behind, elsewhere, listing, metrics, several
 from jaato.server.registry.caller_sessions import Callers
 from jaato.server.registry.calling import Bounds, Calls
-from jaato.server.registry.listing import Finder
+from jaato.server.registry.listing import Finder, sent
 from jaato.server.registry.metrics import Figures
 from jaato.server.registry.registered import requests
 from jaato.server.registry.registered.changing import Registered
 from jaato.server.registry.request import (
+    LIST,
     SCOPES,
     Kind,
     Pending,
@@ -29,7 +32,7 @@ from jaato.server.registry.request import (
 )
 from jaato.server.registry.responses import Answer, denied, identified, refusal, said, turned_away, unanswered
 from jaato.server.registry.seen import seen
-from jaato.server.registry.shelf import Shelf
+from jaato.server.registry.shelf import Page, Shelf
 
 LOG = logger("server.registry")
 MAX_BODY_BYTES = 1_000_000
@@ -47,9 +50,23 @@ PAGES: dict[Kind, AtOnce] = {
         shelf, door.figures, door.callers.count, who.sight
     ),
     "result": lambda door, _shelf, who, _route, request: behind.read(door.callers, who, request),
-    "openapi": lambda _door, _shelf, who, _route, request: metrics.described(who, request),
+    "openapi": lambda _door, _shelf, who, _route, request: described(who, request),
 }
 """What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
+
+
+def described(who: Who, request: Request) -> Answer:
+    """The OpenAPI document: of all there is, or of what is under the path of the list, where that is how it is asked for.
+    Whoever needed a key reads that one is needed."""
+    return sent(documented(not request.path.startswith(LIST), who.key != ""), request)
+
+
+@cache
+def documented(whole: bool, keyed: bool) -> Page:
+    """The document, made when first asked for."""
+    from jaato.server.registry.openapi.document import document
+
+    return Page(encode(document(whole=whole, keyed=keyed)))
 
 
 async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:

@@ -1,4 +1,4 @@
-"""What a registry says of itself: health, version, the OpenAPI document, and what it has counted."""
+"""What a registry says of itself: health, version, and what it has counted."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cache
 from typing import Literal
 
 from msgspec import Struct
 
 from jaato.protocol.arp import SCHEMA_VERSION
 from jaato.protocol.codec import encode
-from jaato.server.registry.listing import sent
-from jaato.server.registry.request import LIST, Kind, Request, Who
+from jaato.server.registry.request import Kind
 from jaato.server.registry.responses import JSON, NOT_STORED, Answer
-from jaato.server.registry.shelf import Page, Shelf
+from jaato.server.registry.shelf import Shelf
 from jaato.server.registry.sight import Sight
 from jaato.version import __version__
 
@@ -159,20 +157,6 @@ def version() -> Answer:
 def metrics(shelf: Shelf, figures: Figures, sessions: int, sight: Sight | None) -> Answer:
     """What it has counted."""
     return Answer(200, figures.text(shelf, sessions, sight).encode(), [TEXT, NOT_STORED])
-
-
-def described(who: Who, request: Request) -> Answer:
-    """The OpenAPI document: of all there is, or of what is under the path of the list, where that is how it is asked for.
-    Whoever needed a key reads that one is needed."""
-    return sent(documented(not request.path.startswith(LIST), who.key != ""), request)
-
-
-@cache
-def documented(whole: bool, keyed: bool) -> Page:
-    """The document, made when first asked for."""
-    from jaato.server.registry.openapi.document import document
-
-    return Page(encode(document(whole=whole, keyed=keyed)))
 
 
 def said(value: Struct) -> Answer:
