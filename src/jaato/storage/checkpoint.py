@@ -29,7 +29,7 @@ class Checkpoint:
         self._lock = threading.Lock()
         self._own: sqlite3.Connection | None = None
 
-    def written(self, connection: sqlite3.Connection, size_bytes: int) -> None:
+    def count_commit(self, connection: sqlite3.Connection, size_bytes: int) -> None:
         """Take note of a commit; a long log is folded on a thread of its own.
 
         That never ends while somebody writes without a pause, so an overgrown log is folded here and now.
@@ -49,7 +49,7 @@ class Checkpoint:
         else:
             self._thread = thread
 
-    def fold_away(self) -> None:
+    def truncate(self) -> None:
         """Truncate the write-ahead log, so that nothing deleted stays in it; most of it without blocking others."""
         self._fold(FOLD, EMPTY)
 

@@ -220,7 +220,7 @@ class Leases:
             if holder.session_id not in self._fences and not self._holds.alive(holder.session_id)
         ]
 
-    def dropped(self, session_id: str) -> bool:
+    def delete_dead(self, session_id: str) -> bool:
         """Remove the lease of a dead holder; False if there is none."""
         rows = self._rows(session_id)
         if not rows or self._holds.alive(session_id):
@@ -228,7 +228,7 @@ class Leases:
         with self._guard as connection:
             return connection.execute(DROP, (rows[0].fence,)).rowcount == 1
 
-    def lost(self, session_id: str) -> str:
+    def lost_reason(self, session_id: str) -> str:
         """Why an append was refused, if because of a lease; empty if not."""
         fence = self.fence(session_id)
         rows = self._rows(session_id)
@@ -247,7 +247,7 @@ class Leases:
         begun = {holder.session_id for holder in self._rows(where=BEGUN)}
         for holder in self._rows():
             if holder.session_id not in begun:
-                self.dropped(holder.session_id)
+                self.delete_dead(holder.session_id)
         for path in self._holds.stale():
             path.unlink(missing_ok=True)
 

@@ -116,9 +116,9 @@ class SqliteStore:
             connection.execute("COMMIT" if done else "ROLLBACK")
             if done:
                 self._logs[session_id] = log
-                self._checkpoint.written(connection, size_of(rows))
+                self._checkpoint.count_commit(connection, size_of(rows))
         if not done:
-            raise SessionBusy(self._leases.lost(session_id))
+            raise SessionBusy(self._leases.lost_reason(session_id))
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events of one session in one commit; they survive kill -9 when this returns, or none is there.
@@ -149,16 +149,16 @@ class SqliteStore:
                 ) from error
             if done:
                 self._logs[session_id] = log
-                self._checkpoint.written(connection, size_of(rows))
+                self._checkpoint.count_commit(connection, size_of(rows))
         if not done:
-            if not self._leases.fence(session_id) and self._leases.dropped(session_id):
+            if not self._leases.fence(session_id) and self._leases.delete_dead(session_id):
                 return self.append(events)
             self._refused(session_id, rows[0][0])
         return None
 
     def _refused(self, session_id: str, seq: int) -> None:
         """Raise what it means that an event did not go in."""
-        if why := self._leases.lost(session_id):
+        if why := self._leases.lost_reason(session_id):
             raise SessionBusy(why)
         last = self.last_seq(session_id)
         raise StoreError(f"Session {session_id} ends with event {last}, so event {seq} cannot be the next.")
@@ -249,9 +249,9 @@ class SqliteStore:
             except OSError as error:
                 raise file_error(error, self.path.parent) from error
 
-        remove_session(self._guard, number, forget, self._checkpoint.written)
+        remove_session(self._guard, number, forget, self._checkpoint.count_commit)
         delete_unused_blobs(self._guard, self._blobs)
-        self._checkpoint.fold_away()
+        self._checkpoint.truncate()
 
     # --- blobs and snapshots ---
 
