@@ -27,10 +27,10 @@ def step(event, arguments):
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     left -= 1
-def counted(*arguments, before=disk.rename):
+def counted(*arguments, before=renames.rename):
     step("os.rename", ())
     return before(*arguments)
-replace.rename = disk.rename = moves.rename = counted
+atomic_replace.rename = renames.rename = moves.rename = counted
 sys.addaudithook(step)
 base, places = Path(sys.argv[1]), Path(sys.argv[2])
 for number in range(0, 300, int(sys.argv[3])):
