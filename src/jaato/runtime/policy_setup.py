@@ -23,62 +23,62 @@ OPENED_NOTHING = "In the mode read-only nothing can be opened: leave out {what},
 
 
 def policy_for(
-    blueprint: SessionOptions, settings: Settings, workspace: Path, earlier: Mode | None = None
+    options: SessionOptions, settings: Settings, workspace: Path, earlier: Mode | None = None
 ) -> Policy:
     """The permission rules of a session: the workspace's file, the user's settings, what this call adds; `earlier` is the
     mode its user has chosen in it. Raises `ConfigError`."""
-    policy = blueprint.policy or Policy.load(
-        workspace / POLICY_FILE, workspace=workspace, state_dir=blueprint.state_dir or settings.state_dir
+    policy = options.policy or Policy.load(
+        workspace / POLICY_FILE, workspace=workspace, state_dir=options.state_dir or settings.state_dir
     )
-    allow: Iterable[str] = (*settings["allow"], *blueprint.allow)
-    deny: Iterable[str] = (*settings["deny"], *blueprint.deny)
-    default: Any = "allow" if blueprint.yes else None
+    allow: Iterable[str] = (*settings["allow"], *options.allow)
+    deny: Iterable[str] = (*settings["deny"], *options.deny)
+    default: Any = "allow" if options.yes else None
     ruled = policy.with_flags(allow=allow, deny=deny, default=default)
-    return apply_session_flags(ruled, blueprint, settings, workspace, earlier)
+    return apply_session_flags(ruled, options, settings, workspace, earlier)
 
 
 def apply_session_flags(
-    policy: Policy, blueprint: SessionOptions, settings: Settings, workspace: Path, earlier: Mode | None
+    policy: Policy, options: SessionOptions, settings: Settings, workspace: Path, earlier: Mode | None
 ) -> Policy:
     """A policy with the mode of a session, and with what is opened in it; `earlier` is the mode its user has chosen in
     it. Raises `ConfigError`."""
     return policy.with_flags(
-        read_only=is_read_only(blueprint, settings),
-        mode=session_mode(blueprint, settings, earlier),
-        access=sandbox_access(blueprint, settings, workspace),
+        read_only=is_read_only(options, settings),
+        mode=session_mode(options, settings, earlier),
+        access=sandbox_access(options, settings, workspace),
     )
 
 
-def sandbox_access(blueprint: SessionOptions, settings: Settings, workspace: Path) -> SandboxAccess:
+def sandbox_access(options: SessionOptions, settings: Settings, workspace: Path) -> SandboxAccess:
     """What is opened to every command that may write: by flags and settings together. Raises `ConfigError`."""
-    domains = [*settings["allow_domains"], *blueprint.allow_domains]
-    private = (blueprint.state_dir or settings.state_dir, settings.config_dir)
+    domains = [*settings["allow_domains"], *options.allow_domains]
+    private = (options.state_dir or settings.state_dir, settings.config_dir)
     home = home_of(settings.environ)
     paths = [
         parse_directory(path, workspace, home=home, private=private)
-        for path in (*settings["add_dirs"], *blueprint.add_dirs)
+        for path in (*settings["add_dirs"], *options.add_dirs)
     ]
     return SandboxAccess(
-        "full" if (blueprint.sandbox or settings["sandbox"]) == "full" else "workspace-write",
+        "full" if (options.sandbox or settings["sandbox"]) == "full" else "workspace-write",
         tuple(dict.fromkeys(parse_host(text) for text in domains)),
         tuple(dict.fromkeys(paths)),
     )
 
 
-def is_read_only(blueprint: SessionOptions, settings: Settings) -> bool:
+def is_read_only(options: SessionOptions, settings: Settings) -> bool:
     """Whether the session can open nothing, whatever is said in it. Raises `ConfigError` where something is opened in
     the same breath."""
-    if blueprint.read_only and blueprint.mode not in (None, "read-only"):
+    if options.read_only and options.mode not in (None, "read-only"):
         raise ConfigError(
-            f"--read-only is the mode read-only; leave it out, or leave out --mode {blueprint.mode}."
+            f"--read-only is the mode read-only; leave it out, or leave out --mode {options.mode}."
         )
-    mode: Mode = blueprint.mode or settings["mode"]
-    if not (blueprint.read_only or settings["read_only"] or mode == "read-only"):
+    mode: Mode = options.mode or settings["mode"]
+    if not (options.read_only or settings["read_only"] or mode == "read-only"):
         return False
     opened = {
-        "--sandbox full": blueprint.sandbox == "full",
-        "--allow-domain": bool(blueprint.allow_domains),
-        "--add-dir": bool(blueprint.add_dirs),
+        "--sandbox full": options.sandbox == "full",
+        "--allow-domain": bool(options.allow_domains),
+        "--add-dir": bool(options.add_dirs),
     }
     for what, is_given in opened.items():
         if is_given:
@@ -86,11 +86,11 @@ def is_read_only(blueprint: SessionOptions, settings: Settings) -> bool:
     return True
 
 
-def session_mode(blueprint: SessionOptions, settings: Settings, earlier: Mode | None = None) -> Mode:
+def session_mode(options: SessionOptions, settings: Settings, earlier: Mode | None = None) -> Mode:
     """The mode of a session that is not begun read-only: what is said now, else what its user has said in it `earlier`,
     else the setting."""
     said: Mode = settings["mode"]
-    return blueprint.mode or earlier or said
+    return options.mode or earlier or said
 
 
 def parse_host(text: str) -> str:

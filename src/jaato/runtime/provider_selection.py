@@ -83,11 +83,11 @@ def make_provider(
 
 
 async def pick_provider(
-    blueprint: SessionOptions, settings: Settings, journal: Journal | None
+    options: SessionOptions, settings: Settings, journal: Journal | None
 ) -> tuple[Provider, str]:
     """The provider and model: those given, else those of the stored session, else the first that can be used."""
-    if blueprint.provider is not None and not isinstance(blueprint.provider, str):
-        return blueprint.provider, blueprint.model or (await blueprint.provider.models())[0].id
+    if options.provider is not None and not isinstance(options.provider, str):
+        return options.provider, options.model or (await options.provider.models())[0].id
     name, model = settings["provider"], settings["model"]
     choice = ProviderChoice(name, settings.source("provider")) if name is not None else None
     if (
@@ -101,14 +101,14 @@ async def pick_provider(
     if choice.name == "local":
         from jaato.runtime.local_model import prepare
 
-        confirm = None if blueprint.yes else blueprint.confirm
-        await prepare(settings, model, progress=blueprint.progress, allowed=blueprint.yes, confirm=confirm)
+        confirm = None if options.yes else options.confirm
+        await prepare(settings, model, progress=options.progress, allowed=options.yes, confirm=confirm)
     if choice.name == "scripted" and model is not None:
-        made: Provider = scripted_provider(model, settings, blueprint.state_dir)
+        made: Provider = scripted_provider(model, settings, options.state_dir)
     else:
-        made, model = make_provider(choice.name, settings, model=model, api_key=blueprint.api_key)
-    if blueprint.chosen is not None:
-        blueprint.chosen(choice, model)
+        made, model = make_provider(choice.name, settings, model=model, api_key=options.api_key)
+    if options.chosen is not None:
+        options.chosen(choice, model)
     return made, model
 
 

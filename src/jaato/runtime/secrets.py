@@ -19,12 +19,12 @@ from jaato.tools.redaction.redactor import Redactor
 PASSWORD = re.compile(r"://[^\s/:@?#]*:([^\s@]+)@")
 
 
-def session_secrets(settings: Settings, blueprint: SessionOptions) -> Redactor:
+def session_secrets(settings: Settings, options: SessionOptions) -> Redactor:
     """The secrets of a session: those of the plugins it shares, else its own."""
-    shared = blueprint.registry.services.get("secrets") if blueprint.registry is not None else None
+    shared = options.registry.services.get("secrets") if options.registry is not None else None
     if isinstance(shared, Redactor):
         return shared
-    return collect_secrets(settings, blueprint.api_key, blueprint.workspace)
+    return collect_secrets(settings, options.api_key, options.workspace)
 
 
 def collect_secrets(

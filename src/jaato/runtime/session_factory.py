@@ -42,22 +42,22 @@ if TYPE_CHECKING:
 
 
 async def open_session(
-    blueprint: SessionOptions, *, wire: bool = True
+    options: SessionOptions, *, wire: bool = True
 ) -> tuple[Session, Callable[[], Awaitable[None]]]:
     """An entered session and the function that closes it and all that was made for it. Raises `JaatoError`s.
 
     Plugins that care are told of the session, unless `wire` is False: the caller then tells them of a face of it.
     """
-    workspace = workspace_of(blueprint)
-    settings = settings_for(blueprint, workspace)
-    store = open_store(settings, blueprint.state_dir)
+    workspace = workspace_of(options)
+    settings = settings_for(options, workspace)
+    store = open_store(settings, options.state_dir)
     shop: SessionFactory | None = None
     try:
-        secrets = session_secrets(settings, blueprint)
-        journal = load_requested_session(store, blueprint, workspace, secrets)
+        secrets = session_secrets(settings, options)
+        journal = load_requested_session(store, options, workspace, secrets)
         workspace = workspace if journal is None else workspace_of_session(journal)
-        shop = SessionFactory(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
-        session, leave = await shop.session(blueprint, journal, wire=wire)
+        shop = SessionFactory(workspace, settings, store, secrets, state_dir=options.state_dir)
+        session, leave = await shop.session(options, journal, wire=wire)
     except BaseException:
         await close_all(shop, store)
         raise
@@ -80,16 +80,16 @@ async def close_all(shop: SessionFactory | None, store: Store) -> None:
         store.close()
 
 
-async def registry_for(blueprint: SessionOptions) -> PluginRegistry:
+async def registry_for(options: SessionOptions) -> PluginRegistry:
     """The plugins that sessions of one runtime share."""
-    workspace = workspace_of(blueprint)
-    settings = settings_for(blueprint, workspace)
+    workspace = workspace_of(options)
+    settings = settings_for(options, workspace)
     model = settings["model"]
     if model is None:
-        provider, model = await pick_provider(blueprint, settings, None)
-        if provider is not blueprint.provider:
+        provider, model = await pick_provider(options, settings, None)
+        if provider is not options.provider:
             await provider.aclose()
-    return create_registry(workspace, settings, model, blueprint)
+    return create_registry(workspace, settings, model, options)
 
 
 class SessionFactory:
@@ -121,7 +121,7 @@ class SessionFactory:
 
     async def session(
         self,
-        blueprint: SessionOptions,
+        options: SessionOptions,
         journal: Journal | None = None,
         *,
         wire: bool = True,
@@ -131,14 +131,14 @@ class SessionFactory:
 
         With `resumable` a turn that was cut off stays open, to be gone on with.
         """
-        settings = self.settings.with_flags(flag_settings(blueprint))
+        settings = self.settings.with_flags(flag_settings(options))
         earlier = journal.state.mode if journal is not None else None
-        policy = policy_for(blueprint, settings, self.workspace, earlier)
-        provider, model = await self._provider(blueprint, settings, journal)
-        runtime = self._runtime(blueprint, model)
+        policy = policy_for(options, settings, self.workspace, earlier)
+        provider, model = await self._provider(options, settings, journal)
+        runtime = self._runtime(options, model)
         registry = runtime.registry
         sandbox: Sandbox | None = registry.services.get("sandbox")
-        plan = plan_of(blueprint, settings, provider, model, self.workspace, policy)
+        plan = plan_of(options, settings, provider, model, self.workspace, policy)
         if journal is None and provider.name == "local":
             plan = small_model_plan(plan, self.settings)
         strategy = create_compaction(settings, registry)
@@ -178,18 +178,18 @@ class SessionFactory:
         return entered, close
 
     async def _provider(
-        self, blueprint: SessionOptions, settings: Settings, journal: Journal | None
+        self, options: SessionOptions, settings: Settings, journal: Journal | None
     ) -> tuple[Provider, str]:
         """The provider and model of a session; sessions that want the same share it."""
-        if blueprint.provider is not None and not isinstance(blueprint.provider, str):
-            return await pick_provider(blueprint, settings, journal)
+        if options.provider is not None and not isinstance(options.provider, str):
+            return await pick_provider(options, settings, journal)
         before = (journal.state.provider, journal.state.model) if journal is not None else None
-        wanted = (blueprint.provider, blueprint.model, blueprint.base_url, blueprint.interface)
-        key = (*wanted, blueprint.api_key, before)
+        wanted = (options.provider, options.model, options.base_url, options.interface)
+        key = (*wanted, options.api_key, before)
         known = self._providers.get(key)
         if known is None:
             chosen: list[ProviderChoice] = []
-            heard = replace(blueprint, chosen=lambda choice, _model: chosen.append(choice))
+            heard = replace(options, chosen=lambda choice, _model: chosen.append(choice))
             provider, model = await pick_provider(heard, settings, journal)
             known = provider, model, chosen[0]
             if provider.name == "scripted":  # it stands at a place in its script
@@ -197,24 +197,24 @@ class SessionFactory:
             else:
                 self._providers[key] = known
         provider, model, choice = known
-        if blueprint.chosen is not None:
-            blueprint.chosen(choice, model)
+        if options.chosen is not None:
+            options.chosen(choice, model)
         return provider, model
 
-    def _runtime(self, blueprint: SessionOptions, model: str) -> Runtime:
+    def _runtime(self, options: SessionOptions, model: str) -> Runtime:
         """The plugins for a model, which some of them depend on."""
-        key = (model, blueprint.plugins)
+        key = (model, options.plugins)
         runtime = self._runtimes.get(key)
         if runtime is None:
-            registry = blueprint.registry or create_registry(
-                self.workspace, self.settings, model, blueprint, self.secrets, self.trust
+            registry = options.registry or create_registry(
+                self.workspace, self.settings, model, options, self.secrets, self.trust
             )
             runtime = self._runtimes[key] = Runtime(
                 self.store,
                 registry,
-                ledger=blueprint.ledger,
+                ledger=options.ledger,
                 user_instructions=self.settings.config_dir / "AGENTS.md",
-                shared_registry=blueprint.registry is not None,
+                shared_registry=options.registry is not None,
                 secrets=with_keyring_keys(self.secrets, self.settings),
             )
         return runtime
@@ -240,7 +240,7 @@ def release_compaction(strategy: CompactionSetup | None, settings: Settings) -> 
 
 
 def plan_of(
-    blueprint: SessionOptions,
+    options: SessionOptions,
     settings: Settings,
     provider: Provider,
     model: str,
@@ -248,8 +248,8 @@ def plan_of(
     policy: Policy,
 ) -> Plan:
     """How the session is to be made."""
-    prompt = blueprint.prompt if blueprint.prompt is not None else settings["system_prompt"]
-    given = blueprint.settings
+    prompt = options.prompt if options.prompt is not None else settings["system_prompt"]
+    given = options.settings
     sampling = ModelSettings(
         temperature=given.temperature if given.temperature is not None else settings["temperature"],
         max_output_tokens=given.max_output_tokens or settings["max_output_tokens"],
@@ -262,18 +262,18 @@ def plan_of(
         model=model,
         workspace=workspace,
         policy=policy,
-        name=session_name(blueprint.name),
-        id=blueprint.id,
+        name=session_name(options.name),
+        id=options.id,
         prompt=prompt,
         settings=sampling,
-        asker=blueprint.asker,
-        limits=blueprint.limits or Limits(model_calls=settings["max_turns"]),
-        retry=blueprint.retry,
+        asker=options.asker,
+        limits=options.limits or Limits(model_calls=settings["max_turns"]),
+        retry=options.retry,
         parallel=8 if settings["parallel_tools"] else 1,
         deferred=settings["deferred_tools"],
-        protected=(blueprint.state_dir or settings.state_dir, settings.config_dir),
+        protected=(options.state_dir or settings.state_dir, settings.config_dir),
         question_timeout_s=question_timeout(settings),
-        plugins=blueprint.plugins if blueprint.registry is not None else None,
+        plugins=options.plugins if options.registry is not None else None,
     )
 
 

@@ -72,12 +72,12 @@ class SessionOptions:
     ledger: TokenLedger | None = None
 
 
-def workspace_of(blueprint: SessionOptions) -> Path:
+def workspace_of(options: SessionOptions) -> Path:
     """The directory a new session works in. Raises `ConfigError` when its plugins work in another one."""
-    registry = blueprint.registry
-    if blueprint.workspace is None:
+    registry = options.registry
+    if options.workspace is None:
         return registry.workspace if registry is not None else Path.cwd().resolve()
-    workspace = blueprint.workspace.resolve()
+    workspace = options.workspace.resolve()
     if registry is not None and registry.workspace != workspace:
         raise ConfigError(
             f"The plugins work in {registry.workspace}, the session in {workspace}; "
@@ -86,20 +86,18 @@ def workspace_of(blueprint: SessionOptions) -> Path:
     return workspace
 
 
-def settings_for(blueprint: SessionOptions, workspace: Path) -> Settings:
+def settings_for(options: SessionOptions, workspace: Path) -> Settings:
     """The settings under which a session of this workspace works."""
-    environ = environment() if blueprint.environ is None else blueprint.environ
-    state_dir = blueprint.state_dir or user_dir(environ, "XDG_STATE_HOME", ".local/state")
-    return load(
-        flag_settings(blueprint), environ=environ, workspace=workspace, trusted=Trust(state_dir).trusts
-    )
+    environ = environment() if options.environ is None else options.environ
+    state_dir = options.state_dir or user_dir(environ, "XDG_STATE_HOME", ".local/state")
+    return load(flag_settings(options), environ=environ, workspace=workspace, trusted=Trust(state_dir).trusts)
 
 
-def flag_settings(blueprint: SessionOptions) -> dict[str, Any]:
-    """The settings a blueprint gives by hand."""
+def flag_settings(options: SessionOptions) -> dict[str, Any]:
+    """The settings given by hand."""
     return {
-        "provider": blueprint.provider if isinstance(blueprint.provider, str) else None,
-        "model": blueprint.model,
-        "base_url": blueprint.base_url,
-        "interface": blueprint.interface,
+        "provider": options.provider if isinstance(options.provider, str) else None,
+        "model": options.model,
+        "base_url": options.base_url,
+        "interface": options.interface,
     }

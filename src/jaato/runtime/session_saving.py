@@ -1,4 +1,4 @@
-"""The keeper of a session: tells a session plugin what happens, and has it save and load."""
+"""Saving of sessions as files, by a session plugin: it is told what happens, and has to save and load (persistence)."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
 
 
 def load_requested_session(
-    store: Store, blueprint: SessionOptions, workspace: Path, secrets: Redactor | None = None
+    store: Store, options: SessionOptions, workspace: Path, secrets: Redactor | None = None
 ) -> Journal | None:
-    """The log to go on with, if the blueprint names one. Raises `SessionNotFound`."""
-    if blueprint.session:
-        return load_session(store, blueprint.session, str(workspace), secrets)
-    if not blueprint.resume:
+    """The log to go on with, if the options name one. Raises `SessionNotFound`."""
+    if options.session:
+        return load_session(store, options.session, str(workspace), secrets)
+    if not options.resume:
         return None
     newest = store.sessions(str(workspace), limit=1)
     if not newest:

@@ -97,7 +97,7 @@ class Agent:
             effort=self.effort,
             stop=list(listed("stop_sequences", self.stop_sequences or ())) or None,
         )
-        blueprint = SessionOptions(
+        options = SessionOptions(
             model=self.model,
             provider=self.provider,
             tools=listed("tools", self.tools),
@@ -122,7 +122,7 @@ class Agent:
             state_dir=Path(self.state_dir) if self.state_dir is not None else None,
             environ=self.environ,
         )
-        self._session, self._close = await open_session(blueprint)
+        self._session, self._close = await open_session(options)
         if self.on_permission is not None or self.on_clarification is not None:
             self._leave = answer_questions(self._session, self.on_permission, self.on_clarification)
         return self

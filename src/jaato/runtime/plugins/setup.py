@@ -32,15 +32,15 @@ def create_registry(
     workspace: Path,
     settings: Settings,
     model: str,
-    blueprint: SessionOptions,
+    options: SessionOptions,
     secrets: Redactor | None = None,
     trust: SessionTrust | None = None,
 ) -> PluginRegistry:
     """The plugins of a session and the functions it was given; `secrets` are those the session masks, `trust` is what was
     vouched for when it began."""
     granted = [Path(path).expanduser() for path in settings["roots"]]
-    sandbox = sandbox_for(workspace, settings, blueprint.state_dir or settings.state_dir)
-    trust = trust or load_trust(settings, blueprint.state_dir)
+    sandbox = sandbox_for(workspace, settings, options.state_dir or settings.state_dir)
+    trust = trust or load_trust(settings, options.state_dir)
     services = {
         "environ": settings.environ,
         "settings": settings,
@@ -61,7 +61,7 @@ def create_registry(
         services={
             **services,
             "brought": brought,
-            "secrets": secrets or collect_secrets(settings, blueprint.api_key, workspace),
+            "secrets": secrets or collect_secrets(settings, options.api_key, workspace),
         },
         plugin_dirs=[settings.config_dir / "plugins"],
         catalog=catalog,
@@ -72,15 +72,13 @@ def create_registry(
         if one.said and one.tree.name not in registry.disabled:
             registry.report(one.tree.name, one.said)
     registry.discover()
-    if blueprint.plugins is None:
+    if options.plugins is None:
         registry.expose_all()
     else:
-        for name in blueprint.plugins:
+        for name in options.plugins:
             registry.expose_tool(name)
-    if blueprint.tools:
-        registry.add_toolset(
-            Toolset("program", None, tools=[program_tool(entry) for entry in blueprint.tools])
-        )
+    if options.tools:
+        registry.add_toolset(Toolset("program", None, tools=[program_tool(entry) for entry in options.tools]))
     for entry in registry.catalog:
         if entry.background_after_s is not None:
             entry.background_after_s = settings["background_after_s"]
@@ -116,8 +114,8 @@ def program_tool(entry: Callable[..., Any] | Tool) -> Tool:
     if not isinstance(entry, Tool) and not callable(entry):
         raise PluginError(f"{entry!r:.80} is no tool: give functions, or objects that `@tool` has made.")
     made = entry if isinstance(entry, Tool) else tool_from(entry, "program")
-    options = None if isinstance(entry, Tool) else options_of(entry)
-    category = made.spec.category if options is not None and options.category else "program"
+    given = None if isinstance(entry, Tool) else options_of(entry)
+    category = made.spec.category if given is not None and given.category else "program"
     made.spec = msgspec.structs.replace(made.spec, discoverability="core", category=category)
     made.auto_approved = True
     return made
