@@ -35,10 +35,10 @@ once   allow exactly this call, once   all    allow everything that waits now
 e      edit the arguments first        c TEXT deny, and tell the agent why"""
 
 
-class Answering(Protocol):
+class Responder(Protocol):
     """Who takes answers: the session itself, or the server it is at."""
 
-    def answer(self, question_id: str, answer: Answer | list[str | None], /) -> object:
+    def respond(self, question_id: str, answer: Answer | list[str | None], /) -> object:
         """Answer a question, if it is still open."""
         ...
 
@@ -49,8 +49,8 @@ class Questions:
     `take(line)` is what the user typed while `current` is open; `asked` is called when a question has come.
     """
 
-    def __init__(self, desk: Answering, screen: Screen, kin: Kin | None = None) -> None:
-        self._desk = desk
+    def __init__(self, responder: Responder, screen: Screen, kin: Kin | None = None) -> None:
+        self._responder = responder
         self._screen = screen
         self._kin = Kin() if kin is None else kin
         self._waiting: list[PermissionRequested | ClarificationQuestion] = []
@@ -105,7 +105,7 @@ class Questions:
 
     def _answer(self, question_id: str, answer: Answer | list[str | None]) -> None:
         self._given.add(question_id)
-        self._desk.answer(question_id, answer)
+        self._responder.respond(question_id, answer)
 
     def _show(self) -> None:
         match self.current:

@@ -151,9 +151,9 @@ def started(path: Path) -> Client:
         if not isinstance(error.__cause__, OSError):
             raise
     from jaato.cli.arguments.parser import make_parser
-    from jaato.cli.serve import begin
+    from jaato.cli.daemon_start import start_daemon
 
-    begin(make_parser("serve").parse_args(["serve", "--daemon"]), path)
+    start_daemon(make_parser("serve").parse_args(["serve", "--daemon"]), path)
     return greeted(Address(path=path))
 
 

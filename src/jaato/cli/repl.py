@@ -22,7 +22,7 @@ from jaato.cli.screen import Screen, one_line
 from jaato.cli.session_output import SessionOutput
 from jaato.cli.shown import show, show_opening
 from jaato.cli.signals import heeded, restore_terminal
-from jaato.cli.slash_commands import COMMANDS, run_slash_command
+from jaato.cli.slash_commands import COMMANDS, CommandContext, run_slash_command
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
 from jaato.errors import JaatoError
@@ -51,11 +51,11 @@ class Repl:
         self.args = args
         self.screen = screen
         self.keyboard = Keyboard(environment(), screen, [f"/{name}" for name in COMMANDS])
-        self.creation = self.begun = creation
+        self.creation = self.first_creation = creation
         self.client: Client
         self.session: RemoteSession
         self.output: SessionOutput
-        self.files: list[File] = []
+        self.attachments: list[File] = []
         """What goes with the next message."""
         self.leaving = False
         self.code = OK
@@ -126,7 +126,7 @@ class Repl:
             self._greeted = True
         self.output.catch_up()
 
-    async def change(self, creation: SessionCreate | None, named: str | None) -> None:
+    async def open_session(self, creation: SessionCreate | None, named: str | None) -> None:
         """Go on in another session; where that fails, in this one. Raises `JaatoError`."""
         before, self.args.session = self.session, named or self.args.session
         await self.open(creation)
@@ -141,7 +141,7 @@ class Repl:
         verbose = getattr(self.args, "verbose", False)
         self.output = SessionOutput(self.client, session, self.screen, self.keyboard, self, verbose=verbose)
 
-    def answer(self, question_id: str, answer: Answer | list[str | None], /) -> None:
+    def respond(self, question_id: str, answer: Answer | list[str | None], /) -> None:
         """Give the server an answer; another terminal may be faster."""
         self._start(self._answer(question_id, answer))
 
@@ -218,7 +218,7 @@ class Repl:
                 if text:
                     await self._send_message(text)
             elif not working:
-                await run_slash_command(self, text[1:])
+                await run_slash_command(self._command_context(), text[1:])
             elif text == "/stop":
                 await self.session.stop()
             else:
@@ -226,10 +226,27 @@ class Repl:
         except JaatoError as error:
             self.screen.note(str(error), "red")
 
+    def _command_context(self) -> CommandContext:
+        return CommandContext(
+            client=self.client,
+            session=self.session,
+            screen=self.screen,
+            output=self.output,
+            creation=self.creation,
+            first_creation=self.first_creation,
+            attachments=self.attachments,
+            set_creation=self._set_creation,
+            open_session=self.open_session,
+            leave=self._leave,
+        )
+
+    def _set_creation(self, creation: SessionCreate) -> None:
+        self.creation = creation
+
     async def _send_message(self, text: str) -> None:
         self.output.presses = 0
         self.output.said.append(text)
-        files, self.files = self.files, []
+        files, self.attachments = self.attachments, []
         try:
             taken = await self.client.ask(MessageSend(session_id=self.session.id, text=text, files=files))
         except JaatoError as error:

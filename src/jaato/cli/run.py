@@ -231,7 +231,7 @@ class Run:
         self._questions = Questions(self, self.screen, self.kin)
         self._questions.asked = self._lines.forget
 
-    def answer(self, question_id: str, answer: Answer | list[str | None], /) -> None:
+    def respond(self, question_id: str, answer: Answer | list[str | None], /) -> None:
         """Give the server an answer; if another client was faster, its answer is told by the event."""
         self._client.begin(response_to(self.result.session_id, question_id, answer))
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
 from argparse import Namespace
 from pathlib import Path
 
-from jaato.cli.clean_start import handed_over, protect
+from jaato.cli.clean_start import protect
+from jaato.cli.daemon_start import notify_ready, server_arguments, start_daemon
 from jaato.cli.ending import OK, say
 from jaato.client.address import socket_path
 from jaato.errors import ConfigError
-from jaato.settings import environment, user_dir
-
-READY = "JAATO_READY_FD"
+from jaato.settings import environment
 
 
 def program() -> int:
@@ -41,7 +38,7 @@ def main(args: Namespace) -> int:
     if args.mcp_workspace and not Path(args.mcp_workspace).is_dir():
         raise ConfigError(f"--mcp-workspace: {args.mcp_workspace} is no directory.")
     if args.daemon:
-        return begin(args, path)
+        return start_daemon(args, path)
     return serve(args, path)
 
 
@@ -86,7 +83,7 @@ def serve(args: Namespace, path: Path) -> int:
     )
     web = (args.web_socket,) if args.web_socket else ()
     logs.keep(Path(args.log).absolute() if args.log else None)
-    anyio.run(daemon.serve, daemon.Wanted(path, web, doors), announce)
+    anyio.run(daemon.serve, daemon.Wanted(path, web, doors), notify_ready)
     return OK
 
 
@@ -97,85 +94,10 @@ def print_unit(args: Namespace) -> int:
     if args.print_unit == "socket":
         sys.stdout.write(units.socket_unit(Path(args.ipc_socket).absolute() if args.ipc_socket else None))
     else:
-        sys.stdout.write(units.service_unit([sys.executable, "-m", "jaato", "serve", *flags(args)]))
+        sys.stdout.write(
+            units.service_unit([sys.executable, "-m", "jaato", "serve", *server_arguments(args)])
+        )
     return OK
-
-
-def flags(args: Namespace) -> list[str]:
-    """The arguments of another process that is to serve as these say."""
-    found: list[str] = []
-    for name in ("ipc_socket", "mcp_workspace", "tls_cert", "tls_key"):
-        if given := getattr(args, name):
-            found += [f"--{name.replace('_', '-')}", str(Path(given).absolute())]
-    if args.web_socket:
-        found += ["--web-socket", args.web_socket]
-    found += [part for host in args.allow_host for part in ("--allow-host", host)]
-    found += [part for origin in args.allow_origin for part in ("--allow-origin", origin)]
-    return [*found, "--idle-after", str(args.idle_after)]
-
-
-def announce(text: str) -> None:
-    """Tell who has started the server that it serves."""
-    fd = environment().get(READY, "")
-    if fd.isdigit():
-        os.write(int(fd), text.encode() + b"\n")
-        os.close(int(fd))
-    else:
-        say(text)
-
-
-def begin(args: Namespace, path: Path) -> int:
-    """Start the server in the background, and wait until it serves."""
-    from jaato.server.lock_file import found
-
-    running = found(path)
-    if running is not None:
-        say(f"a server runs already (process {running.pid}) at {running.socket}")
-        return OK
-    environ = environment()
-    state = user_dir(environ, "XDG_STATE_HOME", ".local/state")
-    log = Path(args.log).absolute() if args.log else state / "server.log"
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "jaato", "serve", *flags(args), "--log", str(log)]
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as ready, open(log, "ab", opener=private) as out:
-        start = out.tell()
-        try:
-            with handed_over({**absolute(environ), READY: str(writing)}) as (given, passed):
-                child = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                    cwd="/",
-                    env=given,
-                    pass_fds=(writing, *passed),
-                    start_new_session=True,
-                )
-        finally:
-            os.close(writing)
-        said = ready.readline().decode("utf-8", "replace").strip()
-    if not said:
-        child.wait()
-        with log.open("rb") as file:
-            file.seek(start)
-            why = file.read(4_000).decode("utf-8", "replace").strip()
-        raise ConfigError(f"The server did not start. {why or f'Its log is {log}.'}")
-    child.returncode = 0  # it goes on without us
-    say(f"{said} (process {child.pid}; log: {log})")
-    return OK
-
-
-def absolute(environ: dict[str, str]) -> dict[str, str]:
-    """The same for a process in another directory."""
-    if not (places := environ.get("PYTHONPATH")):
-        return environ
-    return {**environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, places.split(os.pathsep)))}
-
-
-def private(path: str, flags: int) -> int:
-    """Open a file that only its owner can read."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def known(path: Path) -> Path:

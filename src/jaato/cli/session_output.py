@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from jaato.cli.asking import Answering, Questions
+from jaato.cli.asking import Questions, Responder
 from jaato.cli.keyboard import Keyboard
 from jaato.cli.kin import Kin
 from jaato.cli.narrate import Narrator, tell_end
@@ -42,7 +42,7 @@ class SessionOutput:
         session: RemoteSession,
         screen: Screen,
         keyboard: Keyboard,
-        desk: Answering,
+        responder: Responder,
         *,
         verbose: bool,
     ) -> None:
@@ -53,7 +53,7 @@ class SessionOutput:
         kin = Kin()
         kin.restore(session.state.agents)
         self._stream = DeltaFilter(Narrator(screen, verbose=verbose, plan=True, kin=kin))
-        self.questions = Questions(desk, screen, kin)
+        self.questions = Questions(responder, screen, kin)
         self.changed = asyncio.Event()
         self.told_seq = 0
         self.expected = 0

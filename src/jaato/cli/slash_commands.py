@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,7 +22,11 @@ from jaato.protocol.frames import Done, Opened
 from jaato.settings import environment
 
 if TYPE_CHECKING:
-    from jaato.cli.repl import Repl
+    from jaato.cli.screen import Screen
+    from jaato.cli.session_output import SessionOutput
+    from jaato.client.connection import Client
+    from jaato.client.session import RemoteSession
+    from jaato.protocol.commands import File, SessionCreate
 
 COMMANDS = {
     "help": "this list",
@@ -56,7 +61,27 @@ NOT_SESSION = (
 )
 
 
-async def run_slash_command(repl: Repl, text: str) -> None:
+@dataclass(frozen=True, slots=True)
+class CommandContext:
+    """What a command works on: the session at the terminal, and what the terminal itself can do."""
+
+    client: Client
+    session: RemoteSession
+    screen: Screen
+    output: SessionOutput
+    creation: SessionCreate | None
+    """How the session was created or opened from here; None at one that was only joined."""
+    first_creation: SessionCreate | None
+    """What the command line said."""
+    attachments: list[File]
+    """What goes with the next message."""
+    set_creation: Callable[[SessionCreate], None]
+    open_session: Callable[[SessionCreate | None, str | None], Awaitable[None]]
+    """Go on in another session; where that fails, in this one."""
+    leave: Callable[[], None]
+
+
+async def run_slash_command(context: CommandContext, text: str) -> None:
     """Carry out one command; what fails is said. Raises `JaatoError`."""
     name, _, rest = text.strip().partition(" ")
     rest = rest.strip()
@@ -64,157 +89,159 @@ async def run_slash_command(repl: Repl, text: str) -> None:
     command = BUILTIN.get(name)
     try:
         if command is not None:
-            await command(repl, rest)
+            await command(context, rest)
         else:
-            repl.screen.note(await repl.session.execute(name, rest))
+            context.screen.note(await context.session.execute(name, rest))
     except ConfigError as error:
         unknown = f"There is no command /{name}." in str(error)
         more = " /help lists them." if unknown else ""
-        repl.screen.note(f"{one_line(str(error), 1_000)}{more}", "yellow")
+        context.screen.note(f"{one_line(str(error), 1_000)}{more}", "yellow")
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        repl.screen.note(f"{place}{error.strerror or error}", "red")
+        context.screen.note(f"{place}{error.strerror or error}", "red")
 
 
-async def help_command(repl: Repl, _rest: str) -> None:
+async def help_command(context: CommandContext, _rest: str) -> None:
     """/help"""
     for name, text in COMMANDS.items():
-        repl.screen.note(f"/{name:<15} {text}")
-    for command in repl.session.state.commands:
+        context.screen.note(f"/{name:<15} {text}")
+    for command in context.session.state.commands:
         if command.name not in COMMANDS:
             text = " ".join(filter(None, [command.parameters, command.description]))
-            repl.screen.note(one_line(f"/{command.name:<15} {text}", repl.screen.width))
+            context.screen.note(one_line(f"/{command.name:<15} {text}", context.screen.width))
 
 
-async def tools_command(repl: Repl, rest: str) -> None:
+async def tools_command(context: CommandContext, rest: str) -> None:
     """/tools"""
-    tools = repl.session.info.tools if repl.session.info is not None else []
+    tools = context.session.info.tools if context.session.info is not None else []
     if not tools:
-        repl.screen.note("The session rests; its tools are known once it works.")
+        context.screen.note("The session rests; its tools are known once it works.")
         return
     categories = sorted({tool.get("category", "") for tool in tools})
     if rest and rest not in categories:
         known = ", ".join(categories)
-        repl.screen.note(f"There is no category {one_line(rest, 60)}; there are {known}.", "yellow")
+        context.screen.note(f"There is no category {one_line(rest, 60)}; there are {known}.", "yellow")
         return
     for category in [rest] if rest else categories:
-        repl.screen.note(category, "bold")
+        context.screen.note(category, "bold")
         for tool in tools:
             if tool.get("category", "") == category:
                 sign = "*" if tool.get("declared") else " "
                 line = f"{sign} {tool['name']}: {tool['description']}"
-                repl.screen.note(one_line(line, repl.screen.width - 2))
+                context.screen.note(one_line(line, context.screen.width - 2))
 
 
-async def model_command(repl: Repl, rest: str) -> None:
+async def model_command(context: CommandContext, rest: str) -> None:
     """/model"""
-    state = repl.session.state
+    state = context.session.state
     if not rest:
-        repl.screen.note(f"{state.provider} {state.model} answers.")
+        context.screen.note(f"{state.provider} {state.model} answers.")
         others = [
-            name for name in (repl.session.info.models if repl.session.info else []) if name != state.model
+            name
+            for name in (context.session.info.models if context.session.info else [])
+            if name != state.model
         ]
-        repl.screen.note(f"/model NAME: {', '.join(others[:MODELS_SHOWN])}" if others else MODELS)
+        context.screen.note(f"/model NAME: {', '.join(others[:MODELS_SHOWN])}" if others else MODELS)
         return
     words = rest.split()
     provider, model = (words[0], words[1]) if len(words) > 1 else (state.provider, words[0])
-    await repl.client.ask(SessionUpdate(session_id=repl.session.id, provider=provider, model=model))
-    if repl.creation is not None:
-        repl.creation = msgspec.structs.replace(repl.creation, provider=provider, model=model)
-    repl.screen.note(f"{model} answers from now on.")
+    await context.client.ask(SessionUpdate(session_id=context.session.id, provider=provider, model=model))
+    if context.creation is not None:
+        context.set_creation(msgspec.structs.replace(context.creation, provider=provider, model=model))
+    context.screen.note(f"{model} answers from now on.")
 
 
-async def mode_command(repl: Repl, rest: str) -> None:
+async def mode_command(context: CommandContext, rest: str) -> None:
     """/mode"""
-    before, repl.output.mode = repl.output.mode, rest or repl.output.mode
+    before, context.output.mode = context.output.mode, rest or context.output.mode
     try:
-        repl.screen.note(await repl.session.execute("mode", rest))
+        context.screen.note(await context.session.execute("mode", rest))
     except JaatoError:
-        repl.output.mode = before
+        context.output.mode = before
         raise
 
 
-async def plan_command(repl: Repl, _rest: str) -> None:
+async def plan_command(context: CommandContext, _rest: str) -> None:
     """/plan"""
-    state = repl.session.state
+    state = context.session.state
     plan_id = root_plan(state)
     if not plan_id:
-        repl.screen.note("There is no plan.")
+        context.screen.note("There is no plan.")
         return
     for line in plan_lines(state.agents[state.root_agent_id].plans[plan_id]):
-        repl.screen.note(line)
+        context.screen.note(line)
 
 
-async def tasks_command(repl: Repl, rest: str) -> None:
+async def tasks_command(context: CommandContext, rest: str) -> None:
     """/tasks"""
     verb, _, task_id = rest.partition(" ")
     if verb == "stop":
-        await repl.client.ask(TaskStop(session_id=repl.session.id, task_id=task_id.strip()))
-        repl.screen.note(f"{one_line(task_id, 60)} was told to stop.")
+        await context.client.ask(TaskStop(session_id=context.session.id, task_id=task_id.strip()))
+        context.screen.note(f"{one_line(task_id, 60)} was told to stop.")
         return
-    tasks = repl.session.state.tasks
+    tasks = context.session.state.tasks
     for task in tasks.values():
-        repl.screen.note(f"{task.task_id}  {task.status:<10} {task.tool}")
+        context.screen.note(f"{task.task_id}  {task.status:<10} {task.tool}")
     if not tasks:
-        repl.screen.note("There are no background tasks.")
+        context.screen.note("There are no background tasks.")
 
 
-async def files_command(repl: Repl, _rest: str) -> None:
+async def files_command(context: CommandContext, _rest: str) -> None:
     """/files"""
-    state = repl.session.state
+    state = context.session.state
     for file in state.files.values():
-        repl.screen.note(one_line(file_text(file), repl.screen.width))
+        context.screen.note(one_line(file_text(file), context.screen.width))
     if state.files_left_out:
-        repl.screen.note(f"and {state.files_left_out} more")
+        context.screen.note(f"and {state.files_left_out} more")
     if not state.files:
-        repl.screen.note("No tool has changed a file.")
+        context.screen.note("No tool has changed a file.")
 
 
-async def usage_command(repl: Repl, _rest: str) -> None:
+async def usage_command(context: CommandContext, _rest: str) -> None:
     """/usage"""
-    state = repl.session.state
+    state = context.session.state
     cost = None if state.unpriced else state.cost_usd
-    repl.screen.note(f"session: {usage_text(state.usage)}, {price_text(cost)}, {state.turns} turns")
-    if repl.output.turns:
-        repl.screen.note(f"here:    {closing_line(repl.output.turns, state.session_id)}")
+    context.screen.note(f"session: {usage_text(state.usage)}, {price_text(cost)}, {state.turns} turns")
+    if context.output.turns:
+        context.screen.note(f"here:    {closing_line(context.output.turns, state.session_id)}")
     agent = state.agents.get(state.root_agent_id)
     if agent is not None:
         used, limit = agent.context_tokens, agent.context_limit
         of_all = f" of {limit:,} ({used * 100 / limit:.0f} %)" if limit else ""
-        repl.screen.note(f"context: {used:,} tokens{of_all}")
+        context.screen.note(f"context: {used:,} tokens{of_all}")
 
 
-async def who_command(repl: Repl, _rest: str) -> None:
+async def who_command(context: CommandContext, _rest: str) -> None:
     """/who"""
-    clients = repl.session.info.clients if repl.session.info is not None else []
+    clients = context.session.info.clients if context.session.info is not None else []
     for client in clients:
-        own = " (this terminal)" if client.id == repl.client.welcome.client_id else ""
-        repl.screen.note(f"{one_line(client.name, 80)}, {client.role}{own}")
+        own = " (this terminal)" if client.id == context.client.welcome.client_id else ""
+        context.screen.note(f"{one_line(client.name, 80)}, {client.role}{own}")
 
 
-async def image_command(repl: Repl, rest: str) -> None:
+async def image_command(context: CommandContext, rest: str) -> None:
     """/image"""
     if not rest:
-        repl.screen.note("Say which: /image FILE")
+        context.screen.note("Say which: /image FILE")
         return
     path = Path(os.path.expanduser(rest))  # noqa: ASYNC240 a moment's work
-    repl.files.append(file_at(path))
-    repl.screen.note(f"{path.name} goes with your next message.", "dim")
+    context.attachments.append(file_at(path))
+    context.screen.note(f"{path.name} goes with your next message.", "dim")
 
 
-async def save_command(repl: Repl, rest: str) -> None:
+async def save_command(context: CommandContext, rest: str) -> None:
     """/save"""
     if not rest:
-        repl.screen.note(await repl.session.execute("save"))
+        context.screen.note(await context.session.execute("save"))
         return
-    if not same_place(repl.client.welcome.state_dir, environment()):
+    if not same_place(context.client.welcome.state_dir, environment()):
         raise ConfigError(
-            f"`jaato sessions export {repl.session.id} --to FILE` there writes the events to a file."
+            f"`jaato sessions export {context.session.id} --to FILE` there writes the events to a file."
         )
     path = Path(os.path.expanduser(rest))  # noqa: ASYNC240 nothing is read
     with open(path, "xb") as file:  # noqa: ASYNC230 a moment's work, and the agent rests
-        count = write_log(file, repl.session.id, Path(repl.session.state.workspace))
-    repl.screen.note(f"{count} events are in {path}.")
+        count = write_log(file, context.session.id, Path(context.session.state.workspace))
+    context.screen.note(f"{count} events are in {path}.")
 
 
 def write_log(file: IO[bytes], session_id: str, workspace: Path) -> int:
@@ -232,75 +259,79 @@ def write_log(file: IO[bytes], session_id: str, workspace: Path) -> int:
         store.close()
 
 
-async def continue_command(repl: Repl, _rest: str) -> None:
+async def continue_command(context: CommandContext, _rest: str) -> None:
     """/continue"""
-    await repl.client.ask(TurnContinue(session_id=repl.session.id))
+    await context.client.ask(TurnContinue(session_id=context.session.id))
 
 
-async def stop_command(repl: Repl, _rest: str) -> None:
+async def stop_command(context: CommandContext, _rest: str) -> None:
     """/stop"""
-    await repl.session.stop()
+    await context.session.stop()
 
 
-async def exit_command(repl: Repl, _rest: str) -> None:
+async def exit_command(context: CommandContext, _rest: str) -> None:
     """/exit"""
-    repl.leaving = True
+    context.leave()
 
 
-async def session_command(repl: Repl, rest: str) -> None:
+async def session_command(context: CommandContext, rest: str) -> None:
     """/session"""
     verb, _, name = rest.partition(" ")
     if verb == "name" and name.strip():
-        await rename_command(repl, name.strip())
+        await rename_command(context, name.strip())
         return
     if rest:
         raise ConfigError(NOT_SESSION.format(rest=one_line(rest, 60)))
-    state = repl.session.state
-    repl.screen.note(f"{state.session_id} {state.name or '(no name)'}")
-    repl.screen.note(f"workspace {state.workspace}, {state.provider} {state.model}, {state.turns} turns")
-    view = repl.session.info.sandbox if repl.session.info is not None else None
+    state = context.session.state
+    context.screen.note(f"{state.session_id} {state.name or '(no name)'}")
+    context.screen.note(f"workspace {state.workspace}, {state.provider} {state.model}, {state.turns} turns")
+    view = context.session.info.sandbox if context.session.info is not None else None
     for line in sandbox_lines(view) if view is not None else ():
-        repl.screen.note(line)
+        context.screen.note(line)
 
 
-async def rename_command(repl: Repl, rest: str) -> None:
+async def rename_command(context: CommandContext, rest: str) -> None:
     """/rename"""
     if not rest:
         raise ConfigError("Say which name: /rename NAME")
-    done = await repl.client.ask(SessionUpdate(session_id=repl.session.id, name=rest))
-    repl.screen.note(f"{repl.session.id} is called {rest}.")
+    done = await context.client.ask(SessionUpdate(session_id=context.session.id, name=rest))
+    context.screen.note(f"{context.session.id} is called {rest}.")
     if isinstance(done, Done) and done.notice:
-        repl.screen.note(done.notice, "yellow")
+        context.screen.note(done.notice, "yellow")
 
 
-async def fork_command(repl: Repl, rest: str) -> None:
+async def fork_command(context: CommandContext, rest: str) -> None:
     """/fork"""
-    before = repl.session.id
-    made = await repl.client.ask(SessionFork(session_id=before, name=rest or None))
+    before = context.session.id
+    made = await context.client.ask(SessionFork(session_id=before, name=rest or None))
     assert isinstance(made, Opened)
-    await go_on_in(repl, made.session_id)
+    await go_on_in(context, made.session_id)
     if made.notice:
-        repl.screen.note(made.notice, "yellow")
-    repl.screen.note(f"This is the fork; /resume {before} goes back.")
+        context.screen.note(made.notice, "yellow")
+    context.screen.note(f"This is the fork; /resume {before} goes back.")
 
 
-async def sessions_command(repl: Repl, _rest: str) -> None:
+async def sessions_command(context: CommandContext, _rest: str) -> None:
     """/sessions"""
-    found = await repl.client.list(repl.session.state.workspace, 20)
+    found = await context.client.list(context.session.state.workspace, 20)
     for row in found.sessions:
-        sign = "*" if row.id == repl.session.id else " "
-        repl.screen.note(f"{sign} {row.id}  {row.updated_at[:16]}  {row.model}  {row.name or ''}")
+        sign = "*" if row.id == context.session.id else " "
+        context.screen.note(f"{sign} {row.id}  {row.updated_at[:16]}  {row.model}  {row.name or ''}")
 
 
-async def new_command(repl: Repl, rest: str) -> None:
+async def new_command(context: CommandContext, rest: str) -> None:
     """/new"""
-    if repl.creation is None:
-        raise JaatoError("This terminal has repl a session; `jaato chat` begins one.")
-    said = repl.creation if repl.creation.provider or repl.begun is None else repl.begun
+    if context.creation is None:
+        raise JaatoError("This terminal has joined a session; `jaato chat` begins one.")
+    said = (
+        context.creation
+        if context.creation.provider or context.first_creation is None
+        else context.first_creation
+    )
     begun = msgspec.structs.replace(
         said, session_id="", resume=False, name=rest or None, once=again(said.once)
     )
-    await repl.change(begun, None)
+    await context.open_session(begun, None)
 
 
 def again(once: str) -> str:
@@ -308,27 +339,29 @@ def again(once: str) -> str:
     return os.urandom(12).hex() if once else ""
 
 
-async def resume_command(repl: Repl, rest: str) -> None:
+async def resume_command(context: CommandContext, rest: str) -> None:
     """/resume"""
     if not rest:
-        await sessions_command(repl, "")
-        repl.screen.note("Say which: /resume ID")
+        await sessions_command(context, "")
+        context.screen.note("Say which: /resume ID")
         return
     try:
-        await go_on_in(repl, rest)
+        await go_on_in(context, rest)
     except SessionNotFound:
-        repl.screen.note(await repl.session.execute("resume", rest), "dim")  # a saved one is stored again
-        await go_on_in(repl, rest)
+        context.screen.note(
+            await context.session.execute("resume", rest), "dim"
+        )  # a saved one is stored again
+        await go_on_in(context, rest)
 
 
-async def go_on_in(repl: Repl, named: str) -> None:
+async def go_on_in(context: CommandContext, named: str) -> None:
     """Leave for another session. Raises `JaatoError`, and stays."""
-    if repl.creation is None:
-        await repl.change(None, named)
+    if context.creation is None:
+        await context.open_session(None, named)
         return
-    fresh = {"name": None, "provider": None, "model": None, "once": again(repl.creation.once)}
-    begun = msgspec.structs.replace(repl.creation, session_id=named, resume=False, **fresh)
-    await repl.change(begun, None)
+    fresh = {"name": None, "provider": None, "model": None, "once": again(context.creation.once)}
+    begun = msgspec.structs.replace(context.creation, session_id=named, resume=False, **fresh)
+    await context.open_session(begun, None)
 
 
 BUILTIN: dict[str, Callable[[Any, str], Awaitable[None]]] = {
