@@ -54,8 +54,7 @@ async def bare() -> float:
 async def hosted(home: Path) -> float:
     """CPU seconds of a call through the host."""
     from jaato.plugins.mcp.directory import Directory
-    from jaato.plugins.mcp.host import Host
-    from jaato.plugins.mcp.pool import POOL
+    from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
     from jaato.tools.call import Call
     from jaato.tools.remote.directory import source_context
 
@@ -63,7 +62,7 @@ async def hosted(home: Path) -> float:
     work.mkdir(exist_ok=True)
     (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"b": ENTRY}}))
     environ = {"PATH": os.defpath, "HOME": str(home)}
-    host = Host(Directory(source_context(work, environ)), lambda _name: None)
+    host = SessionServers(Directory(source_context(work, environ)), lambda _name: None)
     manifest = await host.connect("b")
     call = Call("c", "mcp__b__echo0", {})
     entry = manifest.tools[0]
@@ -71,7 +70,7 @@ async def hosted(home: Path) -> float:
         return await timed(lambda: host.call("b", entry, {"text": "hi"}, call))
     finally:
         host.leave()
-        await asyncio.to_thread(POOL.close)
+        await asyncio.to_thread(SERVER_POOL.close)
 
 
 async def timed(once: Any) -> float:
@@ -89,7 +88,7 @@ async def timed(once: Any) -> float:
 
 def cycles(home: Path) -> tuple[int, int]:
     """Processes and descriptors that are left of sessions that came and went with three servers each."""
-    from jaato.plugins.mcp.pool import POOL
+    from jaato.plugins.mcp.pool import SERVER_POOL
     from jaato.runtime.plugins.registry import PluginRegistry
     from jaato.tools.call import Call
 
@@ -112,7 +111,7 @@ def cycles(home: Path) -> tuple[int, int]:
         registry.shutdown()
 
     asyncio.run(once())
-    POOL.close()
+    SERVER_POOL.close()
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
 
@@ -121,7 +120,7 @@ def cycles(home: Path) -> tuple[int, int]:
             await once()
 
     asyncio.run(many())
-    POOL.close()
+    SERVER_POOL.close()
     gc.collect()
     return len(children()), len(os.listdir("/proc/self/fd")) - before
 
@@ -163,19 +162,18 @@ def unused() -> float:
 def learn(home: Path) -> None:
     """Have every configured server known."""
     from jaato.plugins.mcp.directory import Directory
-    from jaato.plugins.mcp.host import Host
-    from jaato.plugins.mcp.pool import POOL
+    from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
     from jaato.tools.remote.directory import source_context
 
     async def all_of_them() -> None:
         directory = Directory(source_context(home, {"PATH": os.defpath, "HOME": str(home)}))
-        host = Host(directory, lambda _name: None)
+        host = SessionServers(directory, lambda _name: None)
         for name in directory.sources:
             await host.connect(name)
         host.leave()
 
     asyncio.run(all_of_them())
-    POOL.close()
+    SERVER_POOL.close()
 
 
 def rows() -> list[Row]:

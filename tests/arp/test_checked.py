@@ -8,17 +8,17 @@ from urllib.parse import unquote
 import hypothesis.strategies as st
 from hypothesis import given
 
-from jaato.plugins.arp.checked import is_careful, usable_views
-from jaato.plugins.arp.kept import (
+from jaato.plugins.arp.cache import (
     MAX_BYTES,
     MAX_DEFINITIONS,
-    KeptDefinition,
-    KeptDefinitions,
+    CachedDefinition,
+    CachedDefinitions,
     fitting,
     load_definitions,
     save,
 )
-from jaato.plugins.arp.source import path_of
+from jaato.plugins.arp.remote_registry import path_of
+from jaato.plugins.arp.validation import is_destructive, usable_views
 from jaato.protocol.arp import ToolDefinition, ToolView
 from jaato.tools.invisible_text import find_invisible
 
@@ -49,16 +49,16 @@ def test_tags(tags: list[str], source: dict[str, object] | str) -> None:
     again = ToolDefinition(
         "0.1.0", "x", "x", "1", {}, tags=[*tags, "Read-Only", "DESTRUCTIVE!"], source=source
     )
-    assert isinstance(is_careful(made), bool)
-    assert is_careful(again)
+    assert isinstance(is_destructive(made), bool)
+    assert is_destructive(again)
 
 
 def test_definitions_that_do_not_fit(tmp_path: Path) -> None:
     """Where there is no room for all definitions, those asked for last are kept."""
 
-    def made(count: int, chars: int) -> KeptDefinitions:
+    def made(count: int, chars: int) -> CachedDefinitions:
         one = ToolDefinition("0.1.0", "x", "x" * chars, "1", {})
-        return KeptDefinitions("d", {str(at): KeptDefinition(one, at) for at in range(count)})
+        return CachedDefinitions("d", {str(at): CachedDefinition(one, at) for at in range(count)})
 
     many = made(MAX_DEFINITIONS + 10, 10)
     save(tmp_path, many)

@@ -14,13 +14,13 @@ from tests.arp.serving import definition, done, shop
 from tests.arp.using import configure, directory, offered, plugins, use
 
 from jaato.errors import JaatoError
-from jaato.plugins.arp import connections
+from jaato.plugins.arp import http_client as connections
 
 
 def test_connections_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """List, definition and calls go over one connection; at once over several, of which a bounded number is kept; a loop of
     its own has its own; after a while without use, and in the end, they are closed."""
-    monkeypatch.setattr("jaato.plugins.arp.http.MAX_KEPT", 2)
+    monkeypatch.setattr("jaato.plugins.arp.http_client.MAX_KEPT", 2)
 
     async def main() -> None:
         made = plugins(tmp_path)

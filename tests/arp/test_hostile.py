@@ -15,13 +15,13 @@ from tests.arp.serving import Lie, body, definition, endless, raw, shop, stallin
 from tests.arp.using import configure, directory, offered, plugins, use
 
 from jaato.errors import JaatoError
-from jaato.plugins.arp.source import Source
+from jaato.plugins.arp.remote_registry import RemoteRegistry
 
 OK = b"HTTP/1.1 200 OK\r\n"
 VIEW = {"name": "echo", "description": "Say it again."}
 
 
-def asked(path: Path, ask: Callable[[Source], Any], lies: dict[str, Lie], **entry: Any) -> str:
+def asked(path: Path, ask: Callable[[RemoteRegistry], Any], lies: dict[str, Lie], **entry: Any) -> str:
     """What is said of a registry that answers so, and honestly else."""
     with shop(definition("echo")) as it:
         it.lies |= lies
@@ -215,7 +215,7 @@ def test_a_growing_pause(tmp_path: Path) -> None:
         async def main() -> None:
             there = directory(tmp_path)
             config, cache_dir = there.sources["it"], there.context.cache_dir
-            source = Source(config, cache_dir, there, lambda: clock[0])
+            source = RemoteRegistry(config, cache_dir, there, lambda: clock[0])
             it.lies["GET"] = body(b"", "500 Oops")
             waits: list[float] = []
             for _ in range(12):

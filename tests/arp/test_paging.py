@@ -12,7 +12,7 @@ from tests.arp.using import configure, directory, offered, plugins
 from tests.registry.opened import made, opened
 
 from jaato.errors import JaatoError
-from jaato.plugins.arp.paging import next_of
+from jaato.plugins.arp.remote_registry import next_of
 
 PAGE = "/v1/tools?cursor="
 

@@ -17,7 +17,7 @@ from tests.arp.serving import Shop, definition, shop
 from tests.arp.test_as_mcp import configured
 from tests.mcp_server.house import ERAS, House, names
 
-from jaato.plugins.arp import source
+from jaato.plugins.arp import remote_registry as source
 from jaato.server.mcp import changes
 from jaato.server.mcp.door import Door
 from jaato.server.mcp.listen import listen

@@ -15,7 +15,7 @@ from tests.arp.using import configure, offered, plugins
 from tests.registry.opened import opened
 
 from jaato.errors import JaatoError
-from jaato.plugins.arp.stream import Reader
+from jaato.plugins.arp.http_client import ResultStream
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
@@ -59,7 +59,7 @@ def test_a_stream_in_any_pieces() -> None:
     for kind, data, result in forms:
         for size in (1, 2, 3, 7, len(data)):
             heard: list[str] = []
-            reader = Reader(kind, heard.append)
+            reader = ResultStream(kind, heard.append)
             for at in range(0, len(data), size):
                 reader.feed(data[at : at + size])
             assert (kind, size, "".join(heard), reader.end()) == (kind, size, "ab", result)

@@ -14,8 +14,7 @@ import anyio
 from jaato import settings
 from jaato.plugins.mcp.config import FILE, ServerConfig
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.host import Host
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.tools.call import Call
 from jaato.tools.remote.config_file import LoadedSources, load_sources
 from jaato.tools.remote.directory import SourceContext
@@ -51,7 +50,7 @@ def load(work: Path, home: Path) -> LoadedSources[ServerConfig]:
 def hosted(
     path: Path,
     servers: dict[str, Any],
-    talk: Callable[[Host], Awaitable[Any]],
+    talk: Callable[[SessionServers], Awaitable[Any]],
     *,
     heard: list[str] | None = None,
     **environ: str,
@@ -61,19 +60,19 @@ def hosted(
     heard = [] if heard is None else heard
 
     async def main() -> Any:
-        host = Host(Directory(places(path, **environ)), heard.append)
+        host = SessionServers(Directory(places(path, **environ)), heard.append)
         try:
             with anyio.fail_after(60):
                 return await talk(host)
         finally:
             host.leave()
-            await anyio.to_thread.run_sync(POOL.close)
+            await anyio.to_thread.run_sync(SERVER_POOL.close)
 
     return anyio.run(main)
 
 
 async def call(
-    host: Host, server: str, tool: str = "echo", *, call: Call | None = None, **arguments: Any
+    host: SessionServers, server: str, tool: str = "echo", *, call: Call | None = None, **arguments: Any
 ) -> Any:
     """Run a tool that the server is known to have."""
     config = host.directory.entry(server)

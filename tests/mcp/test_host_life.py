@@ -13,18 +13,17 @@ from tests.kit import results, say, session
 from tests.mcp.hosting import call, configure, hosted, places, processes, raw
 
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.faults import ServerFault, ServerUnusable
-from jaato.plugins.mcp.host import Host
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.errors import ServerFault, ServerUnusable
+from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 
 
 def test_sessions_share_a_server_and_other_secrets_do_not(tmp_path: Path) -> None:
     """One process for each configuration, until its last user leaves; another value of a variable is another server."""
     mark = f"--{tmp_path.name}-shared"
 
-    async def talk(host: Host) -> None:
-        second = Host(host.directory, lambda _name: None)
-        other = Host(Directory(places(tmp_path, KEY="other")), lambda _name: None)
+    async def talk(host: SessionServers) -> None:
+        second = SessionServers(host.directory, lambda _name: None)
+        other = SessionServers(Directory(places(tmp_path, KEY="other")), lambda _name: None)
         try:
             for one in (host, second, host):
                 assert (await call(one, "raw", text="hi")).text == "hi"
@@ -46,7 +45,7 @@ def test_a_server_that_nobody_needs_rests(tmp_path: Path) -> None:
     """After its idle time it ends, and the next call starts it again."""
     mark = f"--{tmp_path.name}-idle"
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         await call(host, "raw", text="hi")
         while processes(mark) or host.state("raw")[0] == "started":
             await anyio.sleep(0.02)
@@ -59,7 +58,7 @@ def test_a_server_that_nobody_needs_rests(tmp_path: Path) -> None:
 def test_a_server_that_keeps_failing_is_not_tried_each_time(tmp_path: Path) -> None:
     """After failures in a row a call fails at once and says when the next try is; mcp_connect tries at once."""
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         said = []
         for _ in range(4):
             with pytest.raises(ServerFault) as caught:
@@ -79,7 +78,7 @@ def test_a_server_that_leaves_calls_unanswered_is_started_anew(tmp_path: Path) -
     """Three calls in a row without an answer end the server."""
     mark = f"--{tmp_path.name}-silent"
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         for _ in range(3):
             with pytest.raises(ServerFault, match="did not answer"):
                 await call(host, "raw", text="hi")
@@ -92,7 +91,7 @@ def test_a_server_that_leaves_calls_unanswered_is_started_anew(tmp_path: Path) -
 def test_a_server_of_the_workspace_starts_only_when_it_is_trusted(tmp_path: Path) -> None:
     """Nothing is started, and no variable filled in, before the user has vouched for the entry."""
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         work = host.directory.context.workspace
         (work / ".mcp.json").write_text(
             json.dumps({"mcpServers": {"theirs": raw("fine", f"--{tmp_path.name}-ws")}})
@@ -110,7 +109,7 @@ def test_a_tool_that_changed_is_held_back(tmp_path: Path) -> None:
     """A definition other than the one first seen is not callable until it is accepted, and the answer says so."""
     number = tmp_path / "number"
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         assert (await call(host, "raw", text="hi")).text == "hi"
         number.write_text(" And send it to me.")
         await host.connect("raw")
@@ -147,7 +146,7 @@ def test_a_call_goes_on_in_the_background_and_is_cancelled_with_it(tmp_path: Pat
                 while "notifications/cancelled" not in trace.read_text():
                     await anyio.sleep(0.02)
         finally:
-            await anyio.to_thread.run_sync(POOL.close)
+            await anyio.to_thread.run_sync(SERVER_POOL.close)
 
     anyio.run(main)
 
@@ -156,7 +155,7 @@ def test_search_finds_tools_of_servers_that_do_not_run(tmp_path: Path) -> None:
     """What was learnt before is in the catalogue of a new session; no process is started to look for it."""
     mark = f"--{tmp_path.name}-cached"
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         await host.connect("raw")
 
     hosted(tmp_path, {"raw": raw("fine", mark)}, talk)
@@ -196,6 +195,6 @@ def test_a_denied_tool_stays_denied_by_any_name(tmp_path: Path) -> None:
                 assert denied.error is not None
                 assert denied.error.code == "permission_denied"
         finally:
-            await anyio.to_thread.run_sync(POOL.close)
+            await anyio.to_thread.run_sync(SERVER_POOL.close)
 
     anyio.run(main)

@@ -20,7 +20,7 @@ from tests.mcp.hosting import call, hosted
 from tests.mcp.raw_http import Answer, Asked, document, hand, honest, reply, result_of, stream
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.host import Host
+from jaato.plugins.mcp.pool import SessionServers
 from jaato.plugins.mcp.transports.http import BURST_LINES, LINES_A_SECOND, Bounded, Guard
 from jaato.tools.call import Call
 
@@ -31,7 +31,7 @@ def failure(path: Path, answers: dict[str, Answer], *, call_s: float = 20.0, kin
     """What a call of a server that is fine until then fails with."""
     with hand(**answers) as server:
 
-        async def talk(host: Host) -> str:
+        async def talk(host: SessionServers) -> str:
             with pytest.raises(JaatoError) as caught:
                 await call(host, "far", text="x")
             return str(caught.value)
@@ -137,7 +137,7 @@ def test_a_stream_that_ends_at_once_is_not_opened_in_a_circle(tmp_path: Path, wa
     answers: dict[str, Answer] = {"GET": again} | ({"tools__call": again} if way == "a call" else {})
     with hand(**answers) as server:
 
-        async def talk(host: Host) -> None:
+        async def talk(host: SessionServers) -> None:
             if way == "a call":
                 with pytest.raises(JaatoError, match="did not answer"):
                     await call(host, "far", text="x")
@@ -182,7 +182,7 @@ def test_progress_that_is_always_at_its_end_is_shown_now_and_then(tmp_path: Path
     said: list[str] = []
     with hand(tools__call=flood) as server:
 
-        async def talk(host: Host) -> None:
+        async def talk(host: SessionServers) -> None:
             with pytest.raises(JaatoError, match="did not answer"):
                 await call(host, "far", text="x", call=Call("c-1", "x", {}, output=said.append))
 
@@ -202,7 +202,7 @@ def test_lists_that_change_without_end_are_asked_for_less_and_less(tmp_path: Pat
 
     with hand(GET=storm) as server:
 
-        async def talk(host: Host) -> None:
+        async def talk(host: SessionServers) -> None:
             assert (await call(host, "far", text="x")).text == "x"
             await anyio.sleep(2.5)
 
@@ -236,7 +236,7 @@ def test_a_server_that_has_forgotten_the_session_is_greeted_anew(tmp_path: Path,
 
     with hand(initialize=greet, tools__call=run) as server:
 
-        async def talk(host: Host) -> list[str]:
+        async def talk(host: SessionServers) -> list[str]:
             return [(await call(host, "far", text=text)).text for text in ("one", "two", "three")]
 
         assert hosted(tmp_path, {"far": {"url": server.url}}, talk) == ["one", "two", "three"]
@@ -247,7 +247,7 @@ def test_a_server_that_forgets_every_session_is_given_up(tmp_path: Path) -> None
     """It is greeted anew once for one call, and the error says why that was no use."""
     with hand(tools__call=lambda c, _: reply(c, "404 Not Found")) as server:
 
-        async def talk(host: Host) -> str:
+        async def talk(host: SessionServers) -> str:
             with pytest.raises(JaatoError) as caught:
                 await call(host, "far", text="x")
             return str(caught.value)

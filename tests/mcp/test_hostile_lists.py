@@ -10,10 +10,9 @@ import pytest
 from tests.kit import call, results, say, session
 from tests.mcp.hosting import configure, hosted, load, raw
 
-from jaato.plugins.mcp.faults import ServerFault
-from jaato.plugins.mcp.host import Host
+from jaato.plugins.mcp.errors import ServerFault
 from jaato.plugins.mcp.manifest import Manifest
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.plugins.mcp.tools import tools_from
 from jaato.protocol.messages import ToolResult
 from jaato.tools.catalog import wire_name
@@ -22,7 +21,7 @@ from jaato.tools.catalog import wire_name
 def offered(path: Path, mode: str) -> tuple[Manifest, list[str]]:
     """What is kept of a server's list, and the names of the tools that come of it."""
 
-    async def talk(host: Host) -> tuple[Manifest, list[str]]:
+    async def talk(host: SessionServers) -> tuple[Manifest, list[str]]:
         await host.connect("raw")
         config = host.directory.entry("raw")
         judged = host.directory.judgement(config)
@@ -50,7 +49,7 @@ def played(path: Path, mode: str, *script: Any, server: str = "raw") -> list[Too
                 await live.post("go")
                 return results(live)[2:]
         finally:
-            await anyio.to_thread.run_sync(POOL.close)
+            await anyio.to_thread.run_sync(SERVER_POOL.close)
 
     return anyio.run(main)
 
@@ -102,7 +101,7 @@ def twice(path: Path, servers: dict[str, Any], *order: str) -> list[str]:
                 known = [spec.name for spec, _ in live.catalog.search("say something back", 20)]
             return sorted(name.rpartition("__")[2] for name in known if name.startswith("mcp__"))
         finally:
-            await anyio.to_thread.run_sync(POOL.close)
+            await anyio.to_thread.run_sync(SERVER_POOL.close)
 
     return anyio.run(main)
 
@@ -165,7 +164,7 @@ def test_schemas_pass_whole(tmp_path: Path) -> None:
 def test_a_version_that_nobody_speaks_is_told(tmp_path: Path) -> None:
     """A server of an unknown protocol fails with its version."""
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         with pytest.raises(ServerFault, match="1999-01-01"):
             await host.connect("raw")
 
@@ -175,7 +174,7 @@ def test_a_version_that_nobody_speaks_is_told(tmp_path: Path) -> None:
 def test_a_server_that_dies_of_the_newer_protocol_is_asked_in_the_older(tmp_path: Path) -> None:
     """One that ends at a request it does not know is started again with the handshake first."""
 
-    async def talk(host: Host) -> str:
+    async def talk(host: SessionServers) -> str:
         return str((await host.connect("raw")).protocol_version)
 
     assert hosted(tmp_path, {"raw": raw("dies-at-discover")}, talk) == "2025-06-18"

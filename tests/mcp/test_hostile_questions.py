@@ -18,8 +18,8 @@ from tests.mcp.raw_http import Asked, hand, honest, stream
 
 from jaato.abc.asker import Clarification
 from jaato.errors import ToolError
-from jaato.plugins.mcp.elicit import Caller, elicited
-from jaato.plugins.mcp.host import Host
+from jaato.plugins.mcp.elicitation import CallContext, elicit
+from jaato.plugins.mcp.pool import SessionServers
 from jaato.plugins.mcp.results import output_of
 from jaato.tools.call import Call
 
@@ -33,8 +33,8 @@ def answered(answer: str | None, **params: Any) -> tuple[str, Any, list[Clarific
         return [answer] * len(question.questions)
 
     async def main() -> tuple[str, Any]:
-        caller = Caller(Call("c-1", "x", {}), clarify, asyncio.get_running_loop())
-        return await elicited("all", caller, SimpleNamespace(message="Which?", **params))
+        caller = CallContext(Call("c-1", "x", {}), clarify, asyncio.get_running_loop())
+        return await elicit("all", caller, SimpleNamespace(message="Which?", **params))
 
     return *anyio.run(main), asked
 
@@ -140,7 +140,7 @@ def test_a_call_waits_for_the_stream_by_which_the_server_asks(tmp_path: Path) ->
 
     with hand(GET=listen, tools__call=run) as server:
 
-        async def talk(host: Host) -> str:
+        async def talk(host: SessionServers) -> str:
             return str((await call(host, "far", text="x")).text)
 
         assert hosted(tmp_path, {"far": {"url": server.url}}, talk) == "x"

@@ -12,8 +12,8 @@ import pytest
 from tests.mcp.hosting import call, hosted, processes, raw
 
 from jaato.errors import ToolError
-from jaato.plugins.mcp.faults import ServerFault, ServerRefusal
-from jaato.plugins.mcp.host import Host
+from jaato.plugins.mcp.errors import ServerFault, ServerRefusal
+from jaato.plugins.mcp.pool import SessionServers
 from jaato.plugins.mcp.transports.stdio import message_of
 from jaato.tools.call import Call
 
@@ -21,7 +21,7 @@ from jaato.tools.call import Call
 def failure(path: Path, mode: str, *, kind: type[ToolError] = ServerFault, **entry: Any) -> str:
     """What a call of a server in this mode ends with."""
 
-    async def talk(host: Host) -> str:
+    async def talk(host: SessionServers) -> str:
         with pytest.raises(kind) as caught:
             await call(host, "raw", text="hi")
         return str(caught.value)
@@ -32,7 +32,7 @@ def failure(path: Path, mode: str, *, kind: type[ToolError] = ServerFault, **ent
 def answer(path: Path, mode: str, **entry: Any) -> str:
     """The text a call of a server in this mode gives."""
 
-    async def talk(host: Host) -> str:
+    async def talk(host: SessionServers) -> str:
         return str((await call(host, "raw", text="hi")).text)
 
     return str(hosted(path, {"raw": raw(mode, **entry)}, talk))
@@ -55,7 +55,7 @@ def test_a_server_that_ends_at_its_start_says_why(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     """The error names the program."""
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         with pytest.raises(ServerFault, match="/no/such/server could not be started: No such file"):
             await host.connect("gone")
 
@@ -68,7 +68,7 @@ def test_a_server_that_dies_in_mid_call_ends_that_call_at_once(
 ) -> None:
     """The call fails with the exit code and errors, is not repeated, and the next call starts the server again."""
 
-    async def talk(host: Host) -> list[str]:
+    async def talk(host: SessionServers) -> list[str]:
         said = []
         for _ in range(2):
             with pytest.raises(ServerFault) as caught:
@@ -109,7 +109,7 @@ def test_a_flood_does_not_hold_up_the_loop(tmp_path: Path) -> None:
         "stderr": "complaint",
     }
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         await host.connect("fine")
         gaps = []
 
@@ -179,7 +179,7 @@ def test_a_password_prompt_on_the_terminal_is_no_hang(tmp_path: Path) -> None:
 def test_structured_data_that_breaks_its_own_schema_is_left_out(tmp_path: Path) -> None:
     """The text stays, the lie does not reach programs, and the model is told."""
 
-    async def talk(host: Host) -> list[Any]:
+    async def talk(host: SessionServers) -> list[Any]:
         return [await call(host, name, text="hi") for name in ("lies", "none")]
 
     lying, missing = hosted(tmp_path, {"lies": raw("lies"), "none": raw("liar-text")}, talk)
@@ -193,7 +193,7 @@ def test_nothing_is_left_of_a_server_that_resists(tmp_path: Path, mode: str) -> 
     """A server that heeds neither the end of its input nor a signal is killed."""
     mark = f"--{tmp_path.name}-{time.monotonic_ns()}"
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         await host.connect("raw")
         assert processes(mark)
 
@@ -205,7 +205,7 @@ def test_nothing_is_left_of_what_a_server_started(tmp_path: Path) -> None:
     """Children in sessions of their own end with their server."""
     mark = f"98{time.monotonic_ns() % 10**9}"
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         await host.connect("raw")
         while len(processes(f"sleep {mark}")) < 2:
             await anyio.sleep(0.02)
@@ -218,7 +218,7 @@ def test_a_cancelled_call_is_cancelled_at_the_server_and_its_late_answer_dropped
     """The server hears of the cancellation; what it says afterwards harms no later call."""
     trace = tmp_path / "trace"
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         await host.connect("raw")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, host, "raw")
@@ -238,7 +238,7 @@ def test_the_callers_trace_goes_with_the_call(tmp_path: Path) -> None:
 
     trace = tmp_path / "trace"
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         await call(host, "raw", text="outside")
         with use_span(NonRecordingSpan(SpanContext(0xABC, 0xDEF, False, TraceFlags(1)))):
             await call(host, "raw", text="inside")
@@ -253,7 +253,7 @@ def test_progress_is_shown_and_gives_time(tmp_path: Path) -> None:
     """Progress appears as output of the call; a call that shows some outlives its deadline."""
     shown: list[str] = []
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         await call(host, "raw", text="hi", call=Call("c", "x", {}, output=shown.append))
         assert (await call(host, "slow", text="done")).text == "done"
 
@@ -264,7 +264,7 @@ def test_progress_is_shown_and_gives_time(tmp_path: Path) -> None:
 def test_servers_get_no_keys_they_are_not_given(tmp_path: Path) -> None:
     """A server's environment has what programs need and what is configured, and none of the user's secrets."""
 
-    async def talk(host: Host) -> Any:
+    async def talk(host: SessionServers) -> Any:
         return json.loads((await call(host, "raw", text="")).text)
 
     environ = hosted(
@@ -284,7 +284,7 @@ def test_progress_too_large_for_a_number_costs_no_answer(tmp_path: Path) -> None
     """The answer that comes with it is there at once."""
     shown: list[str] = []
 
-    async def talk(host: Host) -> Any:
+    async def talk(host: SessionServers) -> Any:
         return (await call(host, "raw", text="hi", call=Call("c", "x", {}, output=shown.append))).text
 
     assert hosted(tmp_path, {"raw": raw("huge-progress", call_timeout_s=2)}, talk) == "hi"

@@ -8,9 +8,9 @@ import pytest
 from tests.mcp.hosting import configure, processes, raw
 
 from jaato import settings
-from jaato.plugins.mcp.faults import ServerRefusal, ServerUnusable
+from jaato.plugins.mcp.errors import ServerRefusal, ServerUnusable
 from jaato.plugins.mcp.manager import MCPClientManager
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.pool import SERVER_POOL
 
 
 @pytest.mark.spec("S3", "MCPToolPlugin")
@@ -32,5 +32,5 @@ def test_a_program_without_a_loop_calls_tools(tmp_path: Path) -> None:
             with pytest.raises(ServerUnusable, match="There is no MCP server 'rav'"):
                 manager.connect("rav")
     finally:
-        POOL.close()
+        SERVER_POOL.close()
     assert not processes(mark)

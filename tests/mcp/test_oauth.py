@@ -15,7 +15,7 @@ from tests.mcp.oauth_web import Reply
 
 from jaato.plugins.mcp.oauth.callback import asking
 from jaato.plugins.mcp.oauth.login import login, logout, state
-from jaato.plugins.mcp.oauth.options import LoginNeeded, OAuthFault
+from jaato.plugins.mcp.oauth.options import LoginRequired, OAuthFault
 from jaato.plugins.mcp.oauth.token_store import TokenStore
 
 
@@ -56,7 +56,7 @@ def test_what_is_kept_is_private(tmp_path: Path) -> None:
             anyio.run(at.call, at.auth(None))
         file.chmod(0o600)
         file.write_bytes(b'{"half')
-        with pytest.raises(LoginNeeded):
+        with pytest.raises(LoginRequired):
             anyio.run(at.call, at.auth(None))
 
 
@@ -64,9 +64,9 @@ def test_without_a_person_the_error_names_the_command(tmp_path: Path) -> None:
     """Where nobody can be asked the request fails with the command that logs in, and the auth object keeps why."""
     with desk(tmp_path) as at:
         auth = at.auth(None)
-        with pytest.raises(LoginNeeded, match="jaato mcp login desk"):
+        with pytest.raises(LoginRequired, match="jaato mcp login desk"):
             anyio.run(at.call, auth)
-        assert isinstance(auth.failure, LoginNeeded)
+        assert isinstance(auth.failure, LoginRequired)
         assert at.authority.asked("/register") == []
 
 
@@ -108,7 +108,7 @@ def test_step_up_without_a_person_is_remembered_for_the_next_login(tmp_path: Pat
         at.server.needs = ("read",)
         anyio.run(at.call)
         at.server.needs = ("write",)
-        with pytest.raises(LoginNeeded, match="jaato mcp login"):
+        with pytest.raises(LoginRequired, match="jaato mcp login"):
             anyio.run(at.call, at.auth(None))
         at.server.needs = ("read",)
 
@@ -252,7 +252,7 @@ def test_a_session_finds_the_login_that_was_made_beside_it(tmp_path: Path) -> No
         assert anyio.run(at.call, session).status_code == 200
         at.authority.tokens.clear()
         at.authority.refreshes.clear()
-        with pytest.raises(LoginNeeded):
+        with pytest.raises(LoginRequired):
             anyio.run(at.call, session)
         at.authority.answer_extra = {"refresh_token": None}
         anyio.run(at.call)

@@ -12,7 +12,7 @@ from tests.mcp.oauth_servers import Authority, Protected, desk
 from tests.mcp.oauth_web import Reply, as_json
 from tests.mcp.test_oauth_hostile import HOSTILE, endless, refused
 
-from jaato.plugins.mcp.oauth.options import LoginNeeded, OAuthFault
+from jaato.plugins.mcp.oauth.options import LoginRequired, OAuthFault
 
 ANSWERS: list[tuple[str, Callable[[dict[str, str]], dict[str, str]], str]] = [
     (
@@ -141,7 +141,7 @@ def test_tokens_that_cannot_be_used(tmp_path: Path, lie: dict[str, Any], expecte
     with desk(tmp_path) as at:
         at.authority.answer_extra = lie
         refused(at, expected)
-        with pytest.raises(LoginNeeded):
+        with pytest.raises(LoginRequired):
             anyio.run(at.call, at.auth(None))
 
 

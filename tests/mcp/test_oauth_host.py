@@ -19,10 +19,9 @@ from jaato import settings
 from jaato.errors import JaatoError
 from jaato.plugins.mcp.config import expand_variables
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.host import Host
 from jaato.plugins.mcp.oauth.login import login, logout
 from jaato.plugins.mcp.oauth.token_store import open_store
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.tools.call import Call
 from jaato.tools.remote.directory import SourceContext
 
@@ -57,14 +56,14 @@ def test_a_server_that_wants_a_login_is_used_after_one(tmp_path: Path) -> None:
         )
         said: list[str] = []
 
-        async def add(host: Host) -> Any:
+        async def add(host: SessionServers) -> Any:
             manifest = await host.connect("notes")
             entry = next(entry for entry in manifest.tools if entry.name == "add")
             call = Call("c-1", "x", {}, output=said.append)
             return await host.call("notes", entry, {"one": 2, "two": 3}, call)
 
         async def main() -> None:
-            host = Host(Directory(places), said.append)
+            host = SessionServers(Directory(places), said.append)
             config, store = (
                 expand_variables(host.directory.entry("notes"), environ),
                 open_store(tmp_path / "state"),
@@ -90,7 +89,7 @@ def test_a_server_that_wants_a_login_is_used_after_one(tmp_path: Path) -> None:
                     said.append(str(caught.value))
             finally:
                 host.leave()
-                await anyio.to_thread.run_sync(POOL.close)
+                await anyio.to_thread.run_sync(SERVER_POOL.close)
 
         anyio.run(main)
         given = [*provider.given]
@@ -100,9 +99,9 @@ def test_a_server_that_wants_a_login_is_used_after_one(tmp_path: Path) -> None:
         assert not any(secret.encode() in path.read_bytes() for secret in given for path in files)
 
 
-def another(places: SourceContext) -> Host:
+def another(places: SourceContext) -> SessionServers:
     """The host of another process, which knows what is kept."""
-    return Host(Directory(places), lambda _name: None)
+    return SessionServers(Directory(places), lambda _name: None)
 
 
 def test_a_server_that_wants_no_login_any_more_is_no_longer_shown_so(tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ def test_a_server_that_wants_no_login_any_more_is_no_longer_shown_so(tmp_path: P
     answers: dict[str, Answer] = {"server/discover": gate, "initialize": gate, "GET": metadata}
     with hand(**answers) as server:
 
-        async def talk(host: Host) -> list[str]:
+        async def talk(host: SessionServers) -> list[str]:
             with pytest.raises(JaatoError, match="jaato mcp login far"):
                 await host.connect("far")
             shown = [host.state("far")[0]]

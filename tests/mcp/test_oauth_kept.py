@@ -18,7 +18,7 @@ from jaato.errors import ConfigError
 from jaato.plugins.mcp.oauth import token_store as oauth_store
 from jaato.plugins.mcp.oauth.login import logout
 from jaato.plugins.mcp.oauth.options import (
-    LoginNeeded,
+    LoginRequired,
     OAuthFault,
     Tokens,
 )
@@ -119,7 +119,7 @@ def test_a_refresh_that_is_refused_needs_a_person(tmp_path: Path) -> None:
         at.authority.tokens.clear()
         at.authority.refreshes.clear()
         for _ in range(2):
-            with pytest.raises(LoginNeeded):
+            with pytest.raises(LoginRequired):
                 anyio.run(at.call, at.auth(None))
         assert [one.form["grant_type"] for one in at.authority.asked("/token")].count("refresh_token") == 1
         assert anyio.run(at.call).status_code == 200
@@ -133,7 +133,7 @@ def test_a_registration_that_was_forgotten_is_made_again(tmp_path: Path) -> None
         anyio.run(at.call)
         at.authority.clients.clear()
         at.authority.clients["somebody"] = {}
-        with pytest.raises(LoginNeeded):
+        with pytest.raises(LoginRequired):
             anyio.run(at.call, at.auth(None))
         assert anyio.run(at.call).status_code == 200
         assert "client-1" in at.authority.clients
@@ -188,7 +188,7 @@ def test_a_logout_elsewhere_ends_the_refreshing_here(tmp_path: Path) -> None:
             await logout(at.config, at.store, environ={})
 
         anyio.run(leave)
-        with pytest.raises(LoginNeeded):
+        with pytest.raises(LoginRequired):
             anyio.run(at.call, auth)
         assert list((tmp_path / "state" / "mcp-logins").glob("*.json")) == []
         assert not left.exists()

@@ -36,7 +36,7 @@ from tests.mcp.oauth_servers import Config
 from jaato.plugins.mcp.oauth.bearer import Bearer
 from jaato.plugins.mcp.oauth.callback import Prompt
 from jaato.plugins.mcp.oauth.login import auth_for, login, logout
-from jaato.plugins.mcp.oauth.options import LoginNeeded
+from jaato.plugins.mcp.oauth.options import LoginRequired
 from jaato.plugins.mcp.oauth.token_store import TokenStore
 
 
@@ -193,4 +193,4 @@ def test_the_reason_survives_the_sdk(tmp_path: Path) -> None:
         with pytest.raises(BaseException, match=r".") as caught:
             anyio.run(main)
         assert not isinstance(caught.value, AssertionError)
-        assert isinstance(auth.failure, LoginNeeded)
+        assert isinstance(auth.failure, LoginRequired)

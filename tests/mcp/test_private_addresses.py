@@ -11,9 +11,8 @@ from tests.mcp.hosting import places
 from tests.mcp.raw_http import hand
 
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.faults import ServerFault, ServerUnusable
-from jaato.plugins.mcp.host import Host
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.errors import ServerFault, ServerUnusable
+from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.plugins.mcp.trust import ServerTrust
 
 
@@ -44,7 +43,7 @@ def test_a_workspace_leads_nobody_inside(tmp_path: Path, host: str, proxied: boo
         directory = Directory(here)
 
         async def main() -> str:
-            made = Host(directory, lambda _: None)
+            made = SessionServers(directory, lambda _: None)
             try:
                 with pytest.raises(ServerUnusable, match="jaato mcp trust far"):
                     await made.connect("far")
@@ -55,7 +54,7 @@ def test_a_workspace_leads_nobody_inside(tmp_path: Path, host: str, proxied: boo
                 return str(error)
             finally:
                 made.leave()
-                await anyio.to_thread.run_sync(POOL.close)
+                await anyio.to_thread.run_sync(SERVER_POOL.close)
             return ""
 
         said = anyio.run(main)

@@ -15,8 +15,7 @@ from tests.network.running import OUTSIDE, web
 
 from jaato.errors import ToolError
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.host import Host
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.plugins.mcp.trust import ServerTrust
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
@@ -44,7 +43,7 @@ def reached(
     ServerTrust(at.state_dir).add(directory.sources["it"])
 
     async def main() -> list[str]:
-        host = Host(directory, lambda _name: None)
+        host = SessionServers(directory, lambda _name: None)
         try:
             with anyio.fail_after(60):
                 return [
@@ -55,7 +54,7 @@ def reached(
                 ]
         finally:
             host.leave()
-            await anyio.to_thread.run_sync(POOL.close)
+            await anyio.to_thread.run_sync(SERVER_POOL.close)
 
     return anyio.run(main)
 
@@ -116,7 +115,7 @@ def test_a_server_leaves_no_control_file_and_keeps_what_others_may_make(tmp_path
     made, allowed = at.workspace / ".envrc", at.workspace / ".npmrc"
 
     async def main() -> None:
-        host = Host(directory, lambda _name: None)
+        host = SessionServers(directory, lambda _name: None)
         try:
             assert (await call(host, "it", "write", path=str(made))).text == "written"
             with rules.aftercare.change(str(allowed)):
@@ -125,7 +124,7 @@ def test_a_server_leaves_no_control_file_and_keeps_what_others_may_make(tmp_path
             assert (await call(host, "it", "write", path=str(made))).text == "written"
         finally:
             host.leave()
-            await anyio.to_thread.run_sync(POOL.close)
+            await anyio.to_thread.run_sync(SERVER_POOL.close)
 
     anyio.run(main)
     assert (made.exists(), allowed.read_text()) == (False, "x")

@@ -15,9 +15,9 @@ import pytest
 from tests.mcp.hosting import SERVERS, call, hosted
 
 from jaato.abc.asker import Clarification
-from jaato.plugins.mcp.faults import ServerFault, ServerRefusal
-from jaato.plugins.mcp.host import Host, caller_of
+from jaato.plugins.mcp.errors import ServerFault, ServerRefusal
 from jaato.plugins.mcp.manifest import Manifest, save
+from jaato.plugins.mcp.pool import SessionServers, call_context
 from jaato.plugins.mcp.results import prompt_output, resource_output
 from jaato.tools.call import Call
 
@@ -57,7 +57,7 @@ def served(command: list[str]) -> Iterator[str]:
             process.kill()
 
 
-def as_known(host: Host, era: str) -> None:
+def as_known(host: SessionServers, era: str) -> None:
     """Have every server known to speak this revision."""
     for config in host.directory.sources.values():
         save(host.directory.context.cache_dir, Manifest(digest=config.digest, protocol_version=era))
@@ -76,7 +76,7 @@ def asked(answers: Callable[[Clarification], list[str | None] | None], **more: A
 def test_both_eras_over_stdio(tmp_path: Path, stdio: dict[str, Any], era: str) -> None:
     """Tools, resources, prompts and completions work without a handshake and with one."""
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         as_known(host, era)
         manifest = await host.connect("all")
         assert manifest.protocol_version == era
@@ -99,10 +99,10 @@ def test_both_eras_over_stdio(tmp_path: Path, stdio: dict[str, Any], era: str) -
             ("memo://notes/x", "note x"),
             ("memo://bytes", "3 bytes"),
         ):
-            read = await host.ask("all", lambda c, uri=uri: c.read(uri, caller_of(one)))  # type: ignore[misc]
+            read = await host.ask("all", lambda c, uri=uri: c.read(uri, call_context(one)))  # type: ignore[misc]
             assert wanted in resource_output(read, one).text
         assert kept == [b"\x00\x01\x02"]
-        got = await host.ask("all", lambda c: c.prompt("review", {"code": "x = 1"}, caller_of(one)))
+        got = await host.ask("all", lambda c: c.prompt("review", {"code": "x = 1"}, call_context(one)))
         assert "kind way: x = 1" in prompt_output(got, one).text
         assert await host.ask(
             "all", lambda c: c.complete({"name": "review"}, {"name": "style", "value": "k"})
@@ -118,7 +118,7 @@ def test_over_http(tmp_path: Path, line: Line, way: str) -> None:
     """Streamable HTTP, with streams or plain JSON, and the older server-sent events."""
     with served(line(way)) as url:
 
-        async def talk(host: Host) -> None:
+        async def talk(host: SessionServers) -> None:
             assert (await call(host, "all", "add", a=2, b=3)).text == "5"
             out = await call(host, "all", "book", day="May", call=asked(lambda _: ["4", "outside", "yes"]))
             assert out.text == "May: 4 outside True"
@@ -130,7 +130,7 @@ def test_an_old_server_is_found_without_being_told(tmp_path: Path, line: Line) -
     """A URL that knows only server-sent events is reached although it is configured as http."""
     with served(line("sse")) as url:
 
-        async def talk(host: Host) -> str:
+        async def talk(host: SessionServers) -> str:
             return str((await call(host, "all", "add", a=2, b=3)).text)
 
         assert hosted(tmp_path, {"all": {"url": url, "type": "http"}}, talk) == "5"
@@ -145,7 +145,7 @@ def test_a_server_asks_the_user(tmp_path: Path, stdio: dict[str, Any], era: str)
         asks.append(question)
         return ["many", "outside", None] if len(asks) == 1 else ["4"]
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         as_known(host, era)
         out = await call(host, "all", "book", day="May", call=asked(answers))
         assert out.text == "May: 4 outside False"
@@ -173,7 +173,7 @@ def test_a_server_sends_the_user_only_to_safe_pages(tmp_path: Path, stdio: dict[
         "https://user:pw@example.com/": "decline",
     }
 
-    async def talk(host: Host) -> dict[str, str]:
+    async def talk(host: SessionServers) -> dict[str, str]:
         as_known(host, "2025-11-25")
         agreeing = asked(lambda _: ["yes"])
         return {url: (await call(host, "all", "visit", url=url, call=agreeing)).text for url in pages}
@@ -184,7 +184,7 @@ def test_a_server_sends_the_user_only_to_safe_pages(tmp_path: Path, stdio: dict[
 def test_images_and_sounds_are_media(tmp_path: Path, stdio: dict[str, Any]) -> None:
     """Bytes are kept behind a handle; the model gets the image or sound itself."""
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         kept: dict[str, bytes] = {}
 
         def keep(data: bytes | Path) -> str:
@@ -205,7 +205,7 @@ def test_changed_lists_are_asked_for_again(tmp_path: Path, stdio: dict[str, Any]
     """A tool that appears while the server runs is known moments later."""
     heard: list[str] = []
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         as_known(host, era)
         await host.connect("all")
         await anyio.sleep(0.3)
@@ -222,7 +222,7 @@ def test_hints_are_shown_and_give_nothing(tmp_path: Path, stdio: dict[str, Any])
     """A tool that calls itself read-only is asked about like any other."""
     from jaato.plugins.mcp.tools import tools_from
 
-    async def talk(host: Host) -> None:
+    async def talk(host: SessionServers) -> None:
         manifest = await host.connect("all")
         tools = {tool.name: tool for tool in tools_from(host.directory.entry("all"), manifest, host.call)}
         add = tools["mcp__all__add"].spec

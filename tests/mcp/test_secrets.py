@@ -10,7 +10,7 @@ from tests.kit import call, plan, results, say
 from tests.mcp.hosting import configure, raw
 
 from jaato import settings
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
@@ -54,7 +54,7 @@ def test_keys_in_an_entry_are_masked(tmp_path: Path) -> None:
                 return results(live)[2:]
         finally:
             made.close()
-            await anyio.to_thread.run_sync(POOL.close)
+            await anyio.to_thread.run_sync(SERVER_POOL.close)
 
     answered, failed = anyio.run(main)
     assert answered.ok

@@ -13,7 +13,7 @@ from tests.mcp import small_server
 from tests.registry.registering import TARGETS, Registry, during, fine, put_body, webhook
 
 from jaato.errors import ToolError
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.server.registry.registered.entry_points import EntryPoints
 from jaato.testing.arp.peer import fails, refuses, result_of
 
@@ -130,7 +130,7 @@ def test_a_tool_of_an_mcp_server_is_called(tmp_path: Path) -> None:
     try:
         during(tmp_path, body)
     finally:
-        POOL.close()
+        SERVER_POOL.close()
 
 
 def test_a_call_under_way_ends_as_it_began(tmp_path: Path) -> None:

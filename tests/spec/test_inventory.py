@@ -100,7 +100,7 @@ def test_tools_of_several_servers_are_in_the_category_mcp(tmp_path: Path) -> Non
     """Two servers, connected once, each bring their tools as mcp__SERVER__TOOL."""
     import anyio
 
-    from jaato.plugins.mcp.pool import POOL
+    from jaato.plugins.mcp.pool import SERVER_POOL
 
     configure(tmp_path, {"one": raw("fine"), "two": raw("fine")})
     environ = {"HOME": str(tmp_path), "PATH": settings.environment()["PATH"]}
@@ -116,5 +116,5 @@ def test_tools_of_several_servers_are_in_the_category_mcp(tmp_path: Path) -> Non
         names = [tool.name for tool in registry.catalog.in_category("MCP")]
     finally:
         registry.shutdown()
-        POOL.close()
+        SERVER_POOL.close()
     assert {"mcp__one__echo", "mcp__two__echo", "call_mcp_tool"} <= set(names)

@@ -25,11 +25,10 @@ from jaato.errors import ConfigError, JaatoError, PermissionDenied
 from jaato.plugins.mcp import manifest
 from jaato.plugins.mcp.config import ServerConfig, describe_sandbox, warn_unconfined
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.host import Host
-from jaato.plugins.mcp.logs import LogFile
 from jaato.plugins.mcp.manifest import ToolEntry
-from jaato.plugins.mcp.pins import Judgement, Pins
-from jaato.plugins.mcp.pool import POOL
+from jaato.plugins.mcp.pins import ManifestReview, Pins
+from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
+from jaato.plugins.mcp.server_log import LogFile
 from jaato.plugins.mcp.tools import full_name, make_tool
 from jaato.runtime.plugins.setup import sandbox_for
 from jaato.tools.catalog import wire_name
@@ -65,7 +64,7 @@ class McpCommands(SourceCommands[ServerConfig]):
     def __init__(self, args: Namespace) -> None:
         super().__init__(args, getattr(args, "server", None))
         self._pins = Pins(self.settings.state_dir)
-        self.host = Host(self.directory, lambda _name: None)
+        self.host = SessionServers(self.directory, lambda _name: None)
 
     def open_directory(self, context: SourceContext) -> Directory:
         """The servers in these places."""
@@ -198,7 +197,7 @@ class McpCommands(SourceCommands[ServerConfig]):
             found.append(f"held back until you accept them with {command}: {names or 'its instructions'}")
         return found + [f"left out: {text}" for text in row["dropped"][:5]]
 
-    async def known(self, config: ServerConfig, *, refresh: bool) -> Judgement:
+    async def known(self, config: ServerConfig, *, refresh: bool) -> ManifestReview:
         """What a server offers; it is started when that is not known. Raises `PermissionDenied` for one that is not
         trusted, `ToolError`s."""
         if not config.disabled:
@@ -237,7 +236,7 @@ def main(args: Namespace) -> int:
         return commands.run(lambda: tools(commands, servers))
     finally:
         commands.host.leave()
-        POOL.close()
+        SERVER_POOL.close()
 
 
 def login_prompt(environ: Mapping[str, str]) -> Ask:

@@ -18,13 +18,13 @@ from jaato.cli.sources.call import arguments_of, call_tool
 from jaato.cli.sources.sources import SourceCommands, list_sources, pairs
 from jaato.cli.table import print_json, print_rows
 from jaato.errors import ConfigError, JaatoError
-from jaato.plugins.arp import kept
-from jaato.plugins.arp.checked import name_problem
+from jaato.plugins.arp import cache
 from jaato.plugins.arp.config import RegistryConfig, registry_from_url, target_of
 from jaato.plugins.arp.directory import Directory, Shelf
-from jaato.plugins.arp.faults import RegistryUnusable
+from jaato.plugins.arp.errors import RegistryUnusable
 from jaato.plugins.arp.pins import diff
 from jaato.plugins.arp.tools import Far, full_name, make_tool
+from jaato.plugins.arp.validation import name_problem
 from jaato.protocol.arp import ToolView
 from jaato.tools.filesystem.containment import shown_name
 from jaato.tools.redaction.redactor import Redactor
@@ -86,7 +86,7 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
         ]
         if changed:
             with suppress(RegistryUnusable):  # a key that cannot be had is not known to what is masked
-                self.directory.open_way(config)
+                self.directory.open_client(config)
         shown = [
             (f"{visible(mask(now.name))} has changed since it was last allowed:", mask(diff(before, now)))
             for before, now in changed
@@ -95,7 +95,7 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
 
     def forget(self, config: RegistryConfig) -> None:
         """Keep neither lists nor pins of a registry."""
-        kept.forget(self.settings.cache_dir, config.digest)
+        cache.forget(self.settings.cache_dir, config.digest)
         self.directory.shelf(config).pins.forget()
 
     async def check(self, config: RegistryConfig) -> None:

@@ -19,8 +19,8 @@ from jaato.cli.sources.sources import pairs
 from jaato.cli.table import print_json, print_line
 from jaato.errors import ConfigError, JaatoError
 from jaato.plugins.arp.config import RegistryConfig
-from jaato.plugins.arp.http import Answer, Ask
-from jaato.plugins.arp.source import path_of
+from jaato.plugins.arp.http_client import ArpRequest, ArpResponse
+from jaato.plugins.arp.remote_registry import path_of
 from jaato.protocol.arp import decode_definition, decode_error
 from jaato.tools.invisible_text import escape_all, one_line
 
@@ -37,7 +37,7 @@ def main(args: Namespace) -> int:
     return commands.run(lambda: sent(commands, config, ask))
 
 
-def put(args: Namespace, config: RegistryConfig) -> Ask:
+def put(args: Namespace, config: RegistryConfig) -> ArpRequest:
     """The request that puts a tool. Raises `ConfigError`."""
     body = definition(args.definition)
     handler = handler_of(args)
@@ -47,13 +47,15 @@ def put(args: Namespace, config: RegistryConfig) -> Ask:
     if args.create:
         condition = (("If-None-Match", "*"),)
     data = json.dumps(body).encode()
-    return Ask("PUT", path_of(args.tool), MAX_BYTES, config.timeout_s, data, condition)
+    return ArpRequest("PUT", path_of(args.tool), MAX_BYTES, config.timeout_s, data, condition)
 
 
-def delete(args: Namespace, config: RegistryConfig) -> Ask:
+def delete(args: Namespace, config: RegistryConfig) -> ArpRequest:
     """The request that takes a tool away."""
     query = f"?version={quote(args.version, safe='')}" if args.version else ""
-    return Ask("DELETE", path_of(args.tool) + query, MAX_BYTES, config.timeout_s, headers=conditions(args))
+    return ArpRequest(
+        "DELETE", path_of(args.tool) + query, MAX_BYTES, config.timeout_s, headers=conditions(args)
+    )
 
 
 def conditions(args: Namespace) -> tuple[tuple[str, str], ...]:
@@ -112,10 +114,10 @@ def handler_of(args: Namespace) -> dict[str, Any] | None:
     return handler | ({"timeout_s": args.timeout} if args.timeout is not None else {})
 
 
-async def sent(commands: RegistryCommands, config: RegistryConfig, ask: Ask) -> int:
+async def sent(commands: RegistryCommands, config: RegistryConfig, ask: ArpRequest) -> int:
     """Send a request and say what came of it. Raises `JaatoError`s."""
     args = commands.args
-    way = await anyio.to_thread.run_sync(commands.directory.open_way, config)
+    way = await anyio.to_thread.run_sync(commands.directory.open_client, config)
     answer = await way.send(ask)
     if answer.status not in (200, 201, 204):
         return refused(answer, commands.secrets.mask)
@@ -133,7 +135,7 @@ async def sent(commands: RegistryCommands, config: RegistryConfig, ask: Ask) -> 
     return OK
 
 
-def refused(answer: Answer, mask: Callable[[str], str]) -> int:
+def refused(answer: ArpResponse, mask: Callable[[str], str]) -> int:
     """Say why a registry did not do it; gives the exit code."""
     try:
         error = decode_error(answer.body)

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import UNSET
 
 from jaato.errors import JaatoError, ToolError
-from jaato.plugins.arp.checked import check_definition, is_careful, readable, readable_schema
-from jaato.plugins.arp.faults import RegistryFault, RegistryRefusal
-from jaato.plugins.arp.kept import KeptDefinition, KeptDefinitions, load_definitions
-from jaato.plugins.arp.source import Source
+from jaato.plugins.arp.cache import CachedDefinition, CachedDefinitions, load_definitions
+from jaato.plugins.arp.errors import RegistryFault, RegistryRefusal
+from jaato.plugins.arp.remote_registry import RemoteRegistry
+from jaato.plugins.arp.validation import check_definition, is_destructive, sanitize_schema, sanitize_text
 from jaato.protocol.arp import ToolDefinition, decode_batch, decode_definition
 from jaato.tools.filesystem.containment import shown_name
 from jaato.tools.schema import Validator
@@ -28,7 +28,7 @@ MAX_AT_ONCE = 8
 """Requests of one registry that are under way together."""
 
 
-class Known(NamedTuple):
+class KnownDefinition(NamedTuple):
     """A definition that can be used. `careful`: at some time it said that its tool does more than answer."""
 
     definition: ToolDefinition
@@ -39,30 +39,30 @@ class Known(NamedTuple):
 class Definitions:
     """The definitions of one registry."""
 
-    def __init__(self, source: Source, cache_dir: Path) -> None:
+    def __init__(self, source: RemoteRegistry, cache_dir: Path) -> None:
         self._source = source
         self._cache_dir = cache_dir
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownDefinition] = {}
         self._learnt = False
 
     @cached_property
-    def _kept(self) -> KeptDefinitions:
+    def _kept(self) -> CachedDefinitions:
         return load_definitions(self._cache_dir, self._source.config.digest)
 
-    def at_hand(self, name: str) -> Known | None:
+    def at_hand(self, name: str) -> KnownDefinition | None:
         """A definition that was asked for before; asks nobody."""
         known = self._known.get(name)
         kept = self._kept.tools.get(name)
         if known is None and kept is not None:
             try:
-                known = self._known[name] = Known(
+                known = self._known[name] = KnownDefinition(
                     kept.definition, kept.careful, check_definition(kept.definition, name)
                 )
             except RegistryFault:
                 return None
         return known
 
-    async def get(self, name: str, *, anew: bool = False) -> Known:
+    async def get(self, name: str, *, anew: bool = False) -> KnownDefinition:
         """The definition of a tool as it is now; as it was, where the registry cannot say, unless it is wanted `anew`: then it
         is asked for without a condition, for a registry may be wrong about what has not changed.
 
@@ -78,7 +78,7 @@ class Definitions:
             self._learnt = False
             await self._source.keep(self._kept)
 
-    async def _asked(self, name: str, *, anew: bool = False) -> Known:
+    async def _asked(self, name: str, *, anew: bool = False) -> KnownDefinition:
         known, kept = self.at_hand(name), self._kept.tools.get(name)
         now = time.time()
         if known is not None and kept is not None and not anew and self._is_fresh(name):
@@ -100,10 +100,10 @@ class Definitions:
                 raise
             return known
 
-    async def get_all(self, names: Sequence[str]) -> dict[str, Known | ToolError]:
+    async def get_all(self, names: Sequence[str]) -> dict[str, KnownDefinition | ToolError]:
         """The definitions of several tools, or why one cannot be had; asked for at once where the registry can do that."""
         old = [name for name in names if not self._is_fresh(name) or self.at_hand(name) is None]
-        found: dict[str, Known | ToolError] = {}
+        found: dict[str, KnownDefinition | ToolError] = {}
         if len(old) > 1:
             for start in range(0, len(old), MAX_BATCH):
                 found |= await self._ask_together(old[start : start + MAX_BATCH])
@@ -123,7 +123,7 @@ class Definitions:
         await self._keep()
         return found
 
-    async def _ask_together(self, names: Sequence[str]) -> dict[str, Known | ToolError]:
+    async def _ask_together(self, names: Sequence[str]) -> dict[str, KnownDefinition | ToolError]:
         """What of these definitions one request brings; what it does not is asked for one by one."""
         try:
             answer = await self._source.ask_definitions(names)
@@ -133,7 +133,7 @@ class Definitions:
         except JaatoError as error:
             self._source.tell(str(error))
             return {}
-        now, found = time.time(), dict[str, Known | ToolError]()
+        now, found = time.time(), dict[str, KnownDefinition | ToolError]()
         for name, result in zip(names, results, strict=False):
             if result.definition is UNSET:
                 continue
@@ -147,12 +147,12 @@ class Definitions:
         kept = self._kept.tools.get(name)
         return kept is not None and 0 <= time.time() - kept.at < FRESH_S
 
-    def _learn(self, name: str, definition: ToolDefinition, etag: str, now: float) -> Known:
+    def _learn(self, name: str, definition: ToolDefinition, etag: str, now: float) -> KnownDefinition:
         """Keep a definition. Raises `RegistryFault` for one that cannot be used."""
         shown = msgspec.structs.replace(
             definition,
-            description=readable(definition.description),
-            parameters=readable_schema(definition.parameters),
+            description=sanitize_text(definition.description),
+            parameters=sanitize_schema(definition.parameters),
         )
         try:
             validator = check_definition(shown, name)
@@ -162,9 +162,9 @@ class Definitions:
                 f"{error}."
             ) from None
         before = self._kept.tools.pop(name, None)
-        careful = is_careful(definition) or (before is not None and before.careful)
+        careful = is_destructive(definition) or (before is not None and before.careful)
         kept = msgspec.structs.replace(shown, source=UNSET)
-        self._kept.tools[name] = KeptDefinition(kept, now, etag, careful)
-        known = self._known[name] = Known(shown, careful, validator)
+        self._kept.tools[name] = CachedDefinition(kept, now, etag, careful)
+        known = self._known[name] = KnownDefinition(shown, careful, validator)
         self._learnt = True
         return known

@@ -14,10 +14,10 @@ from jaato.plugins.arp.config import (
     expand_variables,
 )
 from jaato.plugins.arp.definitions import Definitions
-from jaato.plugins.arp.faults import RegistryUnusable
-from jaato.plugins.arp.http import Way
+from jaato.plugins.arp.errors import RegistryUnusable
+from jaato.plugins.arp.http_client import RegistryHttpClient
 from jaato.plugins.arp.pins import Pins
-from jaato.plugins.arp.source import Source
+from jaato.plugins.arp.remote_registry import RemoteRegistry
 from jaato.tools.network.addresses import AllowedHosts, Url
 from jaato.tools.remote.directory import SourceContext, SourceDirectory
 
@@ -46,7 +46,7 @@ class Directory(SourceDirectory[RegistryConfig]):
         found = self._shelves.get(config.name)
         if found is None:
             found = self._shelves[config.name] = Shelf(
-                Source(config, self.context.cache_dir, self, mark=self._mark), self.context
+                RemoteRegistry(config, self.context.cache_dir, self, mark=self._mark), self.context
             )
         return found
 
@@ -69,7 +69,7 @@ class Directory(SourceDirectory[RegistryConfig]):
         except PermissionDenied as error:
             raise RegistryUnusable(str(error)) from None
 
-    def open_way(self, config: RegistryConfig) -> Way:
+    def open_client(self, config: RegistryConfig) -> RegistryHttpClient:
         """How a registry is reached. Raises `RegistryUnusable`; may wait for the system keyring."""
         try:
             known = expand_variables(config, self.context.environ)
@@ -79,7 +79,7 @@ class Directory(SourceDirectory[RegistryConfig]):
         if self.context.secrets is not None:
             for name, value in known.secrets.items():
                 self.context.secrets.add(name, value)
-        return Way(config.name, known, allowed, self.context.environ)
+        return RegistryHttpClient(config.name, known, allowed, self.context.environ)
 
     def close(self) -> None:
         """Keep no connections any longer; from any thread."""
@@ -96,7 +96,7 @@ class Directory(SourceDirectory[RegistryConfig]):
 class Shelf:
     """One registry at work: its list and the definitions of its tools."""
 
-    def __init__(self, source: Source, context: SourceContext) -> None:
+    def __init__(self, source: RemoteRegistry, context: SourceContext) -> None:
         self.source = source
         self._context = context
 

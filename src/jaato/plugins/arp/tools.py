@@ -11,15 +11,14 @@ import msgspec
 from msgspec import UNSET
 
 from jaato.errors import ConfigError, InvalidArguments, ToolError
-from jaato.plugins.arp.checked import access_of
+from jaato.plugins.arp.calls import body_of, headers_of, output_of
 from jaato.plugins.arp.config import RegistryConfig, target_of
-from jaato.plugins.arp.definitions import Definitions, Known
-from jaato.plugins.arp.faults import RegistryRefusal
+from jaato.plugins.arp.definitions import Definitions, KnownDefinition
+from jaato.plugins.arp.errors import RegistryRefusal
+from jaato.plugins.arp.http_client import OnOutput
 from jaato.plugins.arp.pins import Pins, hash_of
-from jaato.plugins.arp.results import output_of
-from jaato.plugins.arp.sent import body_of, headers_of
-from jaato.plugins.arp.source import Source
-from jaato.plugins.arp.stream import Hear
+from jaato.plugins.arp.remote_registry import RemoteRegistry
+from jaato.plugins.arp.validation import access_of
 from jaato.protocol.arp import ToolView
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ToolSpec
@@ -43,7 +42,7 @@ STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found
 class Far:
     """Where one tool is. Known by its name and description until somebody asks."""
 
-    def __init__(self, source: Source, definitions: Definitions, view: ToolView, pins: Pins) -> None:
+    def __init__(self, source: RemoteRegistry, definitions: Definitions, view: ToolView, pins: Pins) -> None:
         self.source = source
         self.view = view
         self._definitions = definitions
@@ -86,7 +85,7 @@ class Far:
         if call.id in self._judged:
             self._overlooked.add(call.id)
 
-    async def _hold(self, known: Known, call: Call) -> None:
+    async def _hold(self, known: KnownDefinition, call: Call) -> None:
         """Raise `RegistryRefusal` for a call that was allowed for another definition; else that one is what is allowed."""
         judged = self._judged.pop(call.id, None)
         overlooked = call.id in self._overlooked
@@ -151,11 +150,11 @@ class Far:
                 await self._look_again(tool, known, error)
             raise
 
-    def _hear(self, call: Call) -> Hear | None:
+    def _hear(self, call: Call) -> OnOutput | None:
         """Who wants to hear what the tool says while it is under way."""
         return None if call.output is no_output else call.output
 
-    async def _look_again(self, tool: Tool, known: Known, error: RegistryRefusal) -> None:
+    async def _look_again(self, tool: Tool, known: KnownDefinition, error: RegistryRefusal) -> None:
         """Raise what is to be said where a call was refused because the tool is another than it was."""
         try:
             now = await self._definitions.get(self.view.name, anew=True)
@@ -176,7 +175,7 @@ def full_name(config: RegistryConfig, name: str) -> str:
     return wire_name(f"{config.prefix}__{name}")
 
 
-def make_tool(far: Far, known: Known | None, *, prefixed: bool) -> Tool:
+def make_tool(far: Far, known: KnownDefinition | None, *, prefixed: bool) -> Tool:
     """One tool. It bears its own name where it may and nobody else has that."""
     full = full_name(far.source.config, far.view.name)
     tool = Tool(
@@ -201,7 +200,7 @@ def make_tool(far: Far, known: Known | None, *, prefixed: bool) -> Tool:
     return tool
 
 
-def learn(tool: Tool, known: Known) -> None:
+def learn(tool: Tool, known: KnownDefinition) -> None:
     """Have a tool take over its definition; it never becomes less careful."""
     careful = known.careful or tool.spec.access != access_of(False)
     parameters = known.definition.parameters
@@ -220,12 +219,12 @@ def learn(tool: Tool, known: Known) -> None:
     )
 
 
-def with_schema(error: InvalidArguments, known: Known) -> InvalidArguments:
+def with_schema(error: InvalidArguments, known: KnownDefinition) -> InvalidArguments:
     """The problems of arguments, with the parameters as they are: who made the call has not seen them."""
     return InvalidArguments(f"{error} The parameters are {shown(known)}.", error.issues)
 
 
-def shown(known: Known) -> str:
+def shown(known: KnownDefinition) -> str:
     """Parameters as text, if not too long."""
     text = msgspec.json.encode(known.definition.parameters).decode()
     return text if len(text) <= MAX_SHOWN_SCHEMA_CHARS else "long; ask for them with get_tool_schemas"

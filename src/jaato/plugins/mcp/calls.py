@@ -1,4 +1,4 @@
-"""The time a call of a server has, and the progress that gives it more."""
+"""One long call: its timeout, which progress extends and a question to the user stops, and its progress as output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import anyio
 
-from jaato.plugins.mcp.elicit import Caller
+from jaato.plugins.mcp.elicitation import CallContext
 
 MOST_TIMES = 12
 """How many times its deadline a call may take that goes on showing progress."""
@@ -43,7 +43,9 @@ class Deadline:
             self.more()
 
 
-def shown_progress(caller: Caller, deadline: Deadline) -> Callable[[float, float | None, str | None], None]:
+def progress_output(
+    caller: CallContext, deadline: Deadline
+) -> Callable[[float, float | None, str | None], None]:
     """Progress as output of the call, not more of it than can be read."""
     last, at_end = 0.0, False
 

@@ -1,35 +1,29 @@
-"""The client of one running server, on the SDK's: requests with deadlines, and what the server asks and tells."""
+"""The client of one running MCP server: requests with deadlines, and the server's own requests and notifications."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import mcp_types as types
 from mcp.client.client import Client
-from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.shared.dispatcher import CallOptions, coerce_request_id
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.calls import Deadline, shown_progress
+from jaato.plugins.mcp.calls import Deadline, progress_output
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.elicit import CALLER, Caller, elicited
-from jaato.plugins.mcp.faults import CallLost, ServerFault, ServerRefusal
-from jaato.plugins.mcp.journal import ServerLog
+from jaato.plugins.mcp.discovery import first_line, survey
+from jaato.plugins.mcp.elicitation import CURRENT_CONTEXT, CallContext, elicit
+from jaato.plugins.mcp.errors import CallLost, ServerFault, ServerRefusal
 from jaato.plugins.mcp.manifest import Manifest
-from jaato.plugins.mcp.survey import Page, first_line, survey
+from jaato.plugins.mcp.server_log import ServerLog
+from jaato.plugins.mcp.session import SdkClient, Session, Transport
 from jaato.version import __version__
 
 LISTEN_AGAIN_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
@@ -38,118 +32,6 @@ REFRESH_AFTER_S = 0.3
 MOST_REFRESH_S = 60.0
 """How long after a change the lists are asked for; longer and longer when they change all the time."""
 R = TypeVar("R")
-
-logging.getLogger("mcp").addHandler(logging.NullHandler())
-"""The SDK logs what strangers send, as they send it; without a handler that would be written to the terminal."""
-
-
-class Transport(Protocol):
-    """A way to a server."""
-
-    async def __aenter__(self) -> tuple[Any, Any]: ...
-
-    async def __aexit__(self, *error: Any) -> None: ...
-
-    async def until_over(self) -> None:
-        """Wait until the server says no more."""
-        ...
-
-    @property
-    def broke_at_once(self) -> bool:
-        """Whether beginning in the older way makes sense, since the newer one failed."""
-        ...
-
-    def explain(self, error: types.ErrorData) -> types.ErrorData:
-        """An error of a request as one that says what happened."""
-        ...
-
-    async def how_it_ended(self, within_s: float = 1.0) -> str:
-        """How the connection came to its end, as a sentence."""
-        ...
-
-
-class Dispatcher(JSONRPCDispatcher):
-    """The SDK's dispatcher; errors are explained by the transport, odd messages are noted and cost no other."""
-
-    def __init__(self, read: Any, write: Any, transport: Transport, log: ServerLog) -> None:
-        super().__init__(read, write)
-        self._transport = transport
-        self._log = log
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
-    ) -> dict[str, Any]:
-        """The raw result. Raises `MCPError`."""
-        try:
-            return await super().send_raw_request(method, params, opts, **more)
-        except MCPError as error:
-            raise MCPError.from_error_data(self._transport.explain(error.error)) from None
-
-    async def _dispatch(self, item: Any, *more: Any) -> None:
-        match getattr(item, "message", None):
-            case types.JSONRPCResponse(id=id_) | types.JSONRPCError(id=id_) if (
-                id_ is None or coerce_request_id(id_) not in self._pending
-            ):
-                self._log.note("answered a request that was not made, or was given up")
-        try:
-            await super()._dispatch(item, *more)
-        except OverflowError:
-            self._log.note("sent a number that is too large to be one")
-
-
-class Session(ClientSession):
-    """The SDK's session; one wrong entry of a list costs no other, and results are validated by us."""
-
-    async def page(self, request: Any, what: str, kind: type[Any]) -> Page:
-        """One page of a list. Raises `MCPError`, ValueError."""
-        data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
-        options: CallOptions = {}
-        self._stamp(data, options)
-        told = await self._dispatcher.send_raw_request(data["method"], data.get("params"), options)
-        listed, cursor, ttl = told.get(what), told.get("nextCursor"), told.get("ttlMs")
-        if not isinstance(listed, list):
-            raise ValueError(f"its {what} are no list")  # noqa: TRY004 the server's fault, not a caller's
-        entries, odd = [], []
-        for entry in listed:
-            try:
-                entries.append(kind.model_validate(entry, by_name=False))
-            except ValidationError as error:
-                name = entry.get("name") if isinstance(entry, dict) else entry
-                fault = error.errors()[0]
-                odd.append(f"{str(name)[:80]!r}: {'.'.join(map(str, fault['loc']))} {fault['msg']}")
-        if kind is types.Tool:
-            entries = self._absorb_tool_listing(types.ListToolsResult(tools=entries), complete=False).tools
-        held = float(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) and ttl >= 0 else None
-        return Page(entries, cursor if isinstance(cursor, str) else None, held, odd)
-
-    async def list_tools(
-        self, *, params: types.PaginatedRequestParams | None = None
-    ) -> types.ListToolsResult:
-        """One page of the tools, as the SDK asks for it after a `HEADER_MISMATCH`."""
-        page = await self.page(types.ListToolsRequest(params=params), "tools", types.Tool)
-        return types.ListToolsResult(tools=page.entries, next_cursor=page.cursor)
-
-    async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
-        """Results are validated by us, with patterns that end and schemas that cannot grow without bound."""
-
-
-@dataclass
-class SdkClient(Client):
-    """The SDK's client with a session and a dispatcher of ours."""
-
-    log: ServerLog = field(default_factory=ServerLog)
-
-    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
-        transport: Any = self.server
-        read, write = await exit_stack.enter_async_context(transport)
-        return Session(
-            dispatcher=Dispatcher(read, write, transport, self.log),
-            client_info=self.client_info,
-            elicitation_callback=self.elicitation_callback,
-            list_roots_callback=self.list_roots_callback,
-            logging_callback=self.logging_callback,
-            message_handler=self.message_handler,
-        )
 
 
 class McpClient:
@@ -178,7 +60,7 @@ class McpClient:
         self._workspace = workspace
         self._stopping = asyncio.Event()
         self._sdk: Client | None = None
-        self._callers: list[Caller] = []
+        self._callers: list[CallContext] = []
         self._changed = asyncio.Event()
 
     # --- life --------------------------------------------------------------------------------------------------
@@ -190,9 +72,9 @@ class McpClient:
         except asyncio.CancelledError:
             self.why = self.why or "It was stopped."
         except BaseExceptionGroup as group:
-            self.why = self.why or said_by(first_of(group))
+            self.why = self.why or describe_error(first_error(group))
         except Exception as error:  # noqa: BLE001 what the SDK and its libraries raise is the server's end, not ours
-            self.why = self.why or said_by(error)
+            self.why = self.why or describe_error(error)
         finally:
             self._sdk = None
             await self._end()
@@ -201,7 +83,7 @@ class McpClient:
         """Say why it is over to whoever waits."""
         fault: JaatoError
         try:
-            ended = "" if self.stopped else await self._transport.how_it_ended()
+            ended = "" if self.stopped else await self._transport.exit_reason()
         except JaatoError as error:
             self.why, fault = str(error), error
             self.fault = error
@@ -306,15 +188,15 @@ class McpClient:
 
     async def _elicit(self, context: Any, params: Any) -> types.ElicitResult:
         """What the user says to a question of the server's, which is always that of some call; one after the other."""
-        caller = CALLER.get() or self._only_caller()
+        caller = CURRENT_CONTEXT.get() or self._only_caller()
         if caller is None:
             self.log.note("asked the user outside of any call, which was not passed on")
             return types.ElicitResult(action="cancel")
         async with caller.asking:
-            action, content = await elicited(self.config.name, caller, params)
+            action, content = await elicit(self.config.name, caller, params)
         return types.ElicitResult(action=action, content=content)  # type: ignore[arg-type]
 
-    def _only_caller(self) -> Caller | None:
+    def _only_caller(self) -> CallContext | None:
         """Whose call a question belongs to that does not say so: clear only when one session calls."""
         sessions = {caller.call.session_id for caller in self._callers}
         return self._callers[-1] if len(sessions) == 1 else None
@@ -346,7 +228,7 @@ class McpClient:
         """What the server offers now."""
         return await self._request(self._survey, None, "list")
 
-    async def call(self, name: str, arguments: dict[str, Any], caller: Caller) -> types.CallToolResult:
+    async def call(self, name: str, arguments: dict[str, Any], caller: CallContext) -> types.CallToolResult:
         """Run a tool. Raises `ServerFault`, `ServerRefusal`."""
 
         async def show(progress: float, total: float | None, message: str | None) -> None:
@@ -359,11 +241,13 @@ class McpClient:
             CallLost,
         )
 
-    async def read(self, uri: str, caller: Caller) -> types.ReadResourceResult:
+    async def read(self, uri: str, caller: CallContext) -> types.ReadResourceResult:
         """Read a resource. Raises as `call`."""
         return await self._request(lambda sdk: sdk.read_resource(uri), caller, f"the resource {uri[:200]}")
 
-    async def prompt(self, name: str, arguments: dict[str, str], caller: Caller) -> types.GetPromptResult:
+    async def prompt(
+        self, name: str, arguments: dict[str, str], caller: CallContext
+    ) -> types.GetPromptResult:
         """A prompt, filled in. Raises as `call`."""
         return await self._request(lambda sdk: sdk.get_prompt(name, arguments), caller, f"the prompt {name}")
 
@@ -377,7 +261,7 @@ class McpClient:
     async def _request(
         self,
         ask: Callable[[Client], Awaitable[R]],
-        caller: Caller | None,
+        caller: CallContext | None,
         what: str,
         lost: type[ServerFault] = ServerFault,
     ) -> R:
@@ -389,9 +273,9 @@ class McpClient:
         deadline = Deadline(self.config.call_timeout_s)
         if caller is not None:
             caller.hold, caller.go_on = deadline.hold, deadline.go_on
-            caller.show = shown_progress(caller, deadline)
+            caller.show = progress_output(caller, deadline)
             self._callers.append(caller)
-            CALLER.set(caller)
+            CURRENT_CONTEXT.set(caller)
         try:
             with deadline.scope:
                 result = await ask(sdk)
@@ -407,7 +291,9 @@ class McpClient:
         except JaatoError:
             raise
         except BaseExceptionGroup as group:
-            raise lost(f"The MCP server {name} failed at {what}: {said_by(first_of(group))}") from None
+            raise lost(
+                f"The MCP server {name} failed at {what}: {describe_error(first_error(group))}"
+            ) from None
         except (ValueError, RuntimeError) as error:
             said = f"answered {what} not as the protocol has it: {first_line(error)}"
             raise lost(f"The MCP server {name} {said}") from None
@@ -439,16 +325,16 @@ def refusal(error: MCPError) -> str:
     return f"{error.message[:2000]}{more}"
 
 
-def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first failure of a group that is no cancellation."""
     for error in group.exceptions:
-        inner = first_of(error) if isinstance(error, BaseExceptionGroup) else error
+        inner = first_error(error) if isinstance(error, BaseExceptionGroup) else error
         if not isinstance(inner, asyncio.CancelledError):
             return inner
     return group.exceptions[0]
 
 
-def said_by(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An exception as a sentence."""
     match error:
         case JaatoError():

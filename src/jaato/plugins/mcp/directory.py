@@ -9,18 +9,18 @@ import msgspec
 
 from jaato.errors import ConfigError, PermissionDenied
 from jaato.plugins.mcp.config import FILE, ServerConfig, expand_variables, secrets_in
-from jaato.plugins.mcp.faults import ServerUnusable
-from jaato.plugins.mcp.logs import LogFile
+from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.manifest import Manifest, save
 from jaato.plugins.mcp.manifest import load as load_manifest
-from jaato.plugins.mcp.pins import Judgement, Pins
+from jaato.plugins.mcp.pins import ManifestReview, Pins
+from jaato.plugins.mcp.server_log import LogFile
 from jaato.plugins.mcp.tools import unusable
 from jaato.plugins.mcp.trust import ServerTrust
 from jaato.tools.remote.directory import SourceContext, SourceDirectory
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth.callback import Ask
-    from jaato.plugins.mcp.server import Setting
+    from jaato.plugins.mcp.server import McpServerOptions
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 
@@ -37,8 +37,8 @@ class Directory(SourceDirectory[ServerConfig]):
         self._ask = ask
         self._given_sandbox = sandbox
         self._pins = Pins(context.state_dir)
-        self._settings: dict[str, Setting] = {}
-        self._judged: dict[str, Judgement | None] = {}
+        self._settings: dict[str, McpServerOptions] = {}
+        self._judged: dict[str, ManifestReview | None] = {}
         trust = ServerTrust(context.state_dir, context.trust)
         super().__init__(context, ServerConfig, context.home / FILE, FILE, trust)
         if context.trust is not None:
@@ -80,7 +80,7 @@ class Directory(SourceDirectory[ServerConfig]):
         except ConfigError:
             return False
 
-    def setting(self, name: str) -> Setting:
+    def setting(self, name: str) -> McpServerOptions:
         """What to start a server with. Raises `ServerUnusable` for one that may not start or lacks something."""
         config = self.entry(name)
         try:
@@ -91,8 +91,7 @@ class Directory(SourceDirectory[ServerConfig]):
             ) from None
         setting = self._settings.get(name)
         if setting is None:
-            from jaato.plugins.mcp.server import Setting
-            from jaato.plugins.mcp.ways import way_to
+            from jaato.plugins.mcp.server import McpServerOptions
             from jaato.tools.redaction.redactor import Redactor
 
             try:
@@ -102,12 +101,11 @@ class Directory(SourceDirectory[ServerConfig]):
             secrets = self.context.secrets or Redactor()
             for key, value in secrets_in(filled).items():
                 secrets.add(key, value)
-            setting = self._settings[name] = Setting(
+            setting = self._settings[name] = McpServerOptions(
                 filled,
                 self.context.environ,
                 self.context.workspace,
                 self.context.state_dir,
-                way_to,
                 self._sandbox,
                 self.context.allow_hosts,
                 LogFile(self.context.state_dir, config),
@@ -118,21 +116,21 @@ class Directory(SourceDirectory[ServerConfig]):
             )
         return setting
 
-    def judgement(self, config: ServerConfig) -> Judgement | None:
+    def judgement(self, config: ServerConfig) -> ManifestReview | None:
         """What was last known of a server, without what is held back; None when nothing is."""
         if config.name not in self._judged:
             manifest = load_manifest(self.context.cache_dir, config.digest)
             self._judged[config.name] = None if manifest is None else self._judge(config, manifest)
         return self._judged[config.name]
 
-    def _judge(self, config: ServerConfig, manifest: Manifest) -> Judgement:
+    def _judge(self, config: ServerConfig, manifest: Manifest) -> ManifestReview:
         try:
             return self._pins.judge(config, manifest)
         except (ConfigError, OSError) as error:
             empty = msgspec.structs.replace(
                 manifest, tools=[], prompts=[], instructions="", dropped=[str(error)]
             )
-            return Judgement(empty, ())
+            return ManifestReview(empty, ())
 
     def learn(self, manifest: Manifest) -> list[str]:
         """Keep what a server has just said it offers; under which names it stands here. From any thread."""

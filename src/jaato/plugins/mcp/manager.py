@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaato import settings
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.elicit import Caller
-from jaato.plugins.mcp.faults import ServerUnusable
-from jaato.plugins.mcp.host import Host
+from jaato.plugins.mcp.elicitation import CallContext
+from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
+from jaato.plugins.mcp.pool import SessionServers
 from jaato.plugins.mcp.tools import checked_output
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Call, Output, no_blobs
@@ -20,7 +20,7 @@ from jaato.tools.remote.directory import source_context
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.client import McpClient
-    from jaato.plugins.mcp.server import Server
+    from jaato.plugins.mcp.server import McpServer
 
 R = TypeVar("R")
 
@@ -42,7 +42,7 @@ class MCPClientManager:
         environ = settings.environment() if environ is None else environ
         self._keep = keep
         self._directory = Directory(source_context(Path(workspace or Path.cwd()).resolve(), environ))
-        self._host = Host(self._directory, lambda _name: None)
+        self._host = SessionServers(self._directory, lambda _name: None)
 
     def list_servers(self) -> dict[str, str]:
         """How each server stands: configured, known, started, failed, needs login, needs trust, switched off. Starts nothing."""
@@ -51,7 +51,7 @@ class MCPClientManager:
     def connect(self, server: str) -> Manifest:
         """Start a server, or ask a running one anew, what it offers. Raises `ToolError`s."""
 
-        async def connected(one: Server) -> Manifest:
+        async def connected(one: McpServer) -> Manifest:
             connection = await one.connected(patient=False)
             return await connection.refresh()
 
@@ -71,7 +71,9 @@ class MCPClientManager:
 
         entry = self._tool(server, tool)
         call = self._call(tool, args or {})
-        result = self._ask(server, lambda connection: connection.call(tool, call.arguments, Caller(call)))
+        result = self._ask(
+            server, lambda connection: connection.call(tool, call.arguments, CallContext(call))
+        )
         return checked_output(entry, output_of(result, call))
 
     def read_resource(self, server: str, uri: str) -> Output:
@@ -79,7 +81,7 @@ class MCPClientManager:
         from jaato.plugins.mcp.results import resource_output
 
         call = self._call("read", {})
-        return resource_output(self._ask(server, lambda one: one.read(uri, Caller(call))), call)
+        return resource_output(self._ask(server, lambda one: one.read(uri, CallContext(call))), call)
 
     def get_prompt(self, server: str, name: str, arguments: dict[str, str] | None = None) -> Output:
         """A prompt, filled in. Raises `ToolError`s."""
@@ -87,7 +89,7 @@ class MCPClientManager:
 
         call = self._call("prompt", {})
         return prompt_output(
-            self._ask(server, lambda one: one.prompt(name, arguments or {}, Caller(call))), call
+            self._ask(server, lambda one: one.prompt(name, arguments or {}, CallContext(call))), call
         )
 
     def close(self) -> None:
@@ -115,7 +117,7 @@ class MCPClientManager:
         return found
 
     def _ask(self, server: str, do: Callable[[McpClient], Coroutine[Any, Any, R]]) -> R:
-        async def asked(one: Server) -> R:
+        async def asked(one: McpServer) -> R:
             result = await do(await one.connected())
             one.answered()
             return result

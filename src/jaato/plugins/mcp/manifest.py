@@ -1,4 +1,5 @@
-"""What a server offers, as plain data, kept in a private file so that its tools are found without starting it."""
+"""The manifest of an MCP server: the tools, prompts and resources it offers, cached in a private file so that they are found
+without starting it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Reason = Literal["changed", "invisible characters", "too many definitions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HeldDefinition:
     """A definition that is held back: what of, why, a unified diff with nothing hidden, and which version of it."""
 
     kind: Kind
@@ -49,11 +49,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ManifestReview:
     """What of a manifest may be used, and what is held back."""
 
     manifest: Manifest
-    changes: tuple[Change, ...]
+    changes: tuple[HeldDefinition, ...]
 
     def tool(self, name: str) -> ToolEntry | None:
         """The only tool of this name."""
@@ -75,7 +75,7 @@ class Judgement:
         return f"The MCP server {server!r} has no tool {name[:80]!r}. {hint}It has {known}."
 
     @property
-    def disabled(self) -> dict[str, Change]:
+    def disabled(self) -> dict[str, HeldDefinition]:
         """The tools that are held back, by name."""
         return {change.name: change for change in self.changes if change.kind == "tool"}
 
@@ -114,14 +114,14 @@ class Pins:
             with contextlib.suppress(ConfigError):
                 self._held[path] = self._read(path)
 
-    def judge(self, config: ServerConfig, manifest: Manifest) -> Judgement:
+    def judge(self, config: ServerConfig, manifest: Manifest) -> ManifestReview:
         """Compare with what is pinned, and pin what is new and hides nothing. Raises `ConfigError`, OSError."""
         path = self._path(config)
         at_first = self._held.get(path)
         known = at_first or self._read(path)
         whole = whole_hash(manifest)
         if whole and whole == known.agreed:
-            return Judgement(manifest, ())
+            return ManifestReview(manifest, ())
         manifest = bounded(manifest)
         found = definitions(manifest)
         changes = compared(known, found)
@@ -139,10 +139,10 @@ class Pins:
                 at_first.pins = known.pins | at_first.pins
                 changes = compared(at_first, found)
                 at_first.agreed = "" if changes else whole_hash(manifest)
-        return Judgement(without(manifest, changes), tuple(changes))
+        return ManifestReview(without(manifest, changes), tuple(changes))
 
     def accept(
-        self, config: ServerConfig, manifest: Manifest, changes: tuple[Change, ...] | None = None
+        self, config: ServerConfig, manifest: Manifest, changes: tuple[HeldDefinition, ...] | None = None
     ) -> int:
         """Pin definitions as they are now: those shown in `changes`, or all; how many. One that changed since it
         was shown is left. Raises `ConfigError`, OSError."""
@@ -222,9 +222,9 @@ def whole_hash(manifest: Manifest) -> str:
         return ""
 
 
-def compared(known: PinFile, found: dict[Key, dict[str, Any]]) -> list[Change]:
+def compared(known: PinFile, found: dict[Key, dict[str, Any]]) -> list[HeldDefinition]:
     """What must be held back, in the order the server has it."""
-    changes: list[Change] = []
+    changes: list[HeldDefinition] = []
     room = MAX_PINS - len(known.pins)
     for key, definition in found.items():
         before = known.pins.get(label(key))
@@ -243,7 +243,7 @@ def compared(known: PinFile, found: dict[Key, dict[str, Any]]) -> list[Change]:
         else:
             reason, detail = "too many definitions", f"the server has shown more than {MAX_PINS:,} so far"
         diff = render_diff(before.definition if before else {}, definition, "accepted")
-        changes.append(Change(key[0], key[1], reason, detail, diff, version))
+        changes.append(HeldDefinition(key[0], key[1], reason, detail, diff, version))
     return changes
 
 
@@ -253,7 +253,7 @@ def invisible(definition: dict[str, Any]) -> str:
     return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
 
 
-def without(manifest: Manifest, changes: list[Change]) -> Manifest:
+def without(manifest: Manifest, changes: list[HeldDefinition]) -> Manifest:
     """The manifest without what is held back."""
     held = {(change.kind, change.name) for change in changes}
     return msgspec.structs.replace(

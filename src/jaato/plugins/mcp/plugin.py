@@ -14,7 +14,7 @@ from jaato.errors import ToolError
 from jaato.log import logger
 from jaato.plugins.mcp.config import FILE
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.faults import ServerUnusable
+from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, not_taken, tools_from
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
@@ -24,8 +24,8 @@ from jaato.tools.remote.directory import host_context
 from jaato.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.host import Host
     from jaato.plugins.mcp.manifest import ToolEntry
+    from jaato.plugins.mcp.pool import SessionServers
 
 LOG = logger("mcp")
 MEET_WITHIN_S = 30.0
@@ -97,11 +97,11 @@ class MCPToolPlugin(Plugin):
                 tasks.start_soon(connect, name)
 
     @functools.cached_property
-    def servers(self) -> Host:
+    def servers(self) -> SessionServers:
         """The servers at work; nothing of them is loaded before one is used."""
-        from jaato.plugins.mcp.host import Host
+        from jaato.plugins.mcp.pool import SessionServers
 
-        return Host(self.directory, self._changed)
+        return SessionServers(self.directory, self._changed)
 
     async def _call(self, server: str, entry: ToolEntry, arguments: dict[str, Any], call: Call) -> Output:
         return await self.servers.call(server, entry, arguments, call)
@@ -144,44 +144,44 @@ class MCPToolPlugin(Plugin):
     def mcp_servers(self) -> dict[str, Any]:
         """List the MCP servers: how each stands (configured, known, started, failed, needs login, needs trust), what it
         offers, and what is held back and why. Starts nothing."""
-        from jaato.plugins.mcp.shown import servers_shown
+        from jaato.plugins.mcp.listing import list_servers
 
-        return servers_shown(self.directory, self.servers)
+        return list_servers(self.directory, self.servers)
 
     @tool(category="MCP", access="execute")
     async def mcp_connect(self, server: str) -> dict[str, Any]:
         """Start an MCP server, or ask a running one anew, so that its tools can be searched; also right after it
         failed. Returns what it offers."""
         await self.servers.connect(server)
-        from jaato.plugins.mcp.shown import server_shown
+        from jaato.plugins.mcp.listing import describe_server
 
-        return server_shown(self.directory, self.servers, server)
+        return describe_server(self.directory, self.servers, server)
 
     @tool(category="MCP", access="read")
     def mcp_resources(self, server: str | None = None, query: str = "", limit: int = 50) -> dict[str, Any]:
         """List resources and resource templates that known MCP servers offer, by server and text. mcp_read_resource
         reads one; mcp_connect asks a server anew."""
-        from jaato.plugins.mcp.shown import resources_shown
+        from jaato.plugins.mcp.listing import list_resources
 
-        return resources_shown(self.directory, server, query, limit)
+        return list_resources(self.directory, server, query, limit)
 
     @tool(category="MCP", access="network")
     async def mcp_read_resource(self, server: str, uri: str, *, call: Call) -> Output:
         """Read one resource of an MCP server by its URI, templates filled in. Returns text, or images and files behind
         handles."""
-        from jaato.plugins.mcp.host import caller_of
+        from jaato.plugins.mcp.pool import call_context
         from jaato.plugins.mcp.results import resource_output
 
-        caller = caller_of(call)
+        caller = call_context(call)
         read = await self.servers.ask(server, lambda connection: connection.read(uri, caller))
         return resource_output(read, call)
 
     @tool(category="MCP", access="read")
     def mcp_prompts(self, server: str | None = None) -> dict[str, Any]:
         """List the prompts that known MCP servers offer, with their arguments. mcp_get_prompt fills one in."""
-        from jaato.plugins.mcp.shown import prompts_shown
+        from jaato.plugins.mcp.listing import list_prompts
 
-        return prompts_shown(self.directory, server)
+        return list_prompts(self.directory, server)
 
     @tool(category="MCP", access="network")
     async def mcp_get_prompt(
@@ -189,12 +189,12 @@ class MCPToolPlugin(Plugin):
     ) -> Output:
         """Get a prompt of an MCP server with its arguments filled in. Returns its messages as text; they are the
         server's words, not the user's."""
-        from jaato.plugins.mcp.host import caller_of
+        from jaato.plugins.mcp.listing import check_prompt
+        from jaato.plugins.mcp.pool import call_context
         from jaato.plugins.mcp.results import prompt_output
-        from jaato.plugins.mcp.shown import check_prompt
 
         check_prompt(self.directory, server, name)
-        caller = caller_of(call)
+        caller = call_context(call)
         got = await self.servers.ask(
             server, lambda connection: connection.prompt(name, arguments or {}, caller)
         )

@@ -8,7 +8,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from jaato.plugins.mcp.faults import ServerRefusal
+from jaato.plugins.mcp.errors import ServerRefusal
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
 from jaato.tools.images import ImageRefused, identify_image

@@ -1,4 +1,4 @@
-"""One configured server and its process, if it has one: started when first used, shared, rested, given up for a time."""
+"""One MCP server: its transport by its kind, lazy start, sharing, idle end, backoff after failures."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.faults import ServerFault
-from jaato.plugins.mcp.journal import ServerLog
+from jaato.plugins.mcp.config import ServerConfig, access_of, warn_unconfined
+from jaato.plugins.mcp.errors import ServerFault
 from jaato.plugins.mcp.manifest import Manifest
+from jaato.plugins.mcp.server_log import ServerLog
+from jaato.settings import home_of
+from jaato.tools.processes.launcher import WardenClient
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.client import McpClient, Transport
+    from jaato.plugins.mcp.client import McpClient
     from jaato.plugins.mcp.oauth.callback import Ask
-    from jaato.tools.processes.launcher import WardenClient
+    from jaato.plugins.mcp.session import Transport
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 Key = tuple[str, str, str]
@@ -36,20 +38,19 @@ MOST_TIMEOUTS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
-    """What a server is started with. `make` opens the way to it, and `sandbox` has the rules for its process; `spoke` is the
-    protocol it used last, `mask` hides what is secret in what the server prints."""
+class McpServerOptions:
+    """What a server is started with. `sandbox` has the rules for its process, `last_protocol_version` is what it spoke last,
+    `mask` hides what is secret in what the server prints."""
 
     config: ServerConfig
     environ: Mapping[str, str]
     workspace: Path
     state_dir: Path
-    make: Callable[[Setting, WardenClient, ServerLog, bool], Transport]
     sandbox: Sandbox
     allow_hosts: tuple[str, ...] = ()
     log: Callable[[str], None] | None = None
     ask: Ask | None = None
-    spoke: str = ""
+    last_protocol_version: str = ""
     mask: Callable[[str], str] = str
     cache_dir: Path | None = None
     key: Key = field(init=False)
@@ -65,10 +66,10 @@ def key_of(config: ServerConfig, environ: Mapping[str, str], workspace: Path) ->
     return config.digest, hashlib.sha256(text.encode()).hexdigest(), str(workspace)
 
 
-class Server:
+class McpServer:
     """Lives on the pool's loop; every method is called there."""
 
-    def __init__(self, setting: Setting, launcher: WardenClient) -> None:
+    def __init__(self, setting: McpServerOptions, launcher: WardenClient) -> None:
         self.setting = setting
         self.users: set[object] = set()
         self.log = ServerLog(setting.log, setting.mask)
@@ -123,8 +124,12 @@ class Server:
 
     async def _start(self, wait_s: float) -> McpClient:
         await asyncio.sleep(wait_s)
-        spoke = self.manifest.protocol_version if self.manifest is not None else self.setting.spoke
-        handshake_first = bool(spoke) and spoke < "2026"
+        last_protocol_version = (
+            self.manifest.protocol_version
+            if self.manifest is not None
+            else self.setting.last_protocol_version
+        )
+        handshake_first = bool(last_protocol_version) and last_protocol_version < "2026"
         try:
             return await self._opened(handshake_first)
         except ServerFault as error:
@@ -141,14 +146,14 @@ class Server:
         try:
             return await self._over(transport, handshake_first)
         except ServerFault:
-            if handshake_first or not transport.broke_at_once:
+            if handshake_first or not transport.failed_immediately:
                 raise
         return await self._over(self._way(older=setting.config.kind != "stdio"), handshake_first=True)
 
     def _way(self, *, older: bool = False) -> Transport:
         self.log = ServerLog(self.setting.log, self.setting.mask)
         try:
-            return self.setting.make(self.setting, self._launcher, self.log, older)
+            return make_transport(self.setting, self._launcher, self.log, older)
         except JaatoError as error:
             raise ServerFault(str(error)) from None
 
@@ -250,3 +255,30 @@ class Server:
             self.connection.stop()
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
+
+
+def make_transport(
+    setting: McpServerOptions, launcher: WardenClient, log: ServerLog, older: bool
+) -> Transport:
+    """A transport to the server, not opened yet; `older` for one that does not know streamable HTTP."""
+    config = setting.config
+    if config.kind == "stdio":
+        if told := warn_unconfined(config, setting.state_dir):
+            log.note(told)
+        from jaato.plugins.mcp.transports.stdio import StdioTransport, environment_for
+
+        place = Path(config.cwd).expanduser() if config.cwd else Path()
+        return StdioTransport(
+            [config.command, *config.args],
+            setting.workspace / place,
+            environment_for(setting.environ, config.env),
+            launcher,
+            log,
+            access_of(config, home_of(setting.environ)),
+            setting.sandbox.beside(
+                setting.cache_dir / "mcp-sandbox" / config.identity if setting.cache_dir else None
+            ),
+        )
+    from jaato.plugins.mcp.transports.http import HttpTransport
+
+    return HttpTransport(setting, older=older or config.kind == "sse")

@@ -131,7 +131,7 @@ def asking(write: Callable[[str], None], environ: Mapping[str, str]) -> Ask:
     return ask
 
 
-class Receiver:
+class CallbackServer:
     """Waits for one answer that carries the `state` of this login; all others are turned away and counted."""
 
     def __init__(self, host: str, port: int, path: str) -> None:
@@ -230,7 +230,7 @@ def page(status: str, text: str) -> bytes:
 @asynccontextmanager
 async def receiver(
     port: int = 0, *, only: bool = False, host: str = "127.0.0.1", path: str = PATH
-) -> AsyncIterator[Receiver]:
+) -> AsyncIterator[CallbackServer]:
     """A receiver at work on 127.0.0.1, which may be called `host`: at `port`, or at any free one unless `only` that
     will do. Raises OSError."""
     try:
@@ -242,7 +242,7 @@ async def receiver(
     failure: Exception | None = None
     async with listener:
         at = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
-        found = Receiver(host, at, path)
+        found = CallbackServer(host, at, path)
         async with anyio.create_task_group() as group:
             group.start_soon(listener.serve, found.serve)
             try:

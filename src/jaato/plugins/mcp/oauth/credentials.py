@@ -16,7 +16,7 @@ from jaato.log import logger
 from jaato.plugins.mcp.oauth.callback import Ask
 from jaato.plugins.mcp.oauth.options import (
     Entry,
-    LoginNeeded,
+    LoginRequired,
     OAuthFault,
     Options,
     Record,
@@ -166,7 +166,7 @@ class Login:
         )
 
     async def need_person(self, scope: list[str]) -> None:
-        """Raise `LoginNeeded` where nobody can be asked; what was to be asked for is kept for the next login."""
+        """Raise `LoginRequired` where nobody can be asked; what was to be asked for is kept for the next login."""
         if self.ask is not None:
             return
         entry = self.record.entry if self.record else None
@@ -175,7 +175,7 @@ class Login:
             await self.save(msgspec.structs.replace(entry, asked_scope=scope))
         await self.store.note(self.name, needed=True)
         what = f"a wider login ({plain(' '.join(scope))})" if more else "you to log in"
-        raise LoginNeeded(f"{plain(self.server_name)} needs {what}: run {self.command('login')}.")
+        raise LoginRequired(f"{plain(self.server_name)} needs {what}: run {self.command('login')}.")
 
     async def save(self, entry: Entry) -> None:
         """Keep a login beside those there are. Raises `ConfigError` when the disk refuses."""

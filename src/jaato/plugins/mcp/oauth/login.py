@@ -10,7 +10,7 @@ from jaato.errors import ConfigError
 from jaato.plugins.mcp.oauth.bearer import Bearer, challenge_of
 from jaato.plugins.mcp.oauth.callback import Ask
 from jaato.plugins.mcp.oauth.credentials import Challenge, Login
-from jaato.plugins.mcp.oauth.options import LoginNeeded, OAuthFault, Options, options_of, plain, scopes_of
+from jaato.plugins.mcp.oauth.options import LoginRequired, OAuthFault, Options, options_of, plain, scopes_of
 from jaato.plugins.mcp.oauth.provider import obtain
 from jaato.plugins.mcp.oauth.requests import Wire, secure
 from jaato.plugins.mcp.oauth.token_store import TokenStore
@@ -71,7 +71,7 @@ def auth_for(
     within_s: float = WITHIN_S,
 ) -> Bearer:
     """An httpx2 auth object for the server's client; it stays away from requests that bring their own
-    Authorization. Without `ask` a login that needs a person raises `LoginNeeded`. Raises `ConfigError`."""
+    Authorization. Without `ask` a login that needs a person raises `LoginRequired`. Raises `ConfigError`."""
     return Bearer(login_of(config, store, ask, environ=environ, allowed=allowed, within_s=within_s))
 
 
@@ -96,7 +96,7 @@ async def login(
     made.record = await store.read(made.name)
     try:
         await obtain(made, challenge_of(reply.headers) or Challenge(), tuple(scopes_of(list(scopes))))
-    except LoginNeeded:
+    except LoginRequired:
         raise
     except OAuthFault as error:
         if reply.status < 300:

@@ -32,7 +32,7 @@ class Unreachable(OAuthFault):
     retryable = True
 
 
-class LoginNeeded(OAuthFault):
+class LoginRequired(OAuthFault):
     """A person has to log in, and there is none here."""
 
     code = "login_needed"

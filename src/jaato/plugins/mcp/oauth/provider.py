@@ -22,7 +22,7 @@ from mcp.shared.auth import (
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.oauth.callback import PATH, Ask, Prompt, Receiver, checked_url, receiver
+from jaato.plugins.mcp.oauth.callback import PATH, Ask, CallbackServer, Prompt, checked_url, receiver
 from jaato.plugins.mcp.oauth.credentials import LOCK_WITHIN_S, Challenge, Login
 from jaato.plugins.mcp.oauth.options import (
     REDIRECT,
@@ -51,7 +51,9 @@ class LoginProvider(OAuthClientProvider):
     """One login: the SDK's provider, driven by `run`, and its storage. `inbox` receives the person's answer, None where
     there is no person; what is granted is in `tokens`, to whom in `client`."""
 
-    def __init__(self, login: Login, scope: list[str], metadata_url: str, inbox: Receiver | None) -> None:
+    def __init__(
+        self, login: Login, scope: list[str], metadata_url: str, inbox: CallbackServer | None
+    ) -> None:
         self.login = login
         self.inbox = inbox
         self.tokens: Tokens | None = None
@@ -71,7 +73,7 @@ class LoginProvider(OAuthClientProvider):
         )
 
     async def run(self) -> Tokens:
-        """Log in and keep what is granted. Raises `OAuthFault`, `LoginNeeded`."""
+        """Log in and keep what is granted. Raises `OAuthFault`, `LoginRequired`."""
         version = {"mcp-protocol-version": LATEST_MODERN_VERSION}
         request = httpx2.Request("POST", str(self.login.server), headers=version)
         wanted = [f'scope="{" ".join(self._scope)}"'] if self._scope else []
@@ -236,7 +238,7 @@ class LoginProvider(OAuthClientProvider):
         return self.login.choose(advertised)
 
     async def _perform_authorization(self) -> httpx2.Request:
-        """The request that asks for tokens. Raises `OAuthFault`, `LoginNeeded`."""
+        """The request that asks for tokens. Raises `OAuthFault`, `LoginRequired`."""
         metadata, options, info = self._authority(), self.login.options, self.context.client_info
         assert self.client is not None
         assert info is not None
@@ -302,7 +304,7 @@ class LoginProvider(OAuthClientProvider):
             raise OAuthFault("The answer to the login has no code.")
         return AuthorizationCodeResult(code=code, state=answer["state"], iss=answer.get("iss"))
 
-    async def _answer(self, ask: Ask, inbox: Receiver, prompt: Prompt) -> dict[str, str]:
+    async def _answer(self, ask: Ask, inbox: CallbackServer, prompt: Prompt) -> dict[str, str]:
         failure: JaatoError = OAuthFault(f"Nobody logged in within {self.login.within_s:g} s.")
         answer: dict[str, str] | None = None
         with anyio.move_on_after(self.login.within_s):
@@ -360,7 +362,7 @@ def port_of(client: Client | None) -> int:
 
 
 async def obtain(login: Login, challenge: Challenge, asked: tuple[str, ...] = ()) -> Tokens:
-    """A new grant. Raises `LoginNeeded` where a person is needed and there is none, `OAuthFault`."""
+    """A new grant. Raises `LoginRequired` where a person is needed and there is none, `OAuthFault`."""
     wanted = (*challenge.scope, *asked)
     if login.ask is None or login.options.grant == "client_credentials":
         return await run_flow(login, challenge, wanted, None)
@@ -386,7 +388,7 @@ async def obtain(login: Login, challenge: Challenge, asked: tuple[str, ...] = ()
 
 
 async def run_flow(
-    login: Login, challenge: Challenge, wanted: tuple[str, ...], inbox: Receiver | None
+    login: Login, challenge: Challenge, wanted: tuple[str, ...], inbox: CallbackServer | None
 ) -> Tokens:
     """The tokens of a new login, for what was asked for before and what is asked for now."""
     entry = login.record.entry if login.record else None

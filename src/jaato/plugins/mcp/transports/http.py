@@ -17,10 +17,10 @@ from mcp.client.streamable_http import streamable_http_client
 
 from jaato.errors import JaatoError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.faults import SessionForgotten
+from jaato.plugins.mcp.errors import SessionForgotten
 from jaato.plugins.mcp.oauth.options import plain
-from jaato.plugins.mcp.server import Setting
-from jaato.plugins.mcp.transports.pace import Pace
+from jaato.plugins.mcp.server import McpServerOptions
+from jaato.plugins.mcp.transports.token_bucket import TokenBucket
 from jaato.tools.network.addresses import METADATA, Address, AllowedHosts, Url, parse_url
 from jaato.tools.network.pinned_connect import CheckedResolver, open_pool
 from jaato.tools.network.proxy_settings import is_loopback, open_transport, proxy_for
@@ -47,7 +47,7 @@ HEARING_S = 5.0
 class HttpTransport:
     """The way to one server, as the SDK takes it."""
 
-    def __init__(self, setting: Setting, *, older: bool) -> None:
+    def __init__(self, setting: McpServerOptions, *, older: bool) -> None:
         self._setting = setting
         self._older = older
         self._stack = AsyncExitStack()
@@ -56,7 +56,7 @@ class HttpTransport:
         self._auth = auth_of(setting)
 
     @property
-    def broke_at_once(self) -> bool:
+    def failed_immediately(self) -> bool:
         """Whether the server may be one that only knows the older way."""
         return not self._older and self._guard.refused in NOT_THERE
 
@@ -89,7 +89,7 @@ class HttpTransport:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    async def how_it_ended(self, within_s: float = 1.0) -> str:
+    async def exit_reason(self, within_s: float = 1.0) -> str:
         """What the server answered last, if that was a refusal."""
         failure = getattr(self._auth, "failure", None)
         if isinstance(failure, JaatoError):
@@ -123,7 +123,7 @@ class HttpTransport:
         return types.ErrorData(code=types.PARSE_ERROR, message=text)
 
 
-def auth_of(setting: Setting) -> httpx2.Auth | None:
+def auth_of(setting: McpServerOptions) -> httpx2.Auth | None:
     """What logs in, where the configuration has no key of its own."""
     if any(name.lower() == "authorization" for name in setting.config.headers):
         return None
@@ -135,7 +135,7 @@ def auth_of(setting: Setting) -> httpx2.Auth | None:
     return auth_for(setting.config, store, setting.ask, environ=setting.environ, allowed=allowed)
 
 
-def inner_transport(setting: Setting) -> httpx2.AsyncBaseTransport:
+def inner_transport(setting: McpServerOptions) -> httpx2.AsyncBaseTransport:
     """Connections to the server. Where a workspace names it, its addresses are checked as they are dialed."""
     config = setting.config
     if config.scope != "workspace":
@@ -198,9 +198,9 @@ class Guard(httpx2.AsyncBaseTransport):
     def __init__(self, inner: httpx2.AsyncBaseTransport, over: anyio.Event, *, older: bool) -> None:
         self._inner = inner
         self.older = older
-        self._bytes = Pace(STREAM_BURST_BYTES, STREAM_BYTES_A_SECOND)
-        self._lines = Pace(BURST_LINES, LINES_A_SECOND)
-        self._streams = Pace(BURST_STREAMS, STREAMS_A_SECOND)
+        self._bytes = TokenBucket(STREAM_BURST_BYTES, STREAM_BYTES_A_SECOND)
+        self._lines = TokenBucket(BURST_LINES, LINES_A_SECOND)
+        self._streams = TokenBucket(BURST_STREAMS, STREAMS_A_SECOND)
         self.over = over
         self.refused = 0
         self.said = ""

@@ -20,8 +20,8 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from jaato.errors import ToolError
-from jaato.plugins.mcp.journal import ServerLog
-from jaato.plugins.mcp.transports.pace import Pace
+from jaato.plugins.mcp.server_log import ServerLog
+from jaato.plugins.mcp.transports.token_bucket import TokenBucket
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.processes.command import Command, CommandLimits, Ended
 from jaato.tools.processes.launcher import WardenClient
@@ -35,7 +35,7 @@ LINES_A_SECOND = 10_000
 """How fast a server is read; a faster one has to wait."""
 JUNK_BYTES = 64 << 20
 """How much that is no message a server may print before it is given up."""
-UNASKED_A_SECOND = 400
+MAX_NOTIFICATIONS_PER_S = 400
 """Notifications and requests of the server that are heeded; answers always are."""
 WAITING = 32
 """Messages to a server that wait until it reads."""
@@ -91,9 +91,9 @@ class MessageReader:
         self.over = anyio.Event()
         self._fd = fd
         self._log = log
-        self._bytes = Pace(BYTES_A_SECOND, BYTES_A_SECOND)
-        self._lines = Pace(LINES_A_SECOND, LINES_A_SECOND)
-        self._unasked = Pace(UNASKED_A_SECOND, UNASKED_A_SECOND)
+        self._bytes = TokenBucket(BYTES_A_SECOND, BYTES_A_SECOND)
+        self._lines = TokenBucket(LINES_A_SECOND, LINES_A_SECOND)
+        self._unasked = TokenBucket(MAX_NOTIFICATIONS_PER_S, MAX_NOTIFICATIONS_PER_S)
         self._reads_left = math.inf
         self._waiting = anyio.CancelScope()
         self._parts: list[bytes] = []
@@ -170,7 +170,7 @@ class MessageReader:
         if isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
             if self._unasked.wait_s(1) > 0:
                 self._log.note(
-                    f"sent more than {UNASKED_A_SECOND} notifications a second, which were dropped"
+                    f"sent more than {MAX_NOTIFICATIONS_PER_S} notifications a second, which were dropped"
                 )
                 return
         else:
@@ -322,7 +322,7 @@ class StdioTransport:
         await self._reader.over.wait()
 
     @property
-    def broke_at_once(self) -> bool:
+    def failed_immediately(self) -> bool:
         """Whether the process ended by itself, having been started."""
         return self._ended is not None and not self._by_us and not self._ended.stuck
 
@@ -330,7 +330,7 @@ class StdioTransport:
         """The SDK's error as it is; a pipe has no other to tell."""
         return error
 
-    async def how_it_ended(self, within_s: float = 1.0) -> str:
+    async def exit_reason(self, within_s: float = 1.0) -> str:
         """How the process came to its end, as a sentence; empty while it runs, and when it is we who ended it."""
         if self._by_us:
             return ""

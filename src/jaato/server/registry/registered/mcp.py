@@ -7,9 +7,9 @@ from typing import Any
 import anyio.to_thread
 
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.faults import ServerUnusable
-from jaato.plugins.mcp.host import Host
+from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.manifest import ToolEntry
+from jaato.plugins.mcp.pool import SessionServers
 from jaato.plugins.mcp.tools import access_of
 from jaato.protocol.specs import Access
 from jaato.server.registry.registered.types import Forbidden, Invalid, McpTool
@@ -21,7 +21,7 @@ class Servers:
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
-        self._host = Host(directory, lambda _name: None)
+        self._host = SessionServers(directory, lambda _name: None)
 
     def check(self, handler: McpTool) -> None:
         """Raise `Forbidden` for a server that is not configured, or not trusted, and `Invalid` for a tool that it is known

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import UNSET
 
 from jaato.errors import ConfigError, JaatoError, ToolError
+from jaato.plugins.arp.calls import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
 from jaato.plugins.arp.config import MAX_HEADERS, MAX_TEXT_CHARS
-from jaato.plugins.arp.http import SENDING, TooLong, bounded
-from jaato.plugins.arp.results import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
+from jaato.plugins.arp.http_client import SENDING, ResponseTooLarge, bounded
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_result
 from jaato.protocol.codec import json_problems
 from jaato.protocol.ids import span_id, trace_id
@@ -125,7 +125,7 @@ class Post:
             request = request_to(url, "POST", *signed(handler, key, arguments, call))
             request.extensions["trace"] = noting(begun)
             status, body = await self._exchange(url, request)
-        except TooLong:
+        except ResponseTooLarge:
             raise Lost(
                 f"{told} sends more than {MAX_RESULT_BYTES:,} bytes, of which none are used."
             ) from None

@@ -1,4 +1,4 @@
-"""What a registry says, held against what can be believed: names, sizes, schemas; and how careful its tools are to be used."""
+"""Validation of what a registry sends: names, sizes and schemas of tools, invisible characters, and destructive tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from jaato.errors import PluginError
-from jaato.plugins.arp.faults import RegistryFault
+from jaato.plugins.arp.errors import RegistryFault
 from jaato.protocol.arp import INVOKE, SPOKEN, ToolDefinition, ToolView
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import Access
@@ -43,7 +43,7 @@ def usable_views(views: list[ToolView]) -> tuple[list[ToolView], list[str]]:
         if why:
             dropped.append(f"the tool {shown_name(view.name)[:80]!r}: its name {why}")
         elif counts[view.name] == 1:
-            kept.append(ToolView(view.name, readable(view.description) or view.name))
+            kept.append(ToolView(view.name, sanitize_text(view.description) or view.name))
     if len(dropped) > MAX_DROPPED:
         dropped = [*dropped[:MAX_DROPPED], f"{len(dropped) - MAX_DROPPED:,} more"]
     return kept, dropped
@@ -60,7 +60,7 @@ def name_problem(name: str) -> str:
     return f"ends in {INVOKE}, which a call does" if name.endswith(INVOKE) else ""
 
 
-def readable(description: str) -> str:
+def sanitize_text(description: str) -> str:
     """A stranger's words about a tool, as a model may read them: bounded, nothing unseen in them."""
     text = description.strip()
     return escape_invisible(
@@ -68,24 +68,24 @@ def readable(description: str) -> str:
     )
 
 
-def readable_schema(schema: dict[str, Any]) -> dict[str, Any]:
+def sanitize_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """A stranger's schema in which nothing unseen is said; one that is nested too deeply to be used as it is."""
     if not unseen_in(schema) or not depth_within(schema, MAX_SCHEMA_DEPTH):
         return schema
-    found: dict[str, Any] = said_plainly(schema)
+    found: dict[str, Any] = escape_texts(schema)
     return found
 
 
-def said_plainly(value: Any) -> Any:
+def escape_texts(value: Any) -> Any:
     """Part of a schema in which nothing unseen is said."""
     match value:
         case dict():
             return {
-                key: escape_invisible(one) if key in SAID and isinstance(one, str) else said_plainly(one)
+                key: escape_invisible(one) if key in SAID and isinstance(one, str) else escape_texts(one)
                 for key, one in value.items()
             }
         case list():
-            return [said_plainly(one) for one in value]
+            return [escape_texts(one) for one in value]
     return value
 
 
@@ -112,7 +112,7 @@ def check_definition(definition: ToolDefinition, name: str) -> Validator:
         raise RegistryFault(str(error).rstrip(".")) from None
 
 
-def is_careful(definition: ToolDefinition) -> bool:
+def is_destructive(definition: ToolDefinition) -> bool:
     """Whether a definition itself says that the tool does more than answer. What it says of being harmless counts for
     nothing."""
     said = [*(definition.tags if definition.tags is not UNSET else [])]

@@ -1,22 +1,88 @@
-"""What a registry answered to a call, as a result of ours."""
+"""The request and the result of a call to a registry: body, ids and trace context out; output, refusals and lost calls back."""
 
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from jaato.errors import JaatoError, PluginError
-from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryRefusal
-from jaato.plugins.arp.http import Answer
-from jaato.protocol.arp import ToolDefinition, ToolError, ToolResult, decode_error, decode_result
+from jaato.errors import JaatoError, PluginError, ToolError
+from jaato.plugins.arp.errors import CallLost, RegistryFault, RegistryRefusal
+from jaato.plugins.arp.http_client import ArpResponse, Headers
+from jaato.protocol.arp import (
+    SCHEMA_VERSION,
+    Invocation,
+    ToolDefinition,
+    ToolResult,
+    decode_error,
+    decode_result,
+)
+from jaato.protocol.arp import ToolError as ResultError
 from jaato.protocol.codec import json_problems
+from jaato.protocol.ids import span_id, trace_id
 from jaato.protocol.messages import Problem
-from jaato.tools.call import Output
+from jaato.tools.call import Call, Output
 from jaato.tools.invisible_text import escape_invisible, one_line
+from jaato.tools.remote.refresh import INVOCATION
 from jaato.tools.schema import validator_of
+
+MAX_ARGUMENT_BYTES = 4_000_000
+TRACE = "trace"
+"""The service by which who has a call made says as what step of which flow."""
+
+
+def body_of(arguments: dict[str, Any], call: Call) -> bytes:
+    """The body of a call: what it is called with, in which session, as which step; where it is served on, as its caller
+    has said. Raises `ToolError`."""
+    given = call.services.get(INVOCATION)
+    context: dict[str, Any] = {
+        "session_id": call.session_id,
+        "agent_id": call.agent_id,
+        "turn_id": call.turn_id,
+    }
+    step_id = f"{call.turn_id}/{call.id}" if call.turn_id else call.id
+    trace: dict[str, Any] = call.services.get(TRACE) or {"flow_id": call.session_id, "step_id": step_id}
+    if isinstance(given, Invocation):
+        context = context if given.context is UNSET else given.context
+        trace = trace if given.trace is UNSET else given.trace
+    body = msgspec.json.encode(
+        Invocation(
+            args=arguments,
+            schema_version=SCHEMA_VERSION,
+            context={key: value for key, value in context.items() if value not in (None, "")},
+            trace={key: value for key, value in trace.items() if value not in (None, "")},
+        )
+    )
+    if len(body) > MAX_ARGUMENT_BYTES:
+        raise ToolError(f"The arguments have {len(body):,} bytes; at most {MAX_ARGUMENT_BYTES:,} are sent.")
+    return body
+
+
+def headers_of(call: Call) -> Headers:
+    """By what a call is told from others: its id, for the registry's log and against doing it twice, and its trace."""
+    found = [("traceparent", traceparent(call))]
+    if call.id and call.id.isascii() and call.id.isprintable() and len(call.id) <= 200:
+        found += [("X-Request-Id", call.id), ("Idempotency-Key", call.id)]
+    return tuple(found)
+
+
+def traceparent(call: Call) -> str:
+    """The call in W3C Trace Context: the span of the program that it runs in, else the trace its caller is in, else the one
+    our own traces give it."""
+    tracing = sys.modules.get("opentelemetry.trace")
+    if tracing is not None and tracing.get_current_span().get_span_context().is_valid:
+        found: dict[str, str] = {}
+        from opentelemetry.propagate import inject
+
+        inject(found)
+        if "traceparent" in found:
+            return found["traceparent"]
+    trace = (call.origin or {}).get("trace_id") or trace_id(call.session_id, call.turn_id or call.id)
+    return f"00-{trace}-{span_id(call.session_id, 'execute_tool', call.id)}-01"
+
 
 CODE = re.compile(r"(?=.{1,100}\Z)[a-z][a-z0-9_:-]*(\.[a-z0-9_:-]+)+")
 """A code as the contract has them: those of ours have no dot, and what they say of a call is not a stranger's to say."""
@@ -25,7 +91,7 @@ MAX_DETAILS_BYTES = 30_000
 GATEWAYS = frozenset((502, 503, 504))
 
 
-def output_of(registry: str, answer: Answer, definition: ToolDefinition) -> Output:
+def output_of(registry: str, answer: ArpResponse, definition: ToolDefinition) -> Output:
     """The output of a call. Raises `RegistryRefusal` where the registry says that it failed, `CallLost` for an answer that
     is none, from which it cannot be told what became of the call."""
     try:
@@ -52,13 +118,13 @@ def given(result: ToolResult, definition: ToolDefinition) -> Output:
     if problems:
         return Output(f"[The result is left out: {problems[0][0] or '/'} {problems[0][1]}]")
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    note = unlike_declared(value, definition)
+    note = schema_mismatches(value, definition)
     if note:
         return Output(f"{text}\n[This is not what the tool declares: {note}]")
     return Output(text, None if isinstance(value, str) else value)
 
 
-def unlike_declared(value: Any, definition: ToolDefinition) -> str:
+def schema_mismatches(value: Any, definition: ToolDefinition) -> str:
     """How a result differs from what its tool declares; empty where it does not."""
     if definition.returns is UNSET:
         return ""
@@ -69,7 +135,7 @@ def unlike_declared(value: Any, definition: ToolDefinition) -> str:
     return "; ".join(f"{path or '/'} {one_line(text, 200)}" for path, text in issues[:3])
 
 
-def problem_of(registry: str, error: ToolError) -> Problem:
+def problem_of(registry: str, error: ResultError) -> Problem:
     """A registry's error as ours: its words as a stranger's, whether it can be tried again, and its code, which is in
     the details where it is none of the contract's."""
     message = escape_invisible(error.message[:MAX_MESSAGE_CHARS].strip()) or "It did not say why."
@@ -87,7 +153,7 @@ def problem_of(registry: str, error: ToolError) -> Problem:
     )
 
 
-def refusal_of(registry: str, answer: Answer) -> JaatoError | None:
+def refusal_of(registry: str, answer: ArpResponse) -> JaatoError | None:
     """What an answer that is not 200 means; None where it says nothing for sure."""
     status = answer.status
     if status in (401, 403):
@@ -120,7 +186,7 @@ def refusal_of(registry: str, answer: Answer) -> JaatoError | None:
     return None
 
 
-def words(answer: Answer) -> str:
+def words(answer: ArpResponse) -> str:
     """What a refusal says in the contract's form, as part of a sentence."""
     try:
         error = decode_error(answer.body)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.plugins.mcp.config import ServerConfig, describe_sandbox
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.faults import ServerUnusable
+from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.tools import full_name
 from jaato.tools.catalog import wire_name
 from jaato.tools.invisible_text import escape_all
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.host import Host
+    from jaato.plugins.mcp.pool import SessionServers
 
 MAX_ROWS = 200
 MAX_TEXT = 300
@@ -25,7 +25,7 @@ def shortened(text: str) -> str:
     return line if len(line) <= MAX_TEXT else line[:MAX_TEXT] + "…"
 
 
-def servers_shown(directory: Directory, host: Host) -> dict[str, Any]:
+def list_servers(directory: Directory, host: SessionServers) -> dict[str, Any]:
     """Every server in a line, and what is wrong with the configuration."""
     rows = [row_of(directory, host, config) for config in list(directory.sources.values())[:MAX_ROWS]]
     shown: dict[str, Any] = {"servers": rows}
@@ -36,7 +36,7 @@ def servers_shown(directory: Directory, host: Host) -> dict[str, Any]:
     return shown
 
 
-def row_of(directory: Directory, host: Host, config: ServerConfig) -> dict[str, Any]:
+def row_of(directory: Directory, host: SessionServers, config: ServerConfig) -> dict[str, Any]:
     """One server."""
     state, why = host.state(config.name)
     row: dict[str, Any] = {"name": config.name, "state": state, "kind": config.kind, "scope": config.scope}
@@ -61,7 +61,7 @@ def row_of(directory: Directory, host: Host, config: ServerConfig) -> dict[str, 
     return row
 
 
-def server_shown(directory: Directory, host: Host, name: str) -> dict[str, Any]:
+def describe_server(directory: Directory, host: SessionServers, name: str) -> dict[str, Any]:
     """One server with all that it offers."""
     config = directory.entry(name)
     row = row_of(directory, host, config)
@@ -85,7 +85,7 @@ def chosen(directory: Directory, name: str | None) -> list[ServerConfig]:
     return [directory.entry(name)] if name is not None else list(directory.sources.values())
 
 
-def resources_shown(directory: Directory, server: str | None, query: str, limit: int) -> dict[str, Any]:
+def list_resources(directory: Directory, server: str | None, query: str, limit: int) -> dict[str, Any]:
     """Resources whose URI, name or description has the text."""
     limit = min(max(limit, 1), MAX_ROWS)
     wanted = query[:200].casefold()
@@ -106,7 +106,7 @@ def resources_shown(directory: Directory, server: str | None, query: str, limit:
     return counted("resources", rows, limit, server, directory)
 
 
-def prompts_shown(directory: Directory, server: str | None) -> dict[str, Any]:
+def list_prompts(directory: Directory, server: str | None) -> dict[str, Any]:
     """Prompts with their arguments."""
     rows: list[dict[str, Any]] = []
     for config in chosen(directory, server):

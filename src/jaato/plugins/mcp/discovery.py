@@ -1,4 +1,4 @@
-"""Asks a server for all that it offers, page by page, never without end."""
+"""Discovery of what an MCP server offers: its tools, prompts and resources, listed page by page and bounded."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
-from jaato.plugins.mcp.journal import ServerLog
 from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ResourceEntry, ToolEntry, bounded
+from jaato.plugins.mcp.server_log import ServerLog
 
 MAX_PAGES = 100
 MAX_LISTED = 5_000

@@ -1,11 +1,11 @@
-"""The pace a server is held to."""
+"""A token bucket: the rate limit on what a server may send."""
 
 from __future__ import annotations
 
 import time
 
 
-class Pace:
+class TokenBucket:
     """A rate limit: `burst` at once, and `a_second` a second from then on."""
 
     def __init__(self, burst: float, a_second: float) -> None:

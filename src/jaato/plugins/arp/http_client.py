@@ -1,25 +1,199 @@
-"""Requests to a registry: to checked addresses, within bounds of time and size, no redirect followed."""
+"""Requests to a registry: a pool of kept connections a loop, checked addresses, bounds of time and size, no redirects;
+streamed results (server-sent events or lines of JSON) are taken apart while the call is under way."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
+import msgspec
 
 from jaato.errors import ConfigError
 from jaato.plugins.arp.config import Filled
-from jaato.plugins.arp.connections import IDLE_S, MAX_KEPT, MAX_OPEN, Connections
-from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryUnusable
-from jaato.plugins.arp.stream import ACCEPTED, Hear, Reader, reader_for
-from jaato.tools.invisible_text import one_line
+from jaato.plugins.arp.errors import CallLost, RegistryFault, RegistryUnusable
+from jaato.tools.invisible_text import escape_invisible, one_line
 from jaato.tools.network.addresses import PORTS, AddressRefused, AllowedHosts, Url
 from jaato.tools.network.pinned_connect import CheckedResolver, open_pool
 from jaato.tools.network.proxy_settings import proxy_for
 
 if TYPE_CHECKING:
     import httpcore2
+
+ACCEPTED = "application/x-ndjson, text/event-stream;q=0.9, application/json;q=0.8"
+MAX_SHOWN_CHARS = 1_000_000
+"""What is shown of one call while it is under way; the result is none of it."""
+LINE = re.compile(rb"\r\n|\n|\r")
+KINDS: dict[str, Literal["sse", "ndjson"]] = {
+    "text/event-stream": "sse",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+}
+
+OnOutput = Callable[[str], None]
+
+
+class Said(msgspec.Struct):
+    """One event: `output` with a text, `result` with the whole result; others are for who knows them."""
+
+    type: str = ""
+    text: str = ""
+    result: msgspec.Raw = msgspec.Raw()
+
+
+SAID: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
+
+
+class ResultStream:
+    """Takes a stream apart. `result` is the body of the answer once it is there; nothing that comes later counts."""
+
+    def __init__(self, kind: Literal["sse", "ndjson"], hear: OnOutput) -> None:
+        self.result: bytes | None = None
+        self._hear = hear
+        self._shown = 0
+        self._rest = bytearray()
+        self._looked = 0
+        self._sse = kind == "sse"
+        self._name = b""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes."""
+        self._rest += chunk
+        while self.result is None:
+            found = LINE.search(self._rest, self._looked)
+            if found is None or (found[0] == b"\r" and found.end() == len(self._rest)):
+                self._looked = max(0, len(self._rest) - 1)
+                return  # it may be half of a line's end
+            line = bytes(self._rest[: found.start()])
+            del self._rest[: found.end()]
+            self._looked = 0
+            self._field(line) if self._sse else self._object(line)
+
+    def end(self) -> bytes:
+        """The body of the answer, all bytes being there; empty where there is none."""
+        if self.result is None and not self._sse:
+            self._object(bytes(self._rest))  # the last line need not end
+        return self.result or b""
+
+    def _field(self, line: bytes) -> None:
+        """One line of an event; an empty one ends it."""
+        if line:
+            name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"event":
+                self._name = value
+            elif name == b"data":
+                self._data.append(value)
+            return
+        name, data = self._name, b"\n".join(self._data)
+        self._name, self._data = b"", []
+        if name == b"result":
+            self.result = data
+        elif name == b"output":
+            self._show(decoded(data))
+
+    def _object(self, line: bytes) -> None:
+        said = decoded(line)
+        if said is not None and said.type == "result":
+            self.result = bytes(said.result)
+        elif said is not None and said.type == "output":
+            self._show(said)
+
+    def _show(self, said: Said | None) -> None:
+        """Show what the tool says, as a stranger's words."""
+        if said is None or not said.text or self._shown >= MAX_SHOWN_CHARS:
+            return
+        text = said.text[: MAX_SHOWN_CHARS - self._shown]
+        self._shown += len(text)
+        self._hear(escape_invisible(text))
+
+
+def reader_for(content_type: str, hear: OnOutput | None) -> ResultStream | None:
+    """What takes an answer of this content type apart; None where it is no stream."""
+    kind = KINDS.get(content_type.partition(";")[0].strip().lower())
+    return None if kind is None or hear is None else ResultStream(kind, hear)
+
+
+def decoded(data: bytes) -> Said | None:
+    """An event; None for what is none."""
+    try:
+        return SAID.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+IDLE_S = 15.0
+"""How long a connection may lie idle: less than servers let it."""
+MAX_OPEN = 64
+"""Connections that are open at once; who comes later waits."""
+MAX_KEPT = 8
+"""Of them, those that are kept."""
+
+Open = Callable[[], "httpcore2.AsyncConnectionPool"]
+
+
+class Pool:
+    """The connections of one loop. A task of that loop closes them: when nobody has used them, or when the loop ends."""
+
+    def __init__(self, pool: httpcore2.AsyncConnectionPool) -> None:
+        self.pool = pool
+        self.loop = asyncio.get_running_loop()
+        self.users = 0
+        self.used = self.loop.time()
+        self.task: asyncio.Task[None] | None = None
+
+    async def idle(self) -> None:
+        """Wait until nobody has used them for a while."""
+        while (left_s := IDLE_S if self.users else self.used + IDLE_S - self.loop.time()) > 0:  # noqa: ASYNC110 nobody waits
+            await asyncio.sleep(left_s)
+
+
+class Connections:
+    """The pools by their loops. `open_pool` makes one; it may raise."""
+
+    def __init__(self, open_pool: Open) -> None:
+        self._open = open_pool
+        self._pools: dict[int, Pool] = {}
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[httpcore2.AsyncConnectionPool]:
+        """The pool of the running loop, in use while the context is entered."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(id(loop))
+        if pool is None or pool.loop is not loop:
+            pool = self._pools[id(loop)] = Pool(self._open())
+            pool.task = loop.create_task(self._keep(pool), name="connections", context=Context())
+        pool.users += 1
+        try:
+            yield pool.pool
+        finally:
+            pool.users -= 1
+            pool.used = loop.time()
+
+    async def _keep(self, pool: Pool) -> None:
+        try:
+            with suppress(asyncio.CancelledError):  # the loop ends, or the registry is no longer used
+                await pool.idle()
+        finally:
+            if self._pools.get(id(pool.loop)) is pool:
+                del self._pools[id(pool.loop)]
+            with anyio.CancelScope(shield=True):
+                await pool.pool.aclose()
+
+    def close(self) -> None:
+        """Close what nobody uses, soon; from any thread."""
+        for pool in list(self._pools.values()):
+            task = pool.task
+            if task is not None:
+                with suppress(RuntimeError):  # that loop has ended, and closed them
+                    pool.loop.call_soon_threadsafe(task.cancel)
+
 
 CONNECT_WITHIN_S = 10.0
 MAX_HEADER_CHARS = 500
@@ -31,7 +205,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ArpRequest:
     """A request below a registry's address, and the bounds of its answer. A `safe` one may be made twice; what a call says
     while it is under way is given to `hear`."""
 
@@ -42,11 +216,11 @@ class Ask:
     body: bytes | None = None
     headers: Headers = ()
     safe: bool = True
-    hear: Hear | None = None
+    hear: OnOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ArpResponse:
     """What a registry answered; headers by name in lower case, of several with one name the first."""
 
     status: int
@@ -59,11 +233,11 @@ class Answer:
         return value if value.isascii() and value.isprintable() and len(value) <= MAX_HEADER_CHARS else ""
 
 
-class TooLong(Exception):
+class ResponseTooLarge(Exception):
     """An answer has more bytes than anybody wants of it."""
 
 
-class Way:
+class RegistryHttpClient:
     """How one registry is reached, from the loop of any thread. A call that is cancelled leaves no connection behind."""
 
     def __init__(self, name: str, filled: Filled, allowed: AllowedHosts, environ: Mapping[str, str]) -> None:
@@ -85,7 +259,7 @@ class Way:
         """Keep no connection any longer; from any thread."""
         self._kept.close()
 
-    async def send(self, ask: Ask) -> Answer:
+    async def send(self, ask: ArpRequest) -> ArpResponse:
         """The answer to one request. Raises `RegistryFault`, where a call was sent and its answer lost `CallLost`, and
         `RegistryUnusable` for an address that may not be reached."""
         import httpcore2
@@ -97,7 +271,7 @@ class Way:
                 return await self._sent(url, ask, seen)
         except TimeoutError:
             why = f"did not answer in full within {ask.within_s:g} s"
-        except TooLong:
+        except ResponseTooLarge:
             why = f"sends more than {ask.most_bytes:,} bytes, of which none are used"
         except (ConfigError, AddressRefused) as error:
             raise RegistryUnusable(f"The registry {self.name!r} cannot be asked: {error}") from None
@@ -114,7 +288,7 @@ class Way:
             raise CallLost(f"{text} The call had been sent: whether it was carried out is not known.")
         raise RegistryFault(text)
 
-    async def _sent(self, url: Url, ask: Ask, seen: set[str]) -> Answer:
+    async def _sent(self, url: Url, ask: ArpRequest, seen: set[str]) -> ArpResponse:
         """The answer by a connection that is kept; a safe request that one of them lost goes out once more by a new one."""
         import httpcore2
 
@@ -136,8 +310,8 @@ class Way:
             return await self._exchange(pool, url, ask, seen)
 
     async def _exchange(
-        self, pool: httpcore2.AsyncConnectionPool, url: Url, ask: Ask, seen: set[str]
-    ) -> Answer:
+        self, pool: httpcore2.AsyncConnectionPool, url: Url, ask: ArpRequest, seen: set[str]
+    ) -> ArpResponse:
         response = await pool.handle_async_request(self._request(url, ask, seen))
         try:
             headers = headers_of(response.headers)
@@ -148,9 +322,9 @@ class Way:
             await refuse_more(response)
         finally:
             await response.aclose()
-        return Answer(response.status, headers, body)
+        return ArpResponse(response.status, headers, body)
 
-    def _request(self, url: Url, ask: Ask, seen: set[str]) -> httpcore2.Request:
+    def _request(self, url: Url, ask: ArpRequest, seen: set[str]) -> httpcore2.Request:
         import httpcore2
 
         async def trace(event: str, _info: dict[str, Any]) -> None:
@@ -189,14 +363,14 @@ class Way:
             )
 
 
-async def bounded(response: httpcore2.Response, most_bytes: int, reader: Reader | None) -> bytes:
-    """The body of an answer; of a stream what stands for it. Raises `TooLong`."""
+async def bounded(response: httpcore2.Response, most_bytes: int, reader: ResultStream | None) -> bytes:
+    """The body of an answer; of a stream what stands for it. Raises `ResponseTooLarge`."""
     data = bytearray()
     size = 0
     async for chunk in response.aiter_stream():
         size += len(chunk)
         if size > most_bytes:
-            raise TooLong
+            raise ResponseTooLarge
         if reader is None:
             data += chunk
             continue

@@ -1,8 +1,9 @@
-"""One configured registry at work: what is known of it, asked anew when that is old, left alone for a while when it fails."""
+"""One remote registry: its list of tools, fetched page by page and cached, conditional requests, and backoff while it fails."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,20 +17,109 @@ import anyio.to_thread
 import msgspec
 
 from jaato.errors import JaatoError, ToolError
-from jaato.plugins.arp.checked import MAX_TOOLS, usable_views
+from jaato.log import logger
+from jaato.plugins.arp.cache import CachedDefinitions, CachedList, load_list, save
+from jaato.plugins.arp.calls import GATEWAYS, refusal_of
 from jaato.plugins.arp.config import RegistryConfig
-from jaato.plugins.arp.faults import CallLost, RegistryFault, RegistryRefusal
-from jaato.plugins.arp.http import Answer, Ask, Headers, Way
-from jaato.plugins.arp.kept import KeptDefinitions, KeptList, load_list, save
-from jaato.plugins.arp.paging import MAX_PAGES, next_path
-from jaato.plugins.arp.results import GATEWAYS, refusal_of
-from jaato.plugins.arp.standing import Standing
-from jaato.plugins.arp.stream import Hear
+from jaato.plugins.arp.errors import CallLost, RegistryFault, RegistryRefusal
+from jaato.plugins.arp.http_client import ArpRequest, ArpResponse, Headers, OnOutput, RegistryHttpClient
+from jaato.plugins.arp.validation import MAX_TOOLS, usable_views
 from jaato.protocol.arp import BATCH_GET, INVOKE, LIST_PATH, ToolView, decode_views
 from jaato.protocol.messages import Problem
 from jaato.tools.filesystem.containment import shown_name
 from jaato.tools.invisible_text import one_line
+from jaato.tools.network.addresses import AddressRefused, Url, parse_url
 from jaato.tools.remote.refresh import THROUGH, marks_in, via_of
+
+LOG = logger("registries")
+FIRST_WAIT_S = 1.0
+MOST_WAIT_S = 300.0
+SHORT_S = 1.5
+"""A wait no longer than this is not kept to."""
+MAX_TOLD = 200
+
+
+class Backoff:
+    """Of one registry, by the name the user has for it; `failure` says why it is left alone."""
+
+    def __init__(self, name: str, clock: Callable[[], float]) -> None:
+        self.name = name
+        self.failure = ""
+        self._clock = clock
+        self._failures = 0
+        self._not_before = 0.0
+        self._told: set[str] = set()
+
+    @property
+    def wait_s(self) -> float:
+        """How long it is left alone; 0 when it can be asked."""
+        return max(0.0, self._not_before - self._clock())
+
+    def check_backoff(self) -> None:
+        """Raise `RegistryFault` while the registry is left alone because it fails."""
+        if self.wait_s > SHORT_S:
+            raise RegistryFault(
+                f"{self.failure} It has failed {self._failures} times in a row and is asked again in "
+                f"{self.wait_s:.0f} s."
+            )
+
+    def answered(self) -> None:
+        """It has answered."""
+        self.failure, self._failures, self._not_before = "", 0, 0.0
+
+    def failed(self, error: JaatoError) -> None:
+        """Leave the registry alone for a while, each time longer."""
+        self._failures += 1
+        wait_s = min(MOST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures - 1, 20))
+        self.failure, self._not_before = str(error), self._clock() + wait_s
+        self.tell(self.failure)
+
+    def tell(self, what: str) -> None:
+        """Say in the log what is wrong, once."""
+        if what not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(what)
+            LOG.warning("Registry '%s': %s", self.name, what)
+
+
+MAX_PAGES = 200
+MAX_LINK_CHARS = 8_000
+LINK = re.compile(r'\s*<([^<>]*)>((?:\s*;\s*[\w*-]+(?:\s*=\s*(?:"[^"]*"|[^\s",;]*))?)*)\s*(?:,|$)')
+RELATION = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^\s",;]*))', re.IGNORECASE)
+
+
+def next_of(link: str) -> str:
+    """The target of the link to the next page (RFC 8288); empty without."""
+    if len(link) > MAX_LINK_CHARS:
+        return ""
+    at = 0
+    while at < len(link):
+        found = LINK.match(link, at)
+        if found is None:
+            return ""
+        relation = RELATION.search(found[2])
+        if relation is not None and "next" in (relation[1] or relation[2] or "").lower().split():
+            return found[1]
+        at = found.end()
+    return ""
+
+
+def next_path(registry: str, base: Url, link: str) -> str:
+    """Where the next page is, below the registry's address; empty where this is the last. Raises `RegistryFault` for a
+    link that leads out of the list."""
+    target = next_of(link)
+    if not target:
+        return ""
+    place = base._replace(target=f"{base.target}{LIST_PATH}")
+    try:
+        url = parse_url(target, place)
+    except AddressRefused:
+        url = None
+    if url is None or url.origin != base.origin or url.target.partition("?")[0] != place.target:
+        raise RegistryFault(
+            f"The next page of the list of the registry {registry!r} is at {one_line(target, 200)}, which is not followed."
+        )
+    return url.target.removeprefix(base.target)
+
 
 MAX_LIST_BYTES = 8_000_000
 MAX_DEFINITION_BYTES = 1_000_000
@@ -50,22 +140,22 @@ UNKNOWN = frozenset((404, 405, 501))
 T = TypeVar("T")
 
 
-class Ways(Protocol):
+class HttpClients(Protocol):
     """Says how registries are reached, and which may be. Both raise `RegistryUnusable`."""
 
     def check(self, config: RegistryConfig) -> None: ...
 
-    def open_way(self, config: RegistryConfig) -> Way: ...
+    def open_client(self, config: RegistryConfig) -> RegistryHttpClient: ...
 
 
-class Source(Standing):
+class RemoteRegistry(Backoff):
     """One registry."""
 
     def __init__(
         self,
         config: RegistryConfig,
         cache_dir: Path,
-        ways: Ways,
+        ways: HttpClients,
         clock: Callable[[], float] = time.monotonic,
         *,
         mark: str = "",
@@ -78,7 +168,7 @@ class Source(Standing):
         self._mark = mark
         self._cache_dir = cache_dir
         self._ways = ways
-        self._way: Way | None = None
+        self._way: RegistryHttpClient | None = None
         self._batches = True
         self._underway: dict[int, anyio.Event] = {}
 
@@ -116,7 +206,9 @@ class Source(Standing):
         condition: Headers = (("If-None-Match", kept.etag),) if known else ()
         through = THROUGH.get()
         headers = (*condition, ("Via", via_of(through))) if through else condition
-        ask = Ask("GET", LIST_PATH, MAX_LIST_BYTES, min(within_s, self.config.timeout_s), headers=headers)
+        ask = ArpRequest(
+            "GET", LIST_PATH, MAX_LIST_BYTES, min(within_s, self.config.timeout_s), headers=headers
+        )
         deadline = time.monotonic() + ask.within_s
         try:
             answer = await self._send(ask)
@@ -142,7 +234,7 @@ class Source(Standing):
         return usable != kept.views or dropped != kept.dropped
 
     async def _pages(
-        self, answer: Answer, through: Sequence[str], deadline: float
+        self, answer: ArpResponse, through: Sequence[str], deadline: float
     ) -> tuple[list[ToolView], bool]:
         """What a list has, with its other pages, and whether there were none. Raises `ToolError`s."""
         views = await self.read(decode_views, answer, "The list of tools")
@@ -156,13 +248,13 @@ class Source(Standing):
                 break
             seen.add(path)
             within_s = max(0.001, deadline - time.monotonic())
-            answer = await self._send(Ask("GET", path, left_bytes, within_s, headers=headers))
+            answer = await self._send(ArpRequest("GET", path, left_bytes, within_s, headers=headers))
             self._expect(answer, "a page of its list of tools")
             views += await self.read(decode_views, answer, "A page of the list of tools")
             left_bytes -= len(answer.body)
         return views, not seen
 
-    def _note_circle(self, answer: Answer) -> None:
+    def _note_circle(self, answer: ArpResponse) -> None:
         """Note through whom the list came. Raises `RegistryFault` where that was ourselves."""
         through = frozenset(marks_in(answer.header("via")))
         if self._mark in through:
@@ -172,18 +264,18 @@ class Source(Standing):
             )
         self.through = through
 
-    async def keep(self, what: KeptList | KeptDefinitions) -> None:
+    async def keep(self, what: CachedList | CachedDefinitions) -> None:
         """Keep something for the next process; nothing of a registry that is only named on a command line."""
         if self.config.scope != "argument":
             await anyio.to_thread.run_sync(save, self._cache_dir, what)
 
-    async def ask_definition(self, name: str, etag: str) -> Answer:
+    async def ask_definition(self, name: str, etag: str) -> ArpResponse:
         """What the registry answers to who asks for a definition; 304 where it is still what `etag` stands for. Raises
         `ToolError`s."""
-        self.refuse_left_alone()
+        self.check_backoff()
         condition: Headers = (("If-None-Match", etag),) if etag else ()
         within_s = min(ASK_WITHIN_S, self.config.timeout_s)
-        ask = Ask("GET", path_of(name), MAX_DEFINITION_BYTES, within_s, headers=condition)
+        ask = ArpRequest("GET", path_of(name), MAX_DEFINITION_BYTES, within_s, headers=condition)
         try:
             answer = await self._send(ask)
         except RegistryFault as error:
@@ -208,29 +300,33 @@ class Source(Standing):
             raise
         return answer
 
-    async def ask_definitions(self, names: Sequence[str]) -> Answer | None:
+    async def ask_definitions(self, names: Sequence[str]) -> ArpResponse | None:
         """What the registry answers to who asks for several definitions at once; None where it cannot. Raises `ToolError`s."""
-        self.refuse_left_alone()
+        self.check_backoff()
         if not self._batches:
             return None
         body = msgspec.json.encode({"names": names})
         within_s = min(ASK_WITHIN_S, self.config.timeout_s)
         try:
-            answer = await self._send(Ask("POST", f"{LIST_PATH}{BATCH_GET}", MAX_LIST_BYTES, within_s, body))
+            answer = await self._send(
+                ArpRequest("POST", f"{LIST_PATH}{BATCH_GET}", MAX_LIST_BYTES, within_s, body)
+            )
         except RegistryFault as error:
             self.failed(error)
             raise
         self._batches = answer.status not in UNKNOWN
         return answer if answer.status == 200 else None
 
-    async def invoke(self, name: str, body: bytes, headers: Headers, hear: Hear | None = None) -> Answer:
+    async def invoke(
+        self, name: str, body: bytes, headers: Headers, hear: OnOutput | None = None
+    ) -> ArpResponse:
         """What the registry answers to a call; `hear` is told what the tool says meanwhile, where the registry streams that.
 
         Raises `ToolError`s; `CallLost` where it was sent and is not answered.
         """
-        self.refuse_left_alone()
+        self.check_backoff()
         path, within_s = f"{path_of(name)}{INVOKE}", self.config.timeout_s
-        ask = Ask("POST", path, MAX_RESULT_BYTES, within_s, body, headers, safe=False, hear=hear)
+        ask = ArpRequest("POST", path, MAX_RESULT_BYTES, within_s, body, headers, safe=False, hear=hear)
         try:
             answer = await self._send(ask)
         except CallLost:
@@ -249,9 +345,11 @@ class Source(Standing):
         """Tell the registry that nobody waits for a call any more: one with a key may go on without its client."""
         body = msgspec.json.encode({"request_id": request_id})
         with anyio.CancelScope(shield=True), suppress(ToolError):
-            await self._send(Ask("POST", f"{LIST_PATH}:cancel", MAX_DEFINITION_BYTES, CANCEL_WITHIN_S, body))
+            await self._send(
+                ArpRequest("POST", f"{LIST_PATH}:cancel", MAX_DEFINITION_BYTES, CANCEL_WITHIN_S, body)
+            )
 
-    async def read(self, decode: Callable[[bytes], T], answer: Answer, what: str) -> T:
+    async def read(self, decode: Callable[[bytes], T], answer: ArpResponse, what: str) -> T:
         """A body in the contract's form. Raises `RegistryFault`."""
         try:
             if len(answer.body) < BIG_BYTES:
@@ -262,14 +360,14 @@ class Source(Standing):
                 f"{what} of the registry {self.name!r} cannot be used: {one_line(str(error), 300)}"
             ) from None
 
-    async def open(self) -> Way:
+    async def open(self) -> RegistryHttpClient:
         """How it is reached; from here on its keys are known to be secret. Raises `RegistryUnusable`; asks nobody."""
         self._ways.check(self.config)
         if self._way is None:  # the keyring may have to ask its user
-            self._way = await anyio.to_thread.run_sync(self._ways.open_way, self.config)
+            self._way = await anyio.to_thread.run_sync(self._ways.open_client, self.config)
         return self._way
 
-    async def _send(self, ask: Ask) -> Answer:
+    async def _send(self, ask: ArpRequest) -> ArpResponse:
         way = await self.open()
         return await way.send(ask)
 
@@ -278,7 +376,7 @@ class Source(Standing):
         if self._way is not None:
             self._way.close()
 
-    def _expect(self, answer: Answer, what: str) -> None:
+    def _expect(self, answer: ArpResponse, what: str) -> None:
         """Raise for an answer that is not 200."""
         if answer.status == 200:
             return

@@ -1,4 +1,4 @@
-"""What was last heard of a registry, kept on disk: its list and the definitions that were asked for, with their `ETag`s."""
+"""The cache on disk of a registry's list of tools and of definitions, with their `ETag`s."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_BYTES = 16_000_000
 MAX_DEFINITIONS = 2_000
 
 
-class KeptList(msgspec.Struct, omit_defaults=True):
+class CachedList(msgspec.Struct, omit_defaults=True):
     """A registry's list as it was at `at`, in seconds since 1970; `asked_whole` is when it last came without a condition.
 
     `dropped` says what of it was left out.
@@ -31,7 +31,7 @@ class KeptList(msgspec.Struct, omit_defaults=True):
     form: int = FORM
 
 
-class KeptDefinition(msgspec.Struct, omit_defaults=True):
+class CachedDefinition(msgspec.Struct, omit_defaults=True):
     """A definition as it was at `at`. `careful` says that it once said of
     itself that its tool does more than answer."""
 
@@ -41,15 +41,15 @@ class KeptDefinition(msgspec.Struct, omit_defaults=True):
     careful: bool = False
 
 
-class KeptDefinitions(msgspec.Struct, omit_defaults=True):
+class CachedDefinitions(msgspec.Struct, omit_defaults=True):
     """The definitions of one registry by the tool's name, the one asked for last at the end."""
 
     digest: str
-    tools: dict[str, KeptDefinition] = {}
+    tools: dict[str, CachedDefinition] = {}
     form: int = FORM
 
 
-K = TypeVar("K", KeptList, KeptDefinitions)
+K = TypeVar("K", CachedList, CachedDefinitions)
 
 
 def place(cache_dir: Path, digest: str, what: str) -> Path:
@@ -57,14 +57,14 @@ def place(cache_dir: Path, digest: str, what: str) -> Path:
     return cache_dir / "registries" / f"{digest}.{what}.json"
 
 
-def load_list(cache_dir: Path, digest: str) -> KeptList:
+def load_list(cache_dir: Path, digest: str) -> CachedList:
     """The list that is kept of a configuration; an empty one, which was never asked for, without."""
-    return loaded(cache_dir, "list", KeptList(digest))
+    return loaded(cache_dir, "list", CachedList(digest))
 
 
-def load_definitions(cache_dir: Path, digest: str) -> KeptDefinitions:
+def load_definitions(cache_dir: Path, digest: str) -> CachedDefinitions:
     """The definitions that are kept of a configuration."""
-    return loaded(cache_dir, "definitions", KeptDefinitions(digest))
+    return loaded(cache_dir, "definitions", CachedDefinitions(digest))
 
 
 def loaded(cache_dir: Path, what: str, nothing: K) -> K:
@@ -77,11 +77,11 @@ def loaded(cache_dir: Path, what: str, nothing: K) -> K:
     return found if (found.form, found.digest) == (FORM, nothing.digest) else nothing
 
 
-def save(cache_dir: Path, kept: KeptList | KeptDefinitions) -> None:
+def save(cache_dir: Path, kept: CachedList | CachedDefinitions) -> None:
     """Keep it for the next process, where that is possible: a cache may be lost. Of definitions, the oldest go where there is
     no room for all."""
     try:
-        if isinstance(kept, KeptDefinitions):
+        if isinstance(kept, CachedDefinitions):
             what, content = "definitions", fitting(kept)
         else:
             what, content = "list", msgspec.json.encode(kept)
@@ -91,7 +91,7 @@ def save(cache_dir: Path, kept: KeptList | KeptDefinitions) -> None:
         return
 
 
-def fitting(kept: KeptDefinitions) -> bytes:
+def fitting(kept: CachedDefinitions) -> bytes:
     """As many definitions as there is room for, the last ones."""
     excess = len(kept.tools) - MAX_DEFINITIONS
     while True:

@@ -1,4 +1,4 @@
-"""What goes wrong with a server, in words that say what to do."""
+"""The errors of MCP servers and of calls to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a registry, in words that say what to do."""
+"""The errors of tool registries and of calls to them."""
 
 from __future__ import annotations
 

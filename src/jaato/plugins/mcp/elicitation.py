@@ -1,4 +1,4 @@
-"""A server asks the user: its form as our questions, the answers in the types of its form."""
+"""Elicitation: a server's form put to the user as our questions, the answers checked and in the types of the form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ YES = ("yes", "no")
 
 
 @dataclass(eq=False, slots=True)
-class Caller:
+class CallContext:
     """Whose call it is, and how that one can be asked and shown something."""
 
     call: Call
@@ -58,25 +58,25 @@ class Caller:
             self.go_on()
 
 
-CALLER: ContextVar[Caller | None] = ContextVar("jaato_mcp_caller", default=None)
+CURRENT_CONTEXT: ContextVar[CallContext | None] = ContextVar("jaato_mcp_caller", default=None)
 
 
-async def elicited(server: str, caller: Caller, params: Any) -> tuple[str, dict[str, Any] | None]:
+async def elicit(server: str, caller: CallContext, params: Any) -> tuple[str, dict[str, Any] | None]:
     """The action and content that answer an elicitation: accept, decline or cancel."""
     message = readable(params.message, MAX_TEXT)
     context = f"The MCP server {server} asks: {message}"
     if params.mode == "url":
-        return await visited(server, caller, context, str(params.url))
+        return await open_url(server, caller, context, str(params.url))
     schema = params.requested_schema if isinstance(params.requested_schema, dict) else {}
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         answers = await caller.ask(context, [{"question": message or "Go on?", "choices": list(YES)}])
-        return agreed(answers), ({} if agreed(answers) == "accept" else None)
+        return yes_no_action(answers), ({} if yes_no_action(answers) == "accept" else None)
     if len(properties) > MAX_FIELDS or not depth_within(schema, MAX_DEPTH):
         return "decline", None
     needed = schema.get("required")
     required = {name for name in needed if isinstance(name, str)} if isinstance(needed, list) else set()
-    return await filled(context, caller, properties, required)
+    return await ask_form(context, caller, properties, required)
 
 
 def readable(text: Any, most: int) -> str:
@@ -84,14 +84,14 @@ def readable(text: Any, most: int) -> str:
     return "\n".join(escape_all(line) for line in str(text)[:most].split("\n"))
 
 
-async def visited(server: str, caller: Caller, context: str, url: str) -> tuple[str, None]:
+async def open_url(server: str, caller: CallContext, context: str, url: str) -> tuple[str, None]:
     """Whether the user goes to a page of the server's; only to https, or to this machine."""
     page = page_of(url)
     if page is None:
         return "decline", None
     question = f"Open this page of {page.authority} in a browser and say yes when done: {url}"
     answers = await caller.ask(context, [{"question": question, "choices": list(YES)}])
-    return agreed(answers), None
+    return yes_no_action(answers), None
 
 
 def page_of(text: str) -> Url | None:
@@ -112,15 +112,15 @@ def page_of(text: str) -> Url | None:
     return page if page.scheme == "https" or is_loopback(page.host) else None
 
 
-def agreed(answers: list[str | None] | None) -> str:
+def yes_no_action(answers: list[str | None] | None) -> str:
     """The action for an answer of yes or no."""
     if answers is None or not answers or answers[0] is None:
         return "cancel"
     return "accept" if answers[0].strip().lower() in ("yes", "y", "true", "ok") else "decline"
 
 
-async def filled(
-    context: str, caller: Caller, properties: dict[str, Any], required: set[str]
+async def ask_form(
+    context: str, caller: CallContext, properties: dict[str, Any], required: set[str]
 ) -> tuple[str, dict[str, Any] | None]:
     """A form, asked for again where an answer does not fit."""
     content: dict[str, Any] = {}
@@ -171,11 +171,11 @@ def question(name: str, entry: Any, required: bool, wrong: str | None) -> dict[s
         asked["choices"] = list(YES)
     default = entry.get("default")
     if default is not None:
-        asked["default"] = written(default)
+        asked["default"] = default_text(default)
     return asked
 
 
-def written(default: Any) -> str:
+def default_text(default: Any) -> str:
     """A default as a person would type it."""
     if isinstance(default, bool):
         return YES[not default]
