@@ -32,8 +32,26 @@ ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 17
 PACKAGES = (
     *("jaato.cli", "jaato.runtime", "jaato.agent", "jaato.storage", "jaato.client", "jaato.protocol"),
-    *("jaato.providers", "jaato.server", "jaato.tools", "jaato.tools.files", "jaato.tools.processes"),
-    *("jaato.tools.processes.sandbox", "jaato.tools.network", "jaato.plugins.files"),
+    *(
+        "jaato.providers",
+        "jaato.server",
+        "jaato.tools",
+        "jaato.tools.filesystem",
+        "jaato.tools.filesystem.edits",
+    ),
+    *(
+        "jaato.tools.network",
+        "jaato.tools.permissions",
+        "jaato.tools.processes",
+        "jaato.tools.processes.sandbox",
+    ),
+    *(
+        "jaato.tools.redaction",
+        "jaato.tools.remote",
+        "jaato.tools.search",
+        "jaato.tools.shell",
+        "jaato.plugins.files",
+    ),
     *("jaato.plugins.search", "jaato.plugins.subagent", "jaato.plugins.waypoint"),
 )
 OTHERS = (

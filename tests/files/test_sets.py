@@ -18,7 +18,7 @@ from jaato.tools.filesystem.edits.changes import Change
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from jaato.tools.filesystem.edits.atomic_replace import Draft
+from jaato.tools.filesystem.edits.atomic_replace import PendingFile
 from tests.files.desk import Desk
 desk = Desk(Path(sys.argv[1]))
 left = int(sys.argv[2])
@@ -30,7 +30,7 @@ def dying(publish):
         left -= 1
         return publish(self, *seen)
     return step
-Draft.publish_over, Draft.publish_new = dying(Draft.publish_over), dying(Draft.publish_new)
+PendingFile.publish_over, PendingFile.publish_new = dying(PendingFile.publish_over), dying(PendingFile.publish_new)
 desk.call("multiFileEdit", edits=[{"path": path, "new_content": "new"} for path in ("a", "b", "c", "d/e")])
 """
 

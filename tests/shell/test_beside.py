@@ -7,13 +7,13 @@ from tests.deskwork import python
 TIGHT = """
 import asyncio, os, resource
 from jaato.errors import ToolError
-from jaato.tools.processes.loop_thread import Beside
+from jaato.tools.processes.loop_thread import LoopThread
 
 async def work():
     return 42
 
 async def main():
-    beside = Beside("jaato-test")
+    beside = LoopThread("jaato-test")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) - 1, hard))
     try:

@@ -29,13 +29,13 @@ sys.platform = "darwin"
 NO_PROC = """
 sys.path.append(sys.argv[1])
 from jaato.tools.processes.warden import process_tree
-tree.PROC, tree.LISTED, tree.CHILD_LISTS = "/nowhere", False, False
+process_tree.PROC, process_tree.LISTED, process_tree.CHILD_LISTS = "/nowhere", False, False
 """
 NO_CHILD_LISTS = """
 import sys
 sys.path.append(sys.argv[1])
 from jaato.tools.processes.warden import process_tree
-tree.CHILD_LISTS = False
+process_tree.CHILD_LISTS = False
 """
 
 

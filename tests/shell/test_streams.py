@@ -195,16 +195,16 @@ LONG = """
 import sys
 from pathlib import Path
 import anyio
-from jaato.tools.processes.command import Command, Limits
-from jaato.tools.processes.launcher import Launcher
+from jaato.tools.processes.command import Command, CommandLimits
+from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import terminal, pipes
 
 async def main():
     streams = terminal(24, 80) if sys.argv[1] == "terminal" else pipes()
     command = Command(["sh", "-c", f"trap '' HUP TERM; echo up; while :; do sleep {sys.argv[2]}; done"], Path("/"),
-        {"PATH": "/usr/bin:/bin"}, limits=Limits(), show=print, streams=streams.theirs)
+        {"PATH": "/usr/bin:/bin"}, limits=CommandLimits(), show=print, streams=streams.theirs)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(command.run, Launcher())
+        tasks.start_soon(command.run, WardenClient())
         await anyio.wait_readable(streams.output_fd)
         print("up", flush=True)
 

@@ -203,9 +203,9 @@ import sys, threading
 from pathlib import Path
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.catalog import Catalog
-from jaato.tools.search.embeddings import Meaning
+from jaato.tools.search.embeddings import EmbeddingIndex
 from jaato.tools.tool import Tool
-known = Catalog(Meaning(Path(sys.argv[1])))
+known = Catalog(EmbeddingIndex(Path(sys.argv[1])))
 known.add(Tool(ToolSpec(f"tool_{n}", f"Does number {n}.", {"type": "object"}), print) for n in range(3000))
 known.in_category("x"), known.find("tool_1"), len(known)
 assert not {"numpy", "onnxruntime", "tokenizers"} & set(sys.modules)
@@ -288,8 +288,8 @@ def test_the_steps_of_a_request() -> None:
 def test_the_runtime_of_models_says_nothing_to_its_maker(tmp_path: Path) -> None:
     """Loading it sends nothing and leaves no identifier of the machine in the user's directory."""
     program = (
-        "from pathlib import Path\nfrom jaato.tools.search.sentence_model import session\n"
-        "try: session(Path('none'))\nexcept Exception: print('loaded')"
+        "from pathlib import Path\nfrom jaato.tools.search.sentence_model import open_session\n"
+        "try: open_session(Path('none'))\nexcept Exception: print('loaded')"
     )
     known = {"HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(
