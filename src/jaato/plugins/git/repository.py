@@ -132,9 +132,8 @@ async def open_repository(
     reader = await anyio.to_thread.run_sync(sandbox.reader, (directory, *roots.paths))
 
     async def ask(*arguments: str) -> GitOutput:
-        return await run_git(
-            program, arguments, reader, cwd=directory, environ=plain, most_bytes=MAX_ANSWER_BYTES
-        )
+        bound = MAX_ANSWER_BYTES
+        return await run_git(program, arguments, reader, cwd=directory, environ=plain, most_bytes=bound)
 
     async def lines(*options: str) -> list[str]:
         written = await ask("rev-parse", *options)
@@ -171,9 +170,8 @@ async def open_repository(
         )
     prefix = ""
     if top is not None and not is_in_session(top, roots):
-        root = max(
-            (one for one in roots.paths if directory.is_relative_to(one)), key=lambda one: len(one.parts)
-        )
+        around = (one for one in roots.paths if directory.is_relative_to(one))
+        root = max(around, key=lambda one: len(one.parts))
         prefix = str(root.relative_to(top))
     told = await guarded_environment(program, directory, environ, reader)
     return Repository(program, told, reader, git_dir, top, prefix)
