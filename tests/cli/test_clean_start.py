@@ -17,7 +17,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src"
 PROBE = """
 import json, os, signal, sys
-from jaato.cli.clean_start import protect
+from jaato.cli.clean_environment import protect
 before = os.getpid()
 protect()
 with open("/proc/self/environ", "rb") as file:
@@ -192,7 +192,7 @@ mark = object()
 import jaato
 from jaato import Agent
 from jaato.cli import main
-from jaato.cli.clean_start import protect
+from jaato.cli.clean_environment import protect
 sys.argv = ["jaato", "config"]
 assert main(["config"]) == 0
 assert main() == 0

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.cli.desk import Desk, call, say
 
-from jaato.cli.call_lines import call_text, indented
-from jaato.cli.screen import Screen, printable, visible
+from jaato.cli.output.renderers import call_text, indented
+from jaato.cli.output.terminal import Screen, printable, visible
 
 HUGE = "a" * 120_000
 BYTES = "a\udcff\udcfeb"

@@ -31,7 +31,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 17
 PACKAGES = (
-    *("jaato.cli", "jaato.runtime", "jaato.agent", "jaato.storage", "jaato.client", "jaato.protocol"),
+    *("jaato.cli", "jaato.cli.commands", "jaato.cli.output", "jaato.cli.repl", "jaato.cli.sources"),
+    *("jaato.runtime", "jaato.agent", "jaato.storage", "jaato.client", "jaato.protocol"),
     *(
         "jaato.providers",
         "jaato.server",

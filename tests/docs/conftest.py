@@ -19,7 +19,7 @@ OTHERS = (
     "jaato.plugins.mcp.transports.stdio",
     "jaato.plugins.mcp.client",
     "jaato.plugins.mcp.transports.http",
-    "jaato.cli.mcp",
+    "jaato.cli.sources.mcp",
     "mcp.client.session",
     "mcp.server.mcpserver",
 )

@@ -35,7 +35,7 @@ def main(path: str, browser: str) -> None:
     import mcp.client.session
     import mcp.client.streamable_http  # noqa: F401
 
-    import jaato.cli.mcp
+    import jaato.cli.sources.mcp
     import jaato.plugins.mcp.client
     import jaato.plugins.mcp.transports.http  # noqa: F401
 

@@ -16,7 +16,7 @@ from tests.registry.opened import Opened, during
 from tests.registry.registering import Registry, put_body
 from tests.registry.registering import during as registering
 
-from jaato.cli.registry_log import put
+from jaato.cli.commands.registry_log import put
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.server.names import names_of

@@ -12,8 +12,8 @@ import pytest
 from tests.kit import call, say
 from tests.server.serving import served
 
-from jaato.cli.keyboard import Keyboard
-from jaato.cli.screen import Screen
+from jaato.cli.output.terminal import Screen
+from jaato.cli.repl.editor import Keyboard
 from jaato.client.connection import connect
 from jaato.client.session import RemoteSession
 from jaato.plugins.memory import brief_entries, workspace_notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.cli.serve import program
+from jaato.cli.commands.serve import program
 
 __all__ = ["program"]
 

@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     if argv is None and words and words[0] not in SHORT:
-        from jaato.cli.clean_start import protect
+        from jaato.cli.clean_environment import protect
 
         protect()
     from jaato.cli.arguments.parser import make_parser

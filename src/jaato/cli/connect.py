@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaato.cli.screen import Screen
+from jaato.cli.output.terminal import Screen
 from jaato.client.address import Address, address_of, socket_path
 from jaato.client.blocking import Client
 from jaato.errors import ConfigError, JaatoError, ServerGone
@@ -85,11 +85,11 @@ def connect(args: Namespace, screen: Screen, *, role: Role = "owner", maintain: 
 
 def memory_blueprint(args: Namespace, screen: Screen) -> SessionOptions:
     """What every session of a hub in this process begins with: somebody at the terminal is asked before a download."""
-    from jaato.cli.options import workspace_of
+    from jaato.cli.arguments.values import workspace_of
     from jaato.runtime.session_options import SessionOptions
 
     async def confirmed(text: str) -> bool:
-        from jaato.cli.asking import confirm
+        from jaato.cli.repl.questions import confirm
 
         return await confirm(screen, text)
 

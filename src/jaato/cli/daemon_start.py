@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from jaato.cli.clean_start import handed_over
+from jaato.cli.clean_environment import handed_over
 from jaato.cli.ending import OK, say
 from jaato.errors import ConfigError
 from jaato.settings import environment, user_dir

@@ -129,7 +129,7 @@ def debugging() -> bool:
 
 def say(text: str) -> None:
     """A message of the program on stderr, if anybody can read it."""
-    from jaato.cli.screen import printable
+    from jaato.cli.output.terminal import printable
 
     if len(text) > MAX_MESSAGE_CHARS:
         half = MAX_MESSAGE_CHARS // 2

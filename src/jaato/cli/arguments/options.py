@@ -21,7 +21,7 @@ class Command:
 
     `text` is its line of help, `usage` its arguments by their names in the table of options: `[name]` may be left out, `name...`
     can be several, of `--one|--other` at most one is given. `epilog` stands below the help; an action without one has the examples
-    that its command has of it. `module` of `jaato.cli` has its `main` (default: of the command's name). Without `action`, one of
+    that its command has of it. `module` of `jaato.cli` has its `main` (default: that in `commands` of its name). Without `action`, one of
     `actions` must be given. `unused` are options that the code behind it reads and that it does not take: they have their defaults.
     """
 

@@ -63,7 +63,7 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, with the usage, and end with 2."""
-        from jaato.cli.screen import visible
+        from jaato.cli.output.terminal import visible
 
         if len(message) > MAX_COMPLAINT_CHARS:
             message = f"{message[:MAX_COMPLAINT_CHARS]}… ({len(message):,} characters)"
@@ -87,7 +87,9 @@ def make_parser(wanted: str | None = None) -> ArgumentParser:
         for command in table.COMMANDS:
             if not found or command.name == wanted:
                 made = add_command(commands, command, {**OPTIONS, **table.OPTIONS})
-                made.set_defaults(command=command.name, module=f"jaato.cli.{command.module or command.name}")
+                made.set_defaults(
+                    command=command.name, module=f"jaato.cli.{command.module or f'commands.{command.name}'}"
+                )
     return parser
 
 

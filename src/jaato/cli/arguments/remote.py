@@ -201,7 +201,7 @@ MCP_ACTIONS = (
         "offer the tools of this workspace to MCP clients, at the standard streams or over HTTP",
         f"--workspace --all-tools --tools --plugins --registry:mcp --domains --allow-entry-point {SERVING} "
         "--http --allow-host --allow-origin",
-        module="mcp_serve",
+        module="commands.mcp_serve",
     ),
 )
 KEY_ACTIONS = (
@@ -233,25 +233,25 @@ REGISTRY_ACTIONS = (
         "put a tool into a registry of ours, or another in its place",
         "registry tool definition --webhook|--mcp|--entry-point --header:webhook --timeout --create --if-match --token --json "
         "--workspace",
-        module="registry_put",
+        module="sources.publish",
     ),
     Command(
         "delete",
         "take a tool out of a registry that was put there",
         "registry tool --version --if-match --token --workspace",
-        module="registry_put",
+        module="sources.publish",
     ),
     Command(
         "serve",
         "offer tools to programs elsewhere, over HTTP",
         f"--workspace --domains --plugins:registry --allow-entry-point {SERVING} --host --port --token:serve --log "
         "--allow-host --allow-origin",
-        module="registry_serve",
+        module="commands.registry_serve",
     ),
     Command(
         "key",
         "say who may use the registry you serve, and for what",
-        module="registry_key",
+        module="commands.registry_keys",
         action="list",
         actions=KEY_ACTIONS,
         unused="--json",
@@ -260,7 +260,7 @@ REGISTRY_ACTIONS = (
         "log",
         "the calls of the registry you serve: when, who, what, how",
         "--workspace --request --trace:log --flow --tool --key --failed --since --limit --follow --json:lines",
-        module="registry_log",
+        module="commands.registry_log",
     ),
 )
 FLOW_UNUSED = f"--session --continue --system-prompt --max-turns {OPENING}"
@@ -282,11 +282,18 @@ FLOW_ACTIONS = (
     Command("show", "what a trace tells, to be read", "file --full --json"),
 )
 COMMANDS = (
-    Command("mcp", "configure, trust, list and use MCP servers", epilog=MCP, actions=MCP_ACTIONS),
+    Command(
+        "mcp",
+        "configure, trust, list and use MCP servers",
+        epilog=MCP,
+        module="sources.mcp",
+        actions=MCP_ACTIONS,
+    ),
     Command(
         "registry",
         "configure and use tool registries, or serve one",
         epilog=REGISTRY,
+        module="sources.registry",
         actions=REGISTRY_ACTIONS,
     ),
     Command(

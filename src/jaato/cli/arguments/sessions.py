@@ -125,14 +125,13 @@ COMMANDS = (
         "join a session of the server at this terminal",
         "[session:attach] --verbose --connect --token-file",
         ATTACH,
-        module="chat",
+        module="commands.chat",
     ),
     Command(
         "events",
         "print what happens in a session, as JSON lines",
         "session --follow --after --no-deltas --workspace --no-daemon:events --connect --token-file",
         EVENTS,
-        module="follow",
     ),
     Command(
         "sessions",

@@ -151,7 +151,7 @@ COMMANDS = (
         "forget a provider's saved key",
         "provider",
         "examples:\n  jaato logout openai",
-        module="login",
+        module="commands.login",
     ),
     Command("doctor", "check everything jaato needs, and say how to mend it", "--workspace --json", DOCTOR),
 )

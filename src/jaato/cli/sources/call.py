@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from jaato.abc.asker import Clarification
-from jaato.cli.asking import reply_to
 from jaato.cli.ending import DENIED, ERROR, OK, USAGE, say
-from jaato.cli.lines import Lines
-from jaato.cli.screen import printable, visible
+from jaato.cli.output.tables import print_json, print_line
+from jaato.cli.output.terminal import printable, visible
+from jaato.cli.repl.questions import reply_to
+from jaato.cli.repl.terminal_input import Lines
 from jaato.cli.sources.sources import SourceCommands
-from jaato.cli.table import print_json, print_line
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.events import Permission
 from jaato.protocol.ids import new_id

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from jaato.cli.ending import DENIED, OK, say
+from jaato.cli.output.tables import print_line, print_rows
 from jaato.cli.sources.sources import SourceCommands
-from jaato.cli.table import print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.tools.remote.config_file import (
     C,

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Generic
 
 import anyio
 
+from jaato.cli.arguments.values import clean_text, workspace_of
 from jaato.cli.ending import ERROR, INTERRUPTED, OK, say
-from jaato.cli.options import clean_text, workspace_of
+from jaato.cli.output.tables import print_json, print_line, print_rows
 from jaato.cli.signals import interruptible
-from jaato.cli.table import print_json, print_line, print_rows
 from jaato.errors import ConfigError, JaatoError
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.redaction.redactor import Redactor

@@ -1,0 +1,1 @@
+"""Shell commands: one module for each, loaded when it is carried out."""

