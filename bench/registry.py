@@ -211,9 +211,9 @@ def resident_mb(pid: int) -> float:
 async def call_cost(home: Path) -> float:
     """CPU microseconds of one call without HTTP, its record included."""
     from jaato.runtime.session_options import SessionOptions
-    from jaato.server.registry.door import RegistryDoor
-    from jaato.server.registry.opening import open_registry
-    from jaato.server.registry.request import Pending, Request, Who
+    from jaato.server.registry.requests import Pending, Request, Who
+    from jaato.server.registry.routes import RegistryDoor
+    from jaato.server.registry.standalone import open_registry
 
     async def some(door: RegistryDoor) -> float:
         begun = time.process_time()

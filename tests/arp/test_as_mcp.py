@@ -14,7 +14,7 @@ from tests.arp.test_onward import onward
 from tests.mcp_server.house import ERAS, House
 
 from jaato.errors import ConfigError
-from jaato.server.mcp.offer import Offer
+from jaato.server.tool_sessions import Offer
 
 
 def configured(path: Path, url: str) -> House:

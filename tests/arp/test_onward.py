@@ -19,11 +19,10 @@ from tests.registry.opened import Opened, opened
 
 from jaato.plugins.arp import remote_registry as source
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.names import names_of
+from jaato.server.auth.hosts import names_of
 from jaato.server.registry.audit import Audit, Wanted
 from jaato.server.registry.keys import Anyone
-from jaato.server.registry.listen import bound, serving
-from jaato.server.registry.opening import open_registry
+from jaato.server.registry.standalone import bound, open_registry, serving
 from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served, fails, refuses, result_of
 

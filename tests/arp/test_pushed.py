@@ -18,10 +18,9 @@ from tests.arp.test_as_mcp import configured
 from tests.mcp_server.house import ERAS, House, names
 
 from jaato.plugins.arp import remote_registry as source
-from jaato.server.mcp import changes
-from jaato.server.mcp.door import Door
-from jaato.server.mcp.listen import listen
-from jaato.server.mcp.offer import Offer
+from jaato.server.mcp import list_changes as changes
+from jaato.server.mcp.app import listen
+from jaato.server.tool_sessions import Door, Offer
 
 PATIENCE_S = 20.0
 

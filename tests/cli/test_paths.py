@@ -36,8 +36,8 @@ def ran(desk: Desk, *args: str) -> tuple[set[str], list[str]]:
 def test_a_run_in_this_process_loads_no_network_server_and_leaves_nothing(desk: Desk) -> None:
     """The hub is there, no socket is served; threads, descriptors and the lease are given back."""
     modules, left = ran(desk, "run", *desk.script(say("ok")), "hi")
-    assert {"jaato.server.hub", "jaato.server.connection", "jaato.server.memory"} <= modules
-    assert not modules & {"uvicorn", "starlette", "websockets", "jaato.server.gate", "jaato.server.run"}
+    assert {"jaato.server.sessions.hub", "jaato.server.protocol.connection", "jaato.server.memory"} <= modules
+    assert not modules & {"uvicorn", "starlette", "websockets", "jaato.server.auth.gate", "jaato.server.app"}
     assert left == []
     assert not [row for row in desk.sessions() if row["standing"]]
 
@@ -46,7 +46,7 @@ def test_a_run_at_a_server_loads_no_loop_and_no_agent(desk: Desk) -> None:
     """The client of a server is small: no event loop, no TLS, nothing of the session."""
     with desk.serving():
         modules, left = ran(desk, "run", *desk.script(say("ok")), "hi")
-    assert not modules & {"asyncio", "anyio", "ssl", "jaato.server.hub", "jaato.agent.session"}
+    assert not modules & {"asyncio", "anyio", "ssl", "jaato.server.sessions.hub", "jaato.agent.session"}
     assert left == []
 
 

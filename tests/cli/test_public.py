@@ -73,4 +73,4 @@ def test_asking_for_a_server_loads_none(desk: Desk) -> None:
     for flag in ("--status", "--stop"):
         modules = loaded(desk, f"from jaato.cli import main; main(['serve', {flag!r}])")
         assert "jaato.server.lock_file" in modules
-        assert not modules & {"asyncio", "uvicorn", "jaato.server.hub", "jaato.agent.session"}
+        assert not modules & {"asyncio", "uvicorn", "jaato.server.sessions.hub", "jaato.agent.session"}

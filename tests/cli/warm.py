@@ -64,7 +64,7 @@ OTHERS = (
     "uvicorn",
     "jsonschema_rs",
     "jaato.server.mcp.stdio",
-    "jaato.server.mcp.listen",
+    "jaato.server.mcp.app",
 )
 
 

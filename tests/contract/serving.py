@@ -13,11 +13,10 @@ from tests.server.serving import served
 
 from jaato.protocol.events import Event
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.names import names_of
-from jaato.server.registry.door import RegistryDoor
+from jaato.server.auth.hosts import names_of
 from jaato.server.registry.keys import Anyone
-from jaato.server.registry.listen import bound, serving
-from jaato.server.registry.opening import open_registry
+from jaato.server.registry.routes import RegistryDoor
+from jaato.server.registry.standalone import bound, open_registry, serving
 from jaato.testing.arp.peer import Served
 
 

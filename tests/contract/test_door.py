@@ -14,7 +14,7 @@ from tests.contract.serving import Opened, run, run_both
 
 from jaato.protocol.arp import Invocation
 from jaato.protocol.events import ToolCallEnd, ToolCallStart, WorkspaceFilesChanged
-from jaato.server import http_connection
+from jaato.server.http import connection as http_connection
 from jaato.server.registry import application
 from jaato.testing.arp.peer import Served, fails, read, refuses, result_of
 from jaato.tools.call import Call

@@ -16,8 +16,9 @@ from tests.contract import waiting
 from tests.contract.serving import Opened, run, run_both
 from tests.server.serving import served
 
-from jaato.server import http_connection
-from jaato.server.registry import application, listen
+from jaato.server.http import connection as http_connection
+from jaato.server.registry import application
+from jaato.server.registry import standalone as listen
 from jaato.testing.arp.peer import Reply, Served, fails, read, refuses, result_of
 from jaato.tools.tool import tool
 

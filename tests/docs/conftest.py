@@ -14,7 +14,7 @@ OTHERS = (
     "jaato.plugins.files.plugin",
     "jaato.plugins.introspection",
     "jaato.plugins.shell",
-    "jaato.server.registry.listen",
+    "jaato.server.registry.standalone",
     "jaato.tools.network.proxy.server",
     "jaato.plugins.mcp.transports.stdio",
     "jaato.plugins.mcp.client",

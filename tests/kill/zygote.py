@@ -27,8 +27,8 @@ from jaato.agent.bus import Bus
 from jaato.runtime.plugins.adapter import Toolset
 from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.session_options import SessionOptions, settings_for
+from jaato.server.app import Doors
 from jaato.server.daemon import Wanted, serve
-from jaato.server.run import Doors
 from jaato.storage.leases import Leases
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import tool_from

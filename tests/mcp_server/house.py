@@ -17,9 +17,8 @@ from tests.cli.warm import warm
 
 from jaato.protocol.events import Event
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.mcp.door import Door, open_door
 from jaato.server.mcp.handlers import Handlers
-from jaato.server.mcp.offer import Offer
+from jaato.server.tool_sessions import Door, Offer, open_door
 from jaato.settings import environment
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import Tool

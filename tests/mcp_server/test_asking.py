@@ -13,14 +13,14 @@ from tests.mcp_server.house import ERAS, House, answering, decides, text_of
 
 from jaato.abc.asker import Clarification, Question
 from jaato.protocol.events import PermissionGranted, PermissionRequested, PermissionResolved, ToolCallStart
-from jaato.server.mcp.forms import (
+from jaato.server.mcp.elicitation import (
     Filled,
     clarification_answers,
     clarification_form,
     permission_answer,
     permission_form,
 )
-from jaato.server.mcp.offer import Offer
+from jaato.server.tool_sessions import Offer
 
 WHOLE = Offer(whole=True)
 

@@ -14,8 +14,8 @@ from tests.mcp_server.house import ERAS, House, names, text_of
 
 from jaato.protocol.events import SessionCreated, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Media
-from jaato.server.mcp.offer import Offer
-from jaato.server.mcp.visit import MAX_CALLS
+from jaato.server.mcp.sessions import MAX_CALLS
+from jaato.server.tool_sessions import Offer
 from jaato.tools.call import Call, Output
 
 PIXEL = base64.b64decode(

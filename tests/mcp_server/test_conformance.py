@@ -14,13 +14,13 @@ from tests.mcp_server.test_calls import PIXEL
 
 from jaato.errors import ToolError
 from jaato.protocol.messages import Media
-from jaato.server.asgi import Receive, Scope, Send
-from jaato.server.gate import Gate, Remote, rpc_problem
-from jaato.server.listen import Listener, bound, config_of
-from jaato.server.mcp.application import Application, Whole
-from jaato.server.mcp.door import Door
-from jaato.server.names import names_of
-from jaato.server.secret import OneToken
+from jaato.server.auth.gate import Gate, Remote, rpc_problem
+from jaato.server.auth.hosts import names_of
+from jaato.server.auth.secret_file import OneToken
+from jaato.server.http.asgi import Receive, Scope, Send
+from jaato.server.http.listeners import Listener, bound, config_of
+from jaato.server.mcp.app import Application, Whole
+from jaato.server.tool_sessions import Door
 from jaato.tools.call import Call, Output
 
 TOKEN = "t" * 40

@@ -15,10 +15,10 @@ from tests.registry.opened import Opened, during, made
 from tests.server.serving import served
 
 import jaato
+from jaato.server.registry.catalog import Shelf
 from jaato.server.registry.metrics import MAX_TOOLS, OTHERS, Figures
 from jaato.server.registry.openapi.document import OPERATIONS, PATHS, document
-from jaato.server.registry.request import ACTIONS, BESIDE, SCOPES, route_of
-from jaato.server.registry.shelf import Shelf
+from jaato.server.registry.requests import ACTIONS, BESIDE, SCOPES, route_of
 from jaato.testing.arp.peer import Served, fails, refuses
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*\})? ([0-9.e+-]+)')

@@ -19,13 +19,12 @@ from tests.registry.registering import during as registering
 from jaato.cli.commands.registry_log import put
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions, settings_for
-from jaato.server.names import names_of
+from jaato.server.auth.hosts import names_of
+from jaato.server.auth.secret_file import OneToken
 from jaato.server.registry import caller_sessions
 from jaato.server.registry.audit import Audit, Entry, Wanted, audits
 from jaato.server.registry.keys import Keyed, Keys, add_key, rate_in
-from jaato.server.registry.listen import bound, serving
-from jaato.server.registry.opening import open_registry
-from jaato.server.secret import OneToken
+from jaato.server.registry.standalone import bound, open_registry, serving
 from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served, fails
 from jaato.tools.redaction.redactor import Redactor

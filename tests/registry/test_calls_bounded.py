@@ -276,7 +276,7 @@ def test_a_call_is_cancelled_by_the_id_of_its_request(tmp_path: Path) -> None:
 
 def test_a_result_beyond_the_bound_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A result that is too large is no reason to make the call again, with a key or without."""
-    monkeypatch.setattr("jaato.server.registry.values.MAX_RESULT_BYTES", 40_000)
+    monkeypatch.setattr("jaato.server.registry.call_result.MAX_RESULT_BYTES", 40_000)
 
     @tool(access="read")
     def much() -> str:
@@ -287,7 +287,7 @@ def test_a_result_beyond_the_bound_is_not_sent(tmp_path: Path, monkeypatch: pyte
         for headers in ({}, {"idempotency_key": "k"}, {"idempotency_key": "k"}):
             reply = one.at.invoke("much", {"args": {}}, **headers)
             assert fails(reply, 500, "tool.result_too_large")["retryable"] is False
-        monkeypatch.setattr("jaato.server.registry.values.MAX_RESULT_BYTES", 80_000)
+        monkeypatch.setattr("jaato.server.registry.call_result.MAX_RESULT_BYTES", 80_000)
         monkeypatch.setattr("jaato.server.registry.batch.MAX_BYTES", 120_000)
         calls = [*[{"name": "much", "args": {}}] * 4, {"name": "echo", "args": {"text": "small"}}]
         results = one.at.send("POST", ALL, {"calls": calls}).json

@@ -15,8 +15,8 @@ from tests.registry.opened import Opened, during
 
 from jaato.errors import StoreError
 from jaato.protocol.events import ToolCallStart
-from jaato.server.registry import repeats
-from jaato.server.registry.repeats import Key, Made, Repeats, Taken
+from jaato.server.registry import idempotency as repeats
+from jaato.server.registry.idempotency import Key, Made, Repeats, Taken
 from jaato.testing.arp.peer import fails, result_of
 from jaato.tools.tool import tool
 

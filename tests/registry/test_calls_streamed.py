@@ -20,7 +20,7 @@ from tests.registry.opened import Opened, during
 from tests.server.serving import served
 
 from jaato.protocol.events import Event, ToolCallEnd
-from jaato.server.registry import heard
+from jaato.server.registry import streaming as heard
 from jaato.testing.arp.peer import Served, fails
 from jaato.tools.call import Call
 from jaato.tools.tool import tool

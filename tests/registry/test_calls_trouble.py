@@ -139,7 +139,7 @@ def test_nothing_of_a_call_is_left_when_its_client_or_its_server_goes(
 ) -> None:
     """A command and what it has started end when its client goes, when it is cancelled, and when the server ends, which says
     so to who still waits."""
-    monkeypatch.setattr("jaato.server.registry.listen.ENDING_S", 0.05)
+    monkeypatch.setattr("jaato.server.registry.standalone.ENDING_S", 0.05)
     mark = str(uuid.uuid4().int)
     beside = Beside()
     data = json.dumps({"args": {"command": long_command(mark)}}).encode()
@@ -215,7 +215,7 @@ def test_what_is_done_no_more_is_said_at_once(
 ) -> None:
     """Where what is to be done again and again breaks off, the log says so while the registry still serves, alone and as a
     door of a server, which has others."""
-    monkeypatch.setattr("jaato.server.registry.registered.changing.LOOK_S", None)
+    monkeypatch.setattr("jaato.server.registry.registered.registration.LOOK_S", None)
 
     def goes_on(at: Served) -> None:
         caplog.clear()

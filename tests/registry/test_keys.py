@@ -14,12 +14,11 @@ import pytest
 
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.names import names_of
+from jaato.server.auth.hosts import names_of
+from jaato.server.auth.secret_file import OneToken, fresh
 from jaato.server.registry import keys as guards
 from jaato.server.registry.keys import NAME, Anyone, Guard, Keyed, Keys, add_key, keys_in
-from jaato.server.registry.listen import bound, serving
-from jaato.server.registry.opening import open_registry
-from jaato.server.secret import OneToken, fresh
+from jaato.server.registry.standalone import bound, open_registry, serving
 from jaato.testing.arp.peer import Reply, Served, fails, result_of
 
 OWNER = "o" * 43
@@ -140,8 +139,8 @@ def test_wrong_keys_are_slowed_and_right_ones_are_not(
     """An address that tries many keys is told to come later; whoever has one from there comes in all the same."""
     state = tmp_path / "state"
     key = add_key(state, "right", ["tools:read"])
-    monkeypatch.setattr("jaato.server.throttle.MAX_PENDING", 20)
-    monkeypatch.setattr("jaato.server.throttle.FORGIVEN_PER_S", 0.001)
+    monkeypatch.setattr("jaato.server.auth.throttle.MAX_PENDING", 20)
+    monkeypatch.setattr("jaato.server.auth.throttle.FORGIVEN_PER_S", 0.001)
 
     def body(at: Served) -> None:
         wrong = replace(at, token="jrk_wrong")

@@ -23,8 +23,8 @@ from tests.registry.registering import Hook, put_body, webhook
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.registry.audit import Audit, Wanted
 from jaato.server.registry.keys import add_key, keys_in
-from jaato.server.registry.opening import open_registry
-from jaato.server.registry.registered.types import Described
+from jaato.server.registry.registered.definition import Described
+from jaato.server.registry.standalone import open_registry
 from jaato.storage.sqlite import SqliteStore
 
 WORDS = '''

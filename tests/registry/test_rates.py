@@ -9,7 +9,7 @@ import pytest
 from tests.registry.test_keys import OWNER, keyed, serve
 
 from jaato.errors import ConfigError
-from jaato.server.names import names_of
+from jaato.server.auth.hosts import names_of
 from jaato.server.registry.keys import Anyone, add_key
 from jaato.server.registry.limits import Asked, Rate, rate_of
 from jaato.testing.arp.peer import Served, fails

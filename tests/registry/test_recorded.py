@@ -17,9 +17,9 @@ from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Problem, ToolResult
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.registry.audit import Audit, Wanted
+from jaato.server.registry.call_result import had_begun
 from jaato.server.registry.caller_sessions import Caller, Callers
-from jaato.server.registry.course import had_begun
-from jaato.server.registry.opening import open_registry
+from jaato.server.registry.standalone import open_registry
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool, tool, tool_from

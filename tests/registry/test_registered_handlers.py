@@ -14,7 +14,7 @@ from tests.registry.registering import TARGETS, Registry, during, fine, put_body
 
 from jaato.errors import ToolError
 from jaato.plugins.mcp.pool import SERVER_POOL
-from jaato.server.registry.registered.entry_points import EntryPoints
+from jaato.server.registry.registered.handlers import EntryPoints
 from jaato.testing.arp.peer import fails, refuses, result_of
 
 

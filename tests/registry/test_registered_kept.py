@@ -59,7 +59,7 @@ def test_what_was_put_is_there_after_a_restart(tmp_path: Path) -> None:
 
 def test_two_servers_keep_each_others_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two registries at once over the same state lose nothing, let one of two changes win, and learn of each other's."""
-    monkeypatch.setattr("jaato.server.registry.registered.changing.LOOK_S", 0.02)
+    monkeypatch.setattr("jaato.server.registry.registered.registration.LOOK_S", 0.02)
 
     def body(one: Registry, other: Registry) -> None:
         statuses: list[int] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.registry.opened import Opened, during, made
 
-from jaato.server.registry.several import MAX_NAMES
+from jaato.server.registry.listing import MAX_NAMES
 from jaato.testing.arp.checks import NO_JSON
 from jaato.testing.arp.peer import Reply, Served, is_error, refuses
 

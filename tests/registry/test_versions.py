@@ -9,7 +9,7 @@ from tests.registry.opened import Opened, during, made
 
 from jaato.errors import ConfigError
 from jaato.runtime.domains import load_domains
-from jaato.server.registry.shelf import Shelf
+from jaato.server.registry.catalog import Shelf
 from jaato.testing.arp.peer import fails, refuses, result_of
 
 ORDER = (

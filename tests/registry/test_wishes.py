@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaato.protocol.arp import InvalidShape
-from jaato.server.registry.wishes import wishes_of
+from jaato.server.registry.requests import wishes_of
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, frame
-from jaato.server.tokens import add_token, remove_token
+from jaato.server.auth.tokens import add_token, remove_token
 from jaato.settings import environment
 
 ROOT = Path(__file__).parents[2]

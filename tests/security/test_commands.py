@@ -13,7 +13,7 @@ from tests.security.keep import Keep, awaited
 
 from jaato.client.websocket import Closed
 from jaato.protocol.commands import Command
-from jaato.server.tokens import add_token, remove_token
+from jaato.server.auth.tokens import add_token, remove_token
 
 WATCHING = {
     "session.attach",

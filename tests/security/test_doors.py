@@ -12,8 +12,8 @@ import pytest
 from tests.security.keep import Keep, answer, status
 
 from jaato.client.websocket import Closed
-from jaato.server.secret_file import digest_of
-from jaato.server.tokens import Tokens, add_token
+from jaato.server.auth.secret_file import digest_of
+from jaato.server.auth.tokens import Tokens, add_token
 
 ROUTES = ("/health", "/metrics", "/mcp", "/v1/connect", "/", "/nothing", "/../etc/passwd", "/health/")
 WRONG = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.security.desk import Desk
 
-from jaato.server import logs
+from jaato.server import log_file as logs
 
 # --- what a supervisor passes ------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ def test_the_log_is_private_and_bounded(tmp_path: Path) -> None:
     path.write_text("before\n")
     path.chmod(0o644)
     code = (
-        "import logging, sys; from pathlib import Path; from jaato.server.logs import Bounded;"
+        "import logging, sys; from pathlib import Path; from jaato.server.log_file import Bounded;"
         "log = logging.getLogger('jaato'); log.addHandler(Bounded(Path(sys.argv[1]), 20_000)); log.setLevel('INFO');"
         "[log.info('line %d %s', n, 'x' * 100) for n in range(2_000)];"
         "log.info('y' * 100_000); print('printed', flush=True); raise SystemError('the end')"

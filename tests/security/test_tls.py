@@ -24,7 +24,7 @@ from jaato.client.blocking import Client
 from jaato.client.connection import connect
 from jaato.errors import ConfigError, ConnectionFault, NotAllowed
 from jaato.protocol.commands import SessionList
-from jaato.server.tls import context_of
+from jaato.server.http.tls import context_of
 
 
 def certificate(place: Path, name: str, *, password: bytes | None = None) -> tuple[Path, Path]:

@@ -13,8 +13,8 @@ from tests.subagent.cast import Cast
 
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.run import Doors, running
-from jaato.server.sockets import unix_listener
+from jaato.server.app import Doors, running
+from jaato.server.http.listeners import unix_listener
 
 
 def script_of(lines: list[dict[str, object]]) -> list[Step]:

@@ -17,9 +17,9 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, Opened, Reply, Welcome
 from jaato.providers.scripted import Answer, ScriptedProvider
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.hub import Hub
-from jaato.server.run import Doors, running
-from jaato.server.sockets import unix_listener
+from jaato.server.app import Doors, running
+from jaato.server.http.listeners import unix_listener
+from jaato.server.sessions.hub import Hub
 
 
 class Served:

@@ -21,10 +21,10 @@ from jaato.protocol.events import AgentOutput, MessageUser, PermissionRequested,
 from jaato.protocol.frames import FRAMES, Opened, Taken
 from jaato.protocol.specs import ModelSettings
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
-from jaato.server import live as at_hand
-from jaato.server import room as rooms
-from jaato.server import said
-from jaato.server.room import Room
+from jaato.server.sessions import messages as said
+from jaato.server.sessions import room as rooms
+from jaato.server.sessions import session_pool as at_hand
+from jaato.server.sessions.room import Room
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 

@@ -17,8 +17,8 @@ from jaato.protocol.events import WorkspaceFilesChanged
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Opened
 from jaato.protocol.specs import FileChange
-from jaato.server.folding import Folding
-from jaato.server.hub import Hub
+from jaato.server.sessions.hub import Hub
+from jaato.server.sessions.snapshot import Folding
 from jaato.tools.filesystem.edits.changes import MAX_TOLD, count_changed_lines, summarize_changes
 from jaato.tools.redaction.redactor import Redactor
 

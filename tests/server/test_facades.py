@@ -13,7 +13,7 @@ from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.secret import token_of
+from jaato.server.auth.secret_file import token_of
 from server.core import JaatoServer
 from server.events import AgentOutputEvent, SessionInfoEvent, ToolCallStartEvent
 from server.ipc import JaatoIPCServer

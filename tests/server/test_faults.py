@@ -16,8 +16,8 @@ from tests.server.test_resting import begun, until
 
 from jaato.protocol.events import SystemMessage
 from jaato.providers.scripted import Step
-from jaato.server import carry
 from jaato.server.metrics import Metrics
+from jaato.server.protocol import handlers as carry
 
 
 async def bounded(main: Callable[[], Awaitable[None]]) -> None:

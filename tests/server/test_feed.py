@@ -16,11 +16,11 @@ from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES
 from jaato.protocol.specs import ClientView
-from jaato.server import feed as feeds
-from jaato.server.feed import Feed
-from jaato.server.folding import Folding
-from jaato.server.ring import Ring
-from jaato.server.room import Room
+from jaato.server.sessions import subscription as feeds
+from jaato.server.sessions.event_buffer import Ring
+from jaato.server.sessions.room import Room
+from jaato.server.sessions.snapshot import Folding
+from jaato.server.sessions.subscription import Feed
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.redaction.redactor import Redactor
 

@@ -20,8 +20,8 @@ from jaato.protocol.events import MessageUser
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Message, Text
 from jaato.runtime.session_store import load_session_in_steps
-from jaato.server import folding as module
-from jaato.server.folding import KEPT, Folding
+from jaato.server.sessions import snapshot as module
+from jaato.server.sessions.snapshot import KEPT, Folding
 from jaato.tools.redaction.redactor import Redactor
 
 

@@ -17,7 +17,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import SessionInfo, SessionUpdated
 from jaato.protocol.frames import Role
 from jaato.protocol.specs import Mode, SandboxView
-from jaato.server.tokens import add_token
+from jaato.server.auth.tokens import add_token
 
 C8 = pytest.mark.spec("C8", "Server and events")
 

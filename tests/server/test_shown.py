@@ -28,8 +28,8 @@ from jaato.protocol.frames import Blob, Opened, Taken
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.scripted import ScriptedProvider
-from jaato.server.live import Resume
-from jaato.server.tokens import add_token
+from jaato.server.auth.tokens import add_token
+from jaato.server.sessions.session_pool import Resume
 from jaato.tools.tool import tool
 
 PNG = base64.b64decode(

@@ -25,7 +25,7 @@ from jaato.protocol.frames import Sessions
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.session_options import SessionOptions
 from jaato.server import daemon
-from jaato.server.run import Doors
+from jaato.server.app import Doors
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.tool import tool

@@ -33,10 +33,10 @@ from jaato.protocol.specs import ClientView
 from jaato.providers.scripted import Step
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
-from jaato.server.carry import Carrier
-from jaato.server.hub import Hub
-from jaato.server.live import Live
-from jaato.server.upkeep import maintained
+from jaato.server.protocol.handlers import Carrier
+from jaato.server.sessions.hub import Hub
+from jaato.server.sessions.maintenance import maintained
+from jaato.server.sessions.session_pool import Live
 from jaato.tools.redaction.redactor import Redactor
 
 PLUGINS = ("introspection", "subagent", "file_edit", "clarification")
@@ -238,7 +238,9 @@ class World:
         is_open = asked - set(ends)
         assert set(self.waiting()) <= is_open, "a call waits on a question that no log has"
         if self.live is not None:
-            assert set(self.live.session.questions._open) == is_open, "a question is shown that no call waits on"
+            assert set(self.live.session.questions._open) == is_open, (
+                "a question is shown that no call waits on"
+            )
         for viewer in self.clients.values():
             assert set(viewer.state.questions) == is_open, "a client sees other questions than there are"
         begun = [event.call_id for event in log if isinstance(event, ToolCallStart)]

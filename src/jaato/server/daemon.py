@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -14,12 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jaato.log import logger
-from jaato.server.collector import set_aside
-from jaato.server.hub import Hub
-from jaato.server.listen import bound, host_and_port
+from jaato.server.app import Doors, Running, opened
+from jaato.server.http.listeners import bound, host_and_port, passed_listeners, tell_supervisor, unix_listener
 from jaato.server.lock_file import LAST, Record, lock_path, locked, note
-from jaato.server.run import Doors, Running, opened
-from jaato.server.sockets import passed_listeners, tell_supervisor, unix_listener
+from jaato.server.sessions.hub import Hub
 from jaato.settings import environment, user_dir
 from jaato.tools.filesystem.atomic import write_private
 from jaato.version import __version__
@@ -135,3 +134,9 @@ async def first_of(*events: asyncio.Event) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+def set_aside() -> None:
+    """What is loaded stays for good: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -19,12 +19,12 @@ from jaato.protocol.frames import FRAMES, Result
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.carry import Carrier
-from jaato.server.hub import Hub
-from jaato.server.listen import bound
-from jaato.server.opening import create
-from jaato.server.run import Doors, opened
-from jaato.server.sockets import unix_listener
+from jaato.server.app import Doors, opened
+from jaato.server.http.listeners import bound, unix_listener
+from jaato.server.protocol.handlers import Carrier
+from jaato.server.sessions.creation import create
+from jaato.server.sessions.hub import Hub
+from jaato.server.sessions.listing import entries
 
 
 class Heard:
@@ -120,7 +120,7 @@ class SessionManager:
 
     def list_sessions(self, workspace: str | None = None, limit: int = 50) -> list[SessionEntry]:
         """Stored sessions, newest first, those in memory marked as loaded."""
-        return self._hub.listed(workspace, limit)[0]
+        return entries(self._hub.store, self._hub.lives.by_id, self._hub.left, workspace, limit)[0]
 
     async def delete_session(self, session: str) -> None:
         """Remove a session for good."""

@@ -14,10 +14,10 @@ from jaato.protocol.frames import Role
 from jaato.runtime.secrets import session_secrets
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
-from jaato.server.admission import Admission, Pass
-from jaato.server.connection import Connection
-from jaato.server.hub import Hub
-from jaato.server.upkeep import maintained
+from jaato.server.auth.admission import Admission, Pass
+from jaato.server.protocol.connection import Connection
+from jaato.server.sessions.hub import Hub
+from jaato.server.sessions.maintenance import maintained
 
 MAX_UNREAD_BYTES = 4 << 20
 """What a client may leave unread before its events wait in the room, as behind a WebSocket."""

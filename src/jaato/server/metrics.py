@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jaato.server.hub import Hub
+    from jaato.server.sessions.hub import Hub
 
 
 @dataclass

@@ -18,9 +18,8 @@ from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions
 
 if TYPE_CHECKING:
-    from jaato.server.gate import Keyring
-    from jaato.server.mcp.door import Door
-    from jaato.server.mcp.offer import Offer
+    from jaato.server.auth.gate import Keyring
+    from jaato.server.tool_sessions import Door, Offer
 
 
 def main(args: Namespace) -> int:
@@ -31,7 +30,7 @@ def main(args: Namespace) -> int:
         raise ConfigError("--allow-host and --allow-origin say who may come over HTTP; give --http as well.")
     import anyio
 
-    from jaato.server.mcp.offer import Offer
+    from jaato.server.tool_sessions import Offer
 
     for name in ("mcp", "uvicorn"):
         logging.getLogger(name).setLevel(logging.ERROR)  # what a client does wrong, the client is told
@@ -71,7 +70,7 @@ async def serve_streams(args: Namespace, offer: Offer, wire_in: int, wire_out: i
 
 async def serve_http(args: Namespace, offer: Offer) -> None:
     """Serve clients at an address."""
-    from jaato.server.mcp.listen import listen
+    from jaato.server.mcp.app import listen
 
     async with opened(args, offer) as door:
         keyring = keyring_of(args, door) if is_registry(args) else None
@@ -82,8 +81,7 @@ async def serve_http(args: Namespace, offer: Offer) -> None:
 async def opened(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
     """The door that is served: to the workspace, or to a registry, whose tools that others put there are followed."""
     if is_registry(args):
-        from jaato.server.registry.opening import open_registry
-        from jaato.server.registry.upkeep import looked_after
+        from jaato.server.registry.standalone import looked_after, open_registry
 
         domains = None if args.domains is None else listed(args.domains)
         registry = open_registry(blueprint_of(args), domains, args.allow_entry_point, offer.tools)
@@ -92,7 +90,7 @@ async def opened(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
             offer.known(door.catalog)
             yield door
         return
-    from jaato.server.mcp.door import open_door
+    from jaato.server.tool_sessions import open_door
 
     door = open_door(blueprint_of(args), offer)
     async with closed_after(door, offer):
@@ -113,7 +111,7 @@ async def closed_after(door: Door, offer: Offer) -> AsyncIterator[None]:
 def keyring_of(args: Namespace, door: Door) -> Keyring:
     """The keys of a registry, which let in for what they are for. Raises `ConfigError`."""
     from jaato.runtime.session_options import settings_for
-    from jaato.server.mcp.entered import Everywhere
+    from jaato.server.mcp.handlers import Everywhere
     from jaato.server.registry.keys import Keys, rate_in
 
     blueprint = blueprint_of(args)

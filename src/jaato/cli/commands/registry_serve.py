@@ -16,9 +16,9 @@ from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.settings import Settings
 
 if TYPE_CHECKING:
-    from jaato.server.names import Names
-    from jaato.server.registry.door import RegistryDoor
+    from jaato.server.auth.hosts import Names
     from jaato.server.registry.keys import Guard
+    from jaato.server.registry.routes import RegistryDoor
 
 TOKEN = "registry-token"  # noqa: S105 the name of a file
 
@@ -27,7 +27,7 @@ def main(args: Namespace) -> int:
     """Serve until a signal comes."""
     import anyio
 
-    from jaato.server import logs
+    from jaato.server import log_file as logs
 
     if args.log is None:
         logs.keep(None)
@@ -48,11 +48,10 @@ async def serve_at(args: Namespace) -> None:
     """Serve at the address that is given, or set, until cancelled. Raises `JaatoError`s when it cannot begin."""
     import anyio
 
-    from jaato.server import logs
-    from jaato.server.collector import set_aside
-    from jaato.server.names import names_of
-    from jaato.server.registry.listen import address_of, bound, is_loopback, serving
-    from jaato.server.registry.opening import open_registry
+    from jaato.server import log_file as logs
+    from jaato.server.auth.hosts import names_of
+    from jaato.server.daemon import set_aside
+    from jaato.server.registry.standalone import address_of, bound, is_loopback, open_registry, serving
 
     blueprint = blueprint_of(args)
     settings = settings_of(args, blueprint)
@@ -87,8 +86,8 @@ async def serve_at(args: Namespace) -> None:
 def guard_of(names: Names, door: RegistryDoor, settings: Settings, *, closed: bool) -> tuple[Guard, str]:
     """Who is let in, and what is said of it: where it is closed, there are keys, or tools that others have put there, whoever
     has a key or the owner's token. Raises `ConfigError`."""
+    from jaato.server.auth.secret_file import OneToken, token_of
     from jaato.server.registry.keys import Anyone, Free, Keyed, Keys, rate_in
-    from jaato.server.secret import OneToken, token_of
 
     rate = rate_in(settings)
     state_dir = door.callers.state_dir

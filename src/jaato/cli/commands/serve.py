@@ -69,8 +69,9 @@ def serve(args: Namespace, path: Path) -> int:
     import anyio
 
     from jaato.runtime.session_options import SessionOptions
-    from jaato.server import daemon, logs
-    from jaato.server.run import Doors
+    from jaato.server import daemon
+    from jaato.server import log_file as logs
+    from jaato.server.app import Doors
 
     doors = Doors(
         (),
@@ -89,7 +90,7 @@ def serve(args: Namespace, path: Path) -> int:
 
 def print_unit(args: Namespace) -> int:
     """A unit file for systemd, with these arguments."""
-    from jaato.server import units
+    from jaato.server import systemd as units
 
     if args.print_unit == "socket":
         sys.stdout.write(units.socket_unit(Path(args.ipc_socket).absolute() if args.ipc_socket else None))

@@ -346,7 +346,7 @@ def standing(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
 
 def cut_off(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
     """The same of those whose process has died at work, where no server tells."""
-    from jaato.server.left import standing_of
+    from jaato.server.sessions.interrupted import standing_of
 
     left = set(store.abandoned_sessions()) & {row.id for row in rows}
     found = {session_id: standing_of(store, session_id) for session_id in left}

@@ -10,7 +10,7 @@ from typing import Any
 from jaato.cli.ending import say
 from jaato.cli.output.tables import print_line, print_records
 from jaato.errors import ConfigError
-from jaato.server.tokens import OWNER, TokenEntry, add_token, read_tokens, remove_token
+from jaato.server.auth.tokens import OWNER, TokenEntry, add_token, read_tokens, remove_token
 from jaato.settings import load
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -1,10 +1,10 @@
-"""The MCP server: what each request of a client does at the door."""
+"""Handlers of the MCP server: what each request of a client does, and what its key is for."""
 
 from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import mcp_types as mcp
@@ -16,16 +16,78 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from jaato.errors import JaatoError, StoreError, UnknownTool
-from jaato.server.mcp.changes import Changes, Tell
-from jaato.server.mcp.door import Door
-from jaato.server.mcp.entered import allowed, sees, who_of
-from jaato.server.mcp.forms import Filled, Form, one_line
-from jaato.server.mcp.handles import SCHEME, uri_of
-from jaato.server.mcp.held import ANSWER_S, Held
-from jaato.server.mcp.present import contents_of, failed, result_of, tool_of
-from jaato.server.mcp.visit import Visit
+from jaato.server.auth.admission import KEY
+from jaato.server.mcp.calls import ANSWER_S, Held
+from jaato.server.mcp.content import contents_of, failed, result_of, tool_of
+from jaato.server.mcp.elicitation import Filled, Form, one_line
+from jaato.server.mcp.list_changes import Changes, Tell
+from jaato.server.mcp.sessions import SCHEME, Visit, uri_of
+from jaato.server.tool_sessions import Door
 from jaato.tools.call import problem_of
 from jaato.version import __version__
+
+
+class Sight(Protocol):
+    """Which tools there are for somebody."""
+
+    def has(self, name: str) -> bool:
+        """Whether there is this one."""
+        ...
+
+
+class Who(Protocol):
+    """Somebody with a key of their own."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def scopes(self) -> frozenset[Any]: ...
+
+    @property
+    def sight(self) -> Sight | None: ...
+
+
+class Everywhere:
+    """The keys of a registry's, at the paths of a server that has nothing else."""
+
+    def __init__(self, keys: Any) -> None:
+        self._keys = keys
+
+    def enter_at(self, _path: str, key: str) -> Any:
+        """What a key gives. Raises `Refused` for one that has asked too often."""
+        return self._keys.enter(key)
+
+    def holds(self, entrance: Any) -> bool:
+        """Whether it still gives that."""
+        held: bool = self._keys.holds(entrance)
+        return held
+
+
+def who_of(ctx: ServerRequestContext[Any, Any]) -> Who | None:
+    """Who came in with a key; None for whoever may do everything."""
+    if ctx.request is None:
+        return None
+    admission = ctx.request.scope.get("state", {}).get(KEY)
+    entrance = None if admission is None else admission.entrance
+    return None if entrance is None else entrance.who
+
+
+def allowed(ctx: ServerRequestContext[Any, Any], scope: str) -> Who | None:
+    """Who makes a request that needs this scope. Raises `MCPError` where the key does not have it."""
+    who = who_of(ctx)
+    if who is not None and scope not in who.scopes:
+        raise MCPError(mcp.INVALID_REQUEST, f"This needs a key with the scope {scope}.")
+    return who
+
+
+def sees(who: Who | None, name: str) -> bool:
+    """Whether there is such a tool for somebody."""
+    return who is None or who.sight is None or who.sight.has(name)
+
 
 PAGE = 500
 MAX_READ_BYTES = 1_000_000

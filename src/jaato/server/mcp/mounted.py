@@ -13,9 +13,9 @@ from typing import ClassVar
 import anyio
 
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.asgi import App, Refused
-from jaato.server.gate import Form, rpc_problem
-from jaato.server.later import Later
+from jaato.server.auth.gate import Form, rpc_problem
+from jaato.server.http.asgi import App, Refused
+from jaato.server.http.lazy_app import Later
 
 
 class Mounted(Later):
@@ -39,10 +39,9 @@ class Mounted(Later):
     @asynccontextmanager
     async def opening(self) -> AsyncIterator[App]:
         """The application, while the context is entered."""
-        await anyio.to_thread.run_sync(import_module, "jaato.server.mcp.application")  # takes half a second
-        from jaato.server.mcp.application import Application, Whole
-        from jaato.server.mcp.door import open_door
-        from jaato.server.mcp.offer import Offer
+        await anyio.to_thread.run_sync(import_module, "jaato.server.mcp.app")  # takes half a second
+        from jaato.server.mcp.app import Application, Whole
+        from jaato.server.tool_sessions import Offer, open_door
 
         door = open_door(replace(self._base, workspace=self._workspace), Offer())
         try:

@@ -10,12 +10,12 @@ from typing import Any, cast
 import anyio
 import msgspec
 
-from jaato.server.admission import KEY
-from jaato.server.asgi import BODY_S, Receive, Refused, Scope, Send
-from jaato.server.registry.door import RegistryDoor
+from jaato.server.auth.admission import KEY
+from jaato.server.http.asgi import BODY_S, Receive, Refused, Scope, Send
 from jaato.server.registry.keys import peer_of
-from jaato.server.registry.request import EVERYTHING, Pending, Request, Who, request_id
+from jaato.server.registry.requests import EVERYTHING, Pending, Request, Who, request_id
 from jaato.server.registry.responses import REFUSALS, Answer, Stream, identified, turned_away, unanswered
+from jaato.server.registry.routes import RegistryDoor
 
 LINGER_S = 5.0
 WATCHED_AFTER_S = 0.005

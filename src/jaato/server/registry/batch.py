@@ -11,18 +11,16 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from jaato.protocol.arp import InvalidJson, InvalidShape, ToolError, decode_invocation, strict
 from jaato.protocol.codec import encode
+from jaato.server.registry.call_result import How
 from jaato.server.registry.caller_sessions import Caller, Callers
-from jaato.server.registry.calling import Calls, origin_of
-from jaato.server.registry.course import How
-from jaato.server.registry.heard import Heard
+from jaato.server.registry.catalog import Shelf
+from jaato.server.registry.idempotency import Key
+from jaato.server.registry.invoke import REPLAYED, Ask, Calls, digest_of, origin_of
 from jaato.server.registry.keys import seconds
 from jaato.server.registry.listing import found_in
-from jaato.server.registry.once import REPLAYED, Ask, digest_of
-from jaato.server.registry.repeats import Key
-from jaato.server.registry.request import Pending
+from jaato.server.registry.requests import Pending, Wishes, wishes_of
 from jaato.server.registry.responses import JSON, NOT_STORED, Answer, error_of, failure, refusal
-from jaato.server.registry.shelf import Shelf
-from jaato.server.registry.wishes import Wishes, wishes_of
+from jaato.server.registry.streaming import Heard
 
 MOST = 64
 """Calls of one request."""

@@ -25,21 +25,21 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Text, ToolCall
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
-from jaato.server.mcp.door import Door
-from jaato.server.mcp.offer import Offer
-from jaato.server.mcp.visit import Visit
+from jaato.server.mcp.sessions import Visit
 from jaato.server.registry.audit import audits
-from jaato.server.registry.course import (
+from jaato.server.registry.call_result import (
     NOT_BEGUN,
     UNKNOWN,
     Done,
     How,
     OutcomeUnknown,
+    Read,
     Running,
     had_begun,
+    value_of,
 )
-from jaato.server.registry.repeats import Repeats
-from jaato.server.registry.values import Read, value_of
+from jaato.server.registry.idempotency import Repeats
+from jaato.server.tool_sessions import Door, Offer
 from jaato.settings import Settings
 from jaato.tools.call import Outcome
 from jaato.tools.permissions.policy import Policy

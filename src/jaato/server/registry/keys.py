@@ -16,17 +16,16 @@ from msgspec import Struct
 
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.server.admission import Admission, Judge
-from jaato.server.asgi import Refused, Scope, bearer, values
-from jaato.server.gate import Admit
-from jaato.server.names import Names
+from jaato.server.auth.admission import Admission, Judge
+from jaato.server.auth.gate import Admit
+from jaato.server.auth.hosts import Names
+from jaato.server.auth.secret_file import Followed, SecretFile, digest_of
+from jaato.server.auth.throttle import Throttle, network_of
+from jaato.server.http.asgi import Refused, Scope, bearer, values
 from jaato.server.registry.limits import Asked, Rate, rate_of
-from jaato.server.registry.request import Headers, Spend, Who, is_open
-from jaato.server.registry.request import Scope as KeyScope
+from jaato.server.registry.requests import Headers, Sight, Spend, Who, is_open
+from jaato.server.registry.requests import Scope as KeyScope
 from jaato.server.registry.responses import REALM
-from jaato.server.registry.sight import Sight
-from jaato.server.secret_file import Followed, SecretFile, digest_of
-from jaato.server.throttle import Throttle, network_of
 from jaato.settings import Settings
 
 LOG = logger("server.registry")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from jaato.errors import ConfigError, Overloaded, ToolTimeout
-from jaato.server.registry.request import Headers
+from jaato.server.registry.requests import Headers
 
 MAX_WAITING = 64
 """Calls of one tool that wait for a place; who comes then is told to come later."""

@@ -1,4 +1,4 @@
-"""The list of tools by pages and by search, and the definition of one: what `GET` of the tools answers."""
+"""Lists of tools: pages, cursors, search, conditional responses, one tool, and batchGet."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from anyio import CapacityLimiter, to_thread
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.json import Decoder
 
-from jaato.protocol.arp import InvalidShape, ToolError, ToolView
+from jaato.protocol.arp import (
+    SCHEMA_VERSION,
+    InvalidJson,
+    InvalidShape,
+    ToolError,
+    ToolView,
+    strict,
+)
 from jaato.protocol.codec import encode
+from jaato.server.registry.catalog import Kept, Page, Shelf
 from jaato.server.registry.query import Wanted, version_of, wanted
-from jaato.server.registry.request import Headers, Request, Route, accepts_gzip, names_tag
-from jaato.server.registry.responses import JSON, Answer, error_of, refusal, refusing
-from jaato.server.registry.shelf import Kept, Page, Shelf
+from jaato.server.registry.requests import Headers, Request, Route, accepts_gzip, names_tag
+from jaato.server.registry.responses import JSON, Answer, error_for, error_of, refusal, refusing
+from jaato.server.remote_tools import Onward
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -271,3 +281,59 @@ def sent(page: Page, request: Request, *beside: tuple[bytes, bytes]) -> Answer:
             200, page.gzipped, [JSON, (b"etag", tag), FRESH, SHARED, *beside, (b"content-encoding", b"gzip")]
         )
     return Answer(200, page.body, [JSON, (b"etag", tag), FRESH, SHARED, *beside])
+
+
+MAX_NAMES = 100
+MAX_BYTES = 8_000_000
+"""What is answered at most: a few bytes that ask for the same thing a hundred times are not worth more."""
+
+
+class NamedTool(Struct, frozen=True, gc=False):
+    """A tool in a version; without one the newest."""
+
+    name: str
+    version: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+
+
+class BatchGet(Struct, frozen=True, gc=False):
+    """The body of `batchGet`: names of tools, or names with versions."""
+
+    names: Annotated[list[str | NamedTool], Meta(max_length=MAX_NAMES)]
+
+
+BATCH: Decoder[BatchGet] = Decoder(BatchGet)
+
+
+async def got(shelf: Shelf, onward: Onward, request: Request, body: bytes) -> Answer:
+    """The definitions of several tools."""
+    try:
+        asked = strict(body, BATCH)
+    except (InvalidJson, InvalidShape) as error:
+        return refusal(error.code, str(error))
+    names = {one if isinstance(one, str) else one.name for one in asked.names}
+    failed = await onward.failing(shelf.tools[name] for name in names if name in shelf.tools)
+    errors = {name: error_for(problem, "") for name, problem in failed.items()}
+    found = [sought(shelf, one, errors) for one in asked.names]
+    if sum(len(one.page.body) for one in found if isinstance(one, Kept)) > MAX_BYTES:
+        words = f"These definitions have more than {MAX_BYTES:,} bytes together; ask for fewer at once."
+        return refusal("request.invalid_shape", words)
+    results = [result_of(one) for one in found]
+    page = Page(encode({"schema_version": SCHEMA_VERSION, "results": results}))
+    if accepts_gzip(request.header(b"accept-encoding")) and page.gzipped is not None:
+        return Answer(200, page.gzipped, [JSON, SHARED, (b"content-encoding", b"gzip")])
+    return Answer(200, page.body, [JSON, SHARED])
+
+
+def sought(shelf: Shelf, asked: str | NamedTool, errors: Mapping[str, ToolError]) -> Kept | ToolError:
+    """The tool that one of them names; else why there is none, or why somebody else cannot say what it takes."""
+    match asked:
+        case str() as name:
+            version = None
+        case NamedTool(name=name, version=given):
+            version = None if given is UNSET else given
+    return errors.get(name) or found_in(shelf, name, version)
+
+
+def result_of(found: Kept | ToolError) -> dict[str, Raw | ToolError]:
+    """What is answered for one of them, as `GotTool` has it; a definition is the bytes that are kept."""
+    return {"definition": Raw(found.page.body)} if isinstance(found, Kept) else {"error": found}

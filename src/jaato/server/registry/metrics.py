@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from jaato.protocol.arp import SCHEMA_VERSION
 from jaato.protocol.codec import encode
-from jaato.server.registry.request import Kind
+from jaato.server.registry.catalog import Shelf
+from jaato.server.registry.requests import Kind, Sight
 from jaato.server.registry.responses import JSON, NOT_STORED, Answer
-from jaato.server.registry.shelf import Shelf
-from jaato.server.registry.sight import Sight
 from jaato.version import __version__
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

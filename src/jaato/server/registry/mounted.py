@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.admission import Admission
-from jaato.server.asgi import App, Refused, Scope
-from jaato.server.gate import Form
-from jaato.server.later import Later
+from jaato.server.auth.admission import Admission
+from jaato.server.auth.gate import Form
+from jaato.server.http.asgi import App, Refused, Scope
+from jaato.server.http.lazy_app import Later
 
 PATH = "/v1/tools"
 
@@ -45,8 +45,7 @@ class Mounted(Later):
     async def opening(self) -> AsyncIterator[App]:
         """The application, while the context is entered."""
         from jaato.server.registry.application import Application
-        from jaato.server.registry.opening import open_registry
-        from jaato.server.registry.upkeep import looked_after
+        from jaato.server.registry.standalone import looked_after, open_registry
 
         door = open_registry(self._described)
         try:

@@ -23,8 +23,8 @@ from jaato.protocol.arp import LIST_PATH, SCHEMA_VERSION, Metrics, ToolError, To
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import Access
-from jaato.server.asgi import Refused
-from jaato.server.registry.request import Headers, Request, Route, request_id, route_of
+from jaato.server.http.asgi import Refused
+from jaato.server.registry.requests import Headers, Request, Route, request_id, route_of
 
 LOG = logger("server.registry")
 JSON = (b"content-type", b"application/json")

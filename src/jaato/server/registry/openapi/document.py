@@ -28,7 +28,7 @@ from jaato.server.registry.openapi.operations import (
     Operation,
     Parameter,
 )
-from jaato.server.registry.request import SCOPES, Kind
+from jaato.server.registry.requests import SCOPES, Kind
 from jaato.server.registry.responses import STATUS
 from jaato.version import __version__
 

@@ -12,7 +12,7 @@ from jaato.plugins.mcp.manifest import ToolEntry
 from jaato.plugins.mcp.pool import SessionServers
 from jaato.plugins.mcp.tools import access_of
 from jaato.protocol.specs import Access
-from jaato.server.registry.registered.types import Forbidden, Invalid, McpTool
+from jaato.server.registry.registered.definition import Forbidden, Invalid, McpTool
 from jaato.tools.call import Call
 
 

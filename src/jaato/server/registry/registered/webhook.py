@@ -18,8 +18,8 @@ from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_re
 from jaato.protocol.codec import json_problems
 from jaato.protocol.ids import span_id, trace_id
 from jaato.protocol.messages import Problem
-from jaato.server.registry.registered.types import Forbidden, Invalid, Lost, Unreachable, Webhook
-from jaato.server.registry.values import MAX_RESULT_BYTES
+from jaato.server.registry.call_result import MAX_RESULT_BYTES
+from jaato.server.registry.registered.definition import Forbidden, Invalid, Lost, Unreachable, Webhook
 from jaato.tools.call import Call
 from jaato.tools.invisible_text import escape_invisible, one_line
 from jaato.tools.network.addresses import AddressRefused, AllowedHosts, Url, parse_url

@@ -1,0 +1,1 @@
+"""Who may come in: the gate, tokens, allowed hosts, and the throttle of wrong tokens."""

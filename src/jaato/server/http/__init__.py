@@ -1,0 +1,1 @@
+"""HTTP and WebSocket: listeners, bounded connections, TLS, and lazily opened applications."""

@@ -1,0 +1,131 @@
+"""The MCP server as an ASGI application, mounted beside others or on an address of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from jaato.server.auth.admission import KEY
+from jaato.server.auth.gate import Gate, Keyring, Remote, rpc_problem, turn_away
+from jaato.server.auth.hosts import names_of
+from jaato.server.auth.secret_file import OneToken, token_of
+from jaato.server.http.asgi import (
+    MAX_BODY_BYTES,
+    App,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    body_of,
+    header,
+    replayed,
+)
+from jaato.server.http.listeners import Listener, bound, config_of, host_and_port
+from jaato.server.mcp.handlers import Handlers
+from jaato.server.tool_sessions import IDLE_S, MAX_VISITS, Door
+
+PATH = "/mcp"
+
+
+class Application:
+    """Streamable HTTP of both protocol eras at `/mcp`. It checks neither token nor origin: put a `Gate` before it.
+
+    Requests are served while `running` is entered, once.
+    """
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._handlers = Handlers(door)
+        self._sessions = StreamableHTTPSessionManager(
+            self._handlers.server(),
+            max_request_body_size=MAX_BODY_BYTES,
+            session_idle_timeout=IDLE_S,
+            max_sessions=MAX_VISITS,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve while the body runs; in the end every client is sent away."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._door.sweep)
+            group.start_soon(self._handlers.changes.tell)
+            try:
+                async with self._sessions.run():
+                    yield
+            finally:
+                self._handlers.listening.close()
+                group.cancel_scope.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        if scope["path"] != PATH:
+            refused = Refused(404, f"There is nothing here; MCP is at {PATH}.")
+            await turn_away(scope, send, refused, rpc_problem)
+            return
+        held = scope["state"][KEY].entrance if KEY in scope.get("state", {}) else None
+        if held is not None:  # a session is then that key's alone
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=held.who.key, scopes=[]))
+        await self._sessions.handle_request(scope, receive, send)
+        if scope["method"] == "DELETE":
+            whose = "" if held is None else f" with {held.who.key}"
+            key = f"session {header(scope, b'mcp-session-id')}{whose}"
+            self._handlers.changes.forget(key)
+            await self._door.leave(key)
+
+
+class Whole:
+    """Hands a request on when its body is there, whole and of some size."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wait for the body, or refuse it."""
+        try:
+            body = await body_of(scope, receive)
+        except Refused as refused:
+            await turn_away(scope, send, refused, rpc_problem)
+            return
+        if body is not None:  # else the client has gone
+            await self._app(scope, replayed(body, receive), send)
+
+
+async def listen(
+    door: Door,
+    address: str,
+    hosts: Iterable[str],
+    origins: Iterable[str],
+    announce: Callable[[str], None],
+    keyring: Keyring | None = None,
+) -> None:
+    """Serve at `[HOST]:PORT` until cancelled; keys let in beside the token. Raises `ConfigError` for an address that cannot be had."""
+    host, port = host_and_port(address)
+    token, path = token_of(door.state_dir)
+    listener = bound(host, port)
+    try:
+        port = listener.getsockname()[1]
+        application = Application(door)
+        names = names_of(host, port, hosts, origins)
+        gate = Gate(Whole(application), Remote(OneToken(token), names, keyring=keyring), rpc_problem)
+        server = Listener(config_of(gate))
+        shown = f"[{host}]" if ":" in host else host
+        async with application.running():
+            announce(f"serving MCP at http://{shown}:{port}{PATH}; the token is in {path}")
+            looking = asyncio.create_task(gate.look())
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            try:
+                await asyncio.shield(serving)
+            finally:
+                looking.cancel()
+                server.should_exit = True
+                await asyncio.wait([serving])
+    finally:
+        listener.close()

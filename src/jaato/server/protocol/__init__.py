@@ -1,0 +1,1 @@
+"""The protocol with one client: its connection, and the handlers of its commands."""

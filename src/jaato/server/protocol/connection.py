@@ -1,0 +1,206 @@
+"""One client: its greeting, its commands and their replies. Events do not pass here, they go from the room to the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from jaato.errors import JaatoError, Overloaded
+from jaato.log import logger
+from jaato.protocol.codec import COMMANDS, encode
+from jaato.protocol.commands import Command
+from jaato.protocol.frames import (
+    HELLO,
+    HELLO_S,
+    MAX_FRAME_BYTES,
+    MAX_HELLO_BYTES,
+    MAX_OTHERS_FRAME_BYTES,
+    NOT_LET_IN,
+    NOT_UNDERSTOOD,
+    OTHER_PROTOCOL,
+    PROTOCOL,
+    Hello,
+    Reply,
+    Result,
+    Welcome,
+)
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Problem
+from jaato.protocol.specs import ClientView
+from jaato.server.auth.admission import Admission, Pass
+from jaato.server.http.asgi import Refused
+from jaato.server.protocol.handlers import Carrier
+from jaato.server.sessions.event_buffer import framed
+from jaato.server.sessions.hub import Hub
+from jaato.server.sessions.subscription import Wire
+from jaato.version import __version__
+
+LOG = logger("server")
+AT_ONCE = 64
+"""Commands of one client that may be under way."""
+MAX_MISTAKES = 20
+"""Frames that are not understood before the client is sent away."""
+
+
+class Socket(Wire, Protocol):
+    """A connection of the transport."""
+
+    async def receive(self) -> str | None:
+        """The next frame, None at the end."""
+        ...
+
+    async def close(self, code: int, reason: str) -> None:
+        """End the connection."""
+        ...
+
+    def let_in(self, frame_bytes: int) -> None:
+        """The client is known: take frames up to this size from now on."""
+        ...
+
+    async def room(self) -> None:
+        """Wait while the client leaves too much unread."""
+        ...
+
+    drained: Callable[[], None] | None
+
+
+class Connection:
+    """A client from its greeting to its end."""
+
+    def __init__(self, hub: Hub, socket: Socket, admission: Admission) -> None:
+        self._hub = hub
+        self._socket = socket
+        self._admission = admission
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._mistakes = 0
+
+    async def serve(self) -> None:
+        """Until the client leaves."""
+        client = await self._greeted()
+        if client is None:
+            return
+        self._socket.let_in(MAX_FRAME_BYTES if client.role == "owner" else MAX_OTHERS_FRAME_BYTES)
+        carrier = Carrier(self._hub, self._socket, client, local=self._admission.local)
+        self._socket.drained = carrier.go_on
+        try:
+            while (text := await self._socket.receive()) is not None:
+                if not await self._take(carrier, text):
+                    return
+                await self._socket.room()
+                await asyncio.sleep(0)  # many commands at once leave others their turn
+        finally:
+            self._socket.drained = None
+            carrier.leave()
+            for task in self._tasks:
+                task.cancel()
+
+    async def _greeted(self) -> ClientView | None:
+        """Who it is; None when it was sent away."""
+        try:
+            async with asyncio.timeout(HELLO_S):
+                text = await self._socket.receive()
+        except TimeoutError:
+            await self._socket.close(NOT_UNDERSTOOD, f"no hello within {HELLO_S:g} s")
+            return None
+        if text is None:
+            return None
+        try:
+            if len(text.encode()) > MAX_HELLO_BYTES:
+                raise ValueError("too long")
+            hello = HELLO.decode(text)
+        except (ValueError, msgspec.DecodeError, RecursionError):
+            await self._socket.close(NOT_UNDERSTOOD, "the first frame is hello, of at most 4 kB")
+            return None
+        try:
+            held = await self._admission.ask(hello.token)
+        except Refused as refused:
+            await self._socket.close(NOT_LET_IN, refused.text)
+            return None
+        if held is None:
+            await self._socket.close(NOT_LET_IN, "give the token: in Authorization, or in hello")
+            return None
+        if hello.protocol != PROTOCOL:
+            await self._socket.close(OTHER_PROTOCOL, f"this server speaks protocol {PROTOCOL}")
+            return None
+        return self._welcome(hello, held)
+
+    def _welcome(self, hello: Hello, held: Pass) -> ClientView:
+        client_id = new_id("k")
+        name = clean(hello.name) or held.name or clean(hello.client) or "a client"
+        place = str(self._hub.base.state_dir or "") if self._admission.local else ""
+        self._send(Welcome(PROTOCOL, f"jaato {__version__}", client_id, held.role, place))
+        return ClientView(client_id, name, held.role, answers=held.role != "viewer")
+
+    async def _take(self, carrier: Carrier, text: str) -> bool:
+        """One frame; whether there may be more."""
+        try:
+            command = COMMANDS.decode(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+            self._mistakes += 1
+            if self._mistakes > MAX_MISTAKES:
+                await self._socket.close(NOT_UNDERSTOOD, "too many frames that are no command")
+                return False
+            problem = Problem("command_invalid", f"This is no command: {str(error)[:500]}")
+            self._send(Reply(id_of(text), error=problem))
+            return True
+        if len(self._tasks) >= AT_ONCE:
+            refused = Overloaded(f"At most {AT_ONCE} commands at once; wait for replies.")
+            self._send(Reply(command.id, error=problem_of(refused)))
+            return True
+        try:
+            await carrier.ready(command)
+            work = carrier.carry_out(command)
+        except JaatoError as error:
+            self._send(Reply(command.id, error=problem_of(error)))
+            return True
+        if isinstance(work, Awaitable):
+            task = asyncio.get_running_loop().create_task(self._carry(carrier, command, work))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._send(Reply(command.id, work))
+        carrier.go_on()
+        return True
+
+    async def _carry(self, carrier: Carrier, command: Command, work: Awaitable[Result]) -> None:
+        self._send(await replied(command.id, work))
+        carrier.go_on()
+
+    def _send(self, frame: Welcome | Reply) -> None:
+        self._socket.write(framed(encode(frame)))
+
+
+async def replied(id_: str, work: Awaitable[Result]) -> Reply:
+    """What came of a command."""
+    try:
+        return Reply(id_, await work)
+    except JaatoError as error:
+        return Reply(id_, error=problem_of(error))
+    except Exception:
+        LOG.exception("A command failed")
+        return Reply(id_, error=Problem("internal", "The server failed at this; its log says why."))
+
+
+def problem_of(error: JaatoError) -> Problem:
+    """An error as it crosses the wire."""
+    return Problem(error.code, str(error)[:4_000], error.retryable)
+
+
+def clean(text: str) -> str:
+    """A name that can be shown on one line."""
+    return "".join(letter for letter in text if letter.isprintable())[:80].strip()
+
+
+def id_of(text: str) -> str:
+    """The id of a frame that is no command, if it has one."""
+
+    class Named(msgspec.Struct):
+        id: str = ""
+
+    try:
+        return msgspec.json.decode(text, type=Named).id[:200]
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return ""

@@ -1,0 +1,375 @@
+"""Command handlers: what each command of a client does, with the history it may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+
+import msgspec
+
+from jaato.abc.asker import Answer
+from jaato.agent.inbox import Author
+from jaato.agent.masking import masked_log
+from jaato.client.state import unfinished
+from jaato.errors import ConfigError, NotAllowed, Overloaded, SessionNotFound
+from jaato.protocol.commands import (
+    BlobRequest,
+    ClarificationResponse,
+    ClientConfig,
+    Command,
+    CommandExecute,
+    HistoryRequest,
+    MessageSend,
+    PermissionResponse,
+    ServerReload,
+    SessionAttach,
+    SessionCreate,
+    SessionDelete,
+    SessionDetach,
+    SessionFork,
+    SessionList,
+    SessionSettle,
+    SessionStop,
+    SessionUpdate,
+    TaskStop,
+    ToolsDisable,
+    TurnContinue,
+)
+from jaato.protocol.events import ClarificationQuestion, Event, PermissionRequested
+from jaato.protocol.events.state import Entry
+from jaato.protocol.frames import Blob, Done, History, Opened, Result, Said, Settled, Taken
+from jaato.protocol.ids import new_id, session_name
+from jaato.protocol.specs import ClientView
+from jaato.runtime.session_store import namesakes
+from jaato.runtime.user_commands import find_backend
+from jaato.server.sessions.creation import being_made, checked_word, create, visited, wake
+from jaato.server.sessions.hub import Hub
+from jaato.server.sessions.messages import said_to, settled, settled_down, stop_task
+from jaato.server.sessions.room import Room
+from jaato.server.sessions.session_pool import Live
+from jaato.server.sessions.stored_sessions import forked, listed
+from jaato.server.sessions.subscription import Feed, Wire
+
+WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, BlobRequest, ClientConfig)
+"""What a viewer may do."""
+ANSWERING = (PermissionResponse, ClarificationResponse)
+"""What an approver may do besides."""
+MOST_WATCHED = 256
+"""Sessions one connection may watch: the state of each is in memory as long."""
+
+
+class Carrier:
+    """Carries out the commands of one client, and holds its places in the sessions it watches."""
+
+    def __init__(self, hub: Hub, wire: Wire, client: ClientView, *, local: bool = True) -> None:
+        self._hub = hub
+        self._wire = wire
+        self._client = client
+        self._local = local
+        """Whether the client is a process of the same user on the same machine."""
+        self._deltas = self._info = True
+        self._feeds: dict[str, tuple[Room, Feed]] = {}
+        self._visits: set[str] = set()
+        """Sessions that are as this client said while it is there."""
+
+    def go_on(self) -> None:
+        """Send what is due on every session this client watches."""
+        for _, feed in list(self._feeds.values()):
+            feed.go_on()
+
+    def leave(self) -> None:
+        """The client has gone."""
+        for room, feed in self._feeds.values():
+            self._hub.leave(room, feed)
+        self._feeds.clear()
+        hub, client_id = self._hub, self._client.id
+        for session_id in self._visits:
+            hub.begin(partial(visited, hub, session_id, client_id, stop=False))
+
+    async def ready(self, command: Command) -> None:
+        """Have the session at hand that is to be looked at; others have their turns while a long log is read. Raises
+        `SessionNotFound`."""
+        if isinstance(command, SessionAttach):
+            session_id = self._hub.find(command.session_id)
+            if self._info:
+                await self._look_around(session_id)
+            await self._hub.room(session_id)
+        elif isinstance(command, HistoryRequest | BlobRequest):
+            await self._room(command)
+        elif isinstance(command, ClientConfig) and command.info:
+            for session_id in list(self._feeds):
+                await self._look_around(session_id)
+
+    async def _look_around(self, session_id: str) -> None:
+        """Find out what takes time of that which surrounds a session at work: what confines its commands."""
+        if (live := self._hub.lives.by_id.get(session_id)) is not None:
+            await find_backend(live.session)
+
+    def carry_out(self, command: Command) -> Result | Awaitable[Result]:
+        """The result of a command that is `ready`, or what will give it. Raises `JaatoError`s."""
+        self._must_be_allowed(command)
+        match command:
+            case SessionAttach():
+                return self._attach(command)
+            case SessionDetach():
+                return self._detach(command)
+            case SessionList():
+                return listed(self._hub, command)
+            case HistoryRequest():
+                return page_of(self._at_hand(self._id_of(command)), command)
+            case BlobRequest():
+                return piece_of(self._at_hand(self._id_of(command)), command)
+            case ClientConfig():
+                return self._configure(command)
+            case PermissionResponse() | ClarificationResponse():
+                return self._answer(command)
+            case SessionCreate():
+                return self._create(command)
+            case MessageSend():
+                return self._send(command)
+            case SessionStop():
+                return self._stop(command)
+        return self._rest(command)
+
+    def _rest(self, command: Command) -> Awaitable[Result]:
+        match command:
+            case TurnContinue():
+                return self._continue(command)
+            case SessionFork():
+                return forked(self._hub, command, self._id_of(command))
+            case SessionDelete():
+                return self._delete(command)
+            case SessionUpdate():
+                return self._update(command)
+            case CommandExecute():
+                return self._execute(command)
+            case ToolsDisable():
+                return self._disable(command)
+            case TaskStop():
+                return stop_task(self._hub.lives.by_id.get(self._id_of(command)), command.task_id)
+            case ServerReload():
+                return self._reload()
+            case SessionSettle():
+                return settled_down(self._hub.lives.by_id.get(self._id_of(command)))
+        raise ConfigError(f"This server does not know {type(command).__name__} yet.")
+
+    def _must_be_allowed(self, command: Command) -> None:
+        role = self._client.role
+        if role == "owner" or isinstance(command, WATCHING):
+            return
+        if role == "approver" and isinstance(command, ANSWERING):
+            return
+        raise NotAllowed(f"A {role} may not do this; connect with the token of an owner.")
+
+    # --- which session -------------------------------------------------------------------------------------------
+
+    def _id_of(self, command: Command) -> str:
+        if command.session_id:
+            return self._hub.find(command.session_id)
+        if len(self._feeds) == 1:
+            return next(iter(self._feeds))
+        raise ConfigError("Say which session is meant: session_id.")
+
+    async def _room(self, command: Command) -> Room:
+        return await self._hub.room(self._id_of(command))
+
+    async def _live(self, command: Command) -> Live:
+        return await self._hub.live(self._id_of(command))
+
+    def _at_hand(self, session_id: str) -> Room:
+        if (room := self._hub.rooms.get(session_id)) is None:
+            raise SessionNotFound(f"The session {session_id} has just been removed.")
+        return room
+
+    # --- watching ------------------------------------------------------------------------------------------------
+
+    def _attach(self, command: SessionAttach) -> Opened:
+        room = self._at_hand(self._hub.find(command.session_id))
+        self._watch(room, command.after_seq)
+        if unfinished(room.state) and self._client.role != "viewer":
+            self._hub.begin(partial(wake, self._hub, room.session_id))
+        return Opened(room.session_id, room.state.seq, room.state.name)
+
+    def _watch(self, room: Room, after_seq: int | None) -> None:
+        held = self._feeds.pop(room.session_id, None)
+        if held is not None:
+            self._hub.leave(*held)
+        elif len(self._feeds) >= MOST_WATCHED:
+            raise Overloaded(f"One connection watches at most {MOST_WATCHED} sessions; detach from some.")
+        wants = {"deltas": self._deltas, "info": self._info}
+        feed = self._hub.enter(room, self._wire, self._client, after_seq, **wants)
+        self._feeds[room.session_id] = (room, feed)
+
+    async def _detach(self, command: SessionDetach) -> Done:
+        session_id = self._id_of(command)
+        held = self._feeds.pop(session_id, None)
+        if session_id in self._visits:
+            self._visits.discard(session_id)
+            await visited(self._hub, session_id, self._client.id, stop=True)
+        if held is not None:
+            self._hub.leave(*held)
+        return Done()
+
+    def _configure(self, command: ClientConfig) -> Done:
+        if command.deltas is not None:
+            self._deltas = command.deltas
+        if command.info is not None:
+            self._info = command.info
+        if command.answers is not None:
+            self._client = msgspec.structs.replace(self._client, answers=command.answers)
+        for room, feed in self._feeds.values():
+            feed.want(deltas=self._deltas, info=self._info)
+            self._hub.change(room, feed, self._client)
+            if command.info:
+                room.tell()
+        return Done()
+
+    # --- answering -----------------------------------------------------------------------------------------------
+
+    async def _answer(self, command: PermissionResponse | ClarificationResponse) -> Settled:
+        room = await self._room(command)
+        if command.question_id in room.state.questions:
+            live = await self._hub.live(room.session_id)  # it may be that of an earlier process
+        asked = room.state.questions.get(command.question_id)
+        if asked is None:
+            return settled(room, command.question_id)
+        given: Answer | list[str | None]
+        name = self._client.name
+        match command, asked:
+            case PermissionResponse(), PermissionRequested():
+                if command.digest and command.digest != asked.digest:
+                    raise ConfigError(
+                        "This answer is to another call: its digest is not that of the question."
+                    )
+                given = Answer(
+                    answer=command.answer,
+                    arguments=command.arguments,
+                    comment=command.comment,
+                    by=name,
+                )
+            case ClarificationResponse(), ClarificationQuestion():
+                given = list(command.answers)
+            case _:
+                raise ConfigError("The question is of the other kind.")
+        if live.session.questions.respond(command.question_id, given, name):
+            return Settled(True, name)
+        return settled(room, command.question_id)
+
+    # --- working -------------------------------------------------------------------------------------------------
+
+    async def _create(self, command: SessionCreate) -> Opened:
+        progress, informs = partial(being_made, self._wire), command.attach and self._info
+        room, opened = await create(self._hub, command, self._client.id, progress, informs=informs)
+        if command.passing:
+            self._visits.add(room.session_id)
+        if command.attach:
+            self._watch(room, None)
+        same = namesakes(self._hub.store, room.session_id, command.name and opened.name)
+        return msgspec.structs.replace(opened, notice="\n".join(filter(None, [opened.notice, same])))
+
+    async def _send(self, command: MessageSend) -> Taken:
+        room = await self._room(command)
+        live = await self._hub.live(room.session_id)
+        word = checked_word(command.once) or new_id("m")
+        if (before := room.recall.taken.get(word)) is not None:
+            return msgspec.structs.replace(before, again=True)
+        if (under_way := room.taking.get(word)) is not None:
+            return msgspec.structs.replace(await under_way, again=True)
+        taken, turn = said_to(live, room, command, Author(self._client.name, word))
+        self._hub.work(room, turn)
+        return await taken
+
+    async def _stop(self, command: SessionStop) -> Done:
+        room = await self._room(command)
+        if room.session_id in self._hub.lives.by_id or unfinished(room.state):
+            live = await self._hub.live(room.session_id)
+            live.stops += 1
+            if live.session.is_interrupted:
+                live.session.abandon()
+            live.session.stop()
+        return Done()
+
+    async def _continue(self, command: TurnContinue) -> Done:
+        room = await self._room(command)
+        session = (await self._hub.live(room.session_id)).session
+        if not session.is_interrupted:
+            raise ConfigError("No turn was cut off here; say something to begin one.")
+        self._hub.work(room, session.resume)
+        return Done()
+
+    async def _delete(self, command: SessionDelete) -> Done:
+        if not command.session_id:
+            raise ConfigError("Say which session is to be removed: session_id.")
+        session_id = self._hub.find(command.session_id)
+        await self._hub.delete(session_id)
+        self._feeds.pop(session_id, None)
+        return Done()
+
+    async def _update(self, command: SessionUpdate) -> Done:
+        session_id = self._id_of(command)
+        await self._hub.update(session_id, command)
+        return Done(namesakes(self._hub.store, session_id, session_name(command.name)))
+
+    async def _execute(self, command: CommandExecute) -> Said:
+        if command.name == "permissions" and command.arguments.strip() and not self._local:
+            raise NotAllowed("Permissions are changed on the machine of the server: `jaato permissions`.")
+        live = await self._live(command)
+        with live.in_use():
+            said = await live.session.run_command(command.name, command.arguments)
+        return Said(said)
+
+    async def _reload(self) -> Done:
+        await self._hub.reload(at_hand=True)
+        return Done()
+
+    async def _disable(self, command: ToolsDisable) -> Done:
+        live = await self._live(command)
+        live.session.disable(command.tools, command.disabled)
+        return Done()
+
+
+MOST = 500
+MOST_BYTES = 1 << 18
+DIGEST_CHARS = 64
+READ = 4
+"""Events read for each entry that is asked for, to begin with: not every event is one."""
+
+
+def page_of(room: Room, asked: HistoryRequest) -> History:
+    """The newest entries before an event, oldest first; work grows with what is asked for, not with the log."""
+    limit = min(max(asked.limit, 1), MOST)
+    end = (
+        room.state.seq + 1 if asked.before_seq is None else min(max(asked.before_seq, 1), room.state.seq + 1)
+    )
+    found: list[Event] = []
+    span = limit * READ
+    start = end
+    while start > 1 and len(found) < limit:
+        start, before = max(1, start - span), start
+        page = [event for event in between(room, start, before) if isinstance(event, Entry)]
+        found = page + found
+        span *= 2
+    found = found[-limit:]
+    more = bool(found) and (start > 1 or len(found) == limit)
+    return History(found, found[0].seq if more and found[0].seq > 1 else None)
+
+
+def between(room: Room, first: int, end: int) -> list[Event]:
+    """The stored events from `first` to before `end`."""
+    read: list[Event] = []
+    for event in masked_log(room.store.read(room.session_id, first - 1), room.secrets):
+        if isinstance(event, Event):
+            if event.seq >= end:
+                break
+            read.append(event)
+    return read
+
+
+def piece_of(room: Room, asked: BlobRequest) -> Blob:
+    """Bytes of a blob of this session, as it was kept: text without secrets. Raises `StoreError` for another's."""
+    digest = asked.blob.removeprefix("result:")
+    if len(digest) != DIGEST_CHARS or not digest.isalnum():
+        raise ConfigError("A blob is named by its SHA-256 or its handle, as an event has it.")
+    size_bytes = room.store.blob_size(room.session_id, digest)
+    offset, limit = max(asked.offset, 0), min(max(asked.limit, 1), MOST_BYTES)
+    return Blob(size_bytes, room.store.get_blob(room.session_id, digest, offset, limit), offset)

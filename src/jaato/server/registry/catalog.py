@@ -1,0 +1,361 @@
+"""The catalogue of a registry: tools, versions, pages, what a key sees, and tools of other registries."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from msgspec import UNSET
+
+from jaato.protocol.arp import SCHEMA_VERSION, ToolDefinition, ToolView
+from jaato.protocol.codec import encode
+from jaato.protocol.specs import ToolSpec
+from jaato.server.registry.registered.handlers import DOMAIN
+from jaato.server.registry.requests import Pending, Route, Sight
+from jaato.server.registry.responses import NOT_STORED, Answer, error_for, refusing
+from jaato.server.remote_tools import Onward
+from jaato.server.tool_sessions import Offer
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
+
+NUMBER = r"(0|[1-9][0-9]{0,17})"
+PART = r"(?:0|[1-9][0-9]{0,17}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+SEMANTIC = re.compile(
+    rf"{NUMBER}\.{NUMBER}\.{NUMBER}(?:-({PART}(?:\.{PART})*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+)
+"""A semantic version (semver.org, 2.0.0): its three numbers, and what it is before; what it was built of does not count."""
+
+Age = tuple[bool, tuple[int, ...], bool, tuple[tuple[bool, int, str], ...], int]
+
+
+def age_of(version: str, number: int) -> Age:
+    """By what versions are ordered, the newest last; `number` says how many were registered before this one."""
+    found = SEMANTIC.fullmatch(version)
+    if found is None:
+        return False, (), False, (), number
+    before = found[4]
+    parts = () if before is None else tuple(part_of(one) for one in before.split("."))
+    return True, (int(found[1]), int(found[2]), int(found[3])), before is None, parts, number
+
+
+def part_of(text: str) -> tuple[bool, int, str]:
+    """A part of what a version is before: numbers are less than words."""
+    return (False, int(text), "") if text.isdigit() else (True, 0, text)
+
+
+WORTH_BYTES = 1_400
+"""A page that is longer is sent compressed too: a shorter one fits in one packet anyhow."""
+
+
+LARGE_BYTES = 200_000
+"""A page that is longer is compressed in a fifth of the time, and to a fifth more: everybody waits meanwhile."""
+
+
+class Page:
+    """Bytes as they are sent, with their entity tag. What else an answer says with them counts for the tag too."""
+
+    __slots__ = ("_packed", "body", "etag")
+
+    def __init__(self, body: bytes, beside: bytes = b"") -> None:
+        digest = hashlib.sha256(body)
+        digest.update(beside)
+        self.body = body
+        self.etag = f'"{digest.hexdigest()[:32]}"'.encode()
+        self._packed: bytes | None = None
+
+    @property
+    def gzipped(self) -> bytes | None:
+        """The bytes compressed, where that is shorter; made when first asked for."""
+        if len(self.body) <= WORTH_BYTES:
+            return None
+        if self._packed is None:
+            packed = gzip.compress(self.body, 6 if len(self.body) < LARGE_BYTES else 1, mtime=0)
+            self._packed = packed if len(packed) < len(self.body) else b""
+        return self._packed or None
+
+    @property
+    def gzipped_etag(self) -> bytes:
+        """The tag of the compressed bytes, which are others."""
+        return self.etag[:-1] + b'-gzip"'
+
+
+class Kept:
+    """A tool on the shelf; `number` says how many came before it. Shelves that follow each other share it, so that its
+    definition is encoded once."""
+
+    __slots__ = ("_of", "_page", "number", "tool")
+
+    def __init__(self, tool: Tool, number: int) -> None:
+        self.tool = tool
+        self.number = number
+        self._page: Page | None = None
+        self._of: ToolSpec | None = None
+
+    @property
+    def page(self) -> Page:
+        """Its definition, made when first asked for, and again where the tool has learned to be another."""
+        if self._page is None or self._of is not self.tool.spec:
+            self._of = self.tool.spec
+            self._page = Page(encode(definition_of(self.tool)))
+        return self._page
+
+
+class Slot(NamedTuple):
+    """The versions of one name, the newest first; `number` is that of the first that came, which is its place in the list."""
+
+    number: int
+    versions: tuple[Kept, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Which versions there are, the newest first."""
+        return [one.tool.version for one in self.versions]
+
+    def kept(self, version: str | None) -> Kept | None:
+        """The one of this version, None for the newest."""
+        if version is None:
+            return self.versions[0]
+        return next((one for one in self.versions if one.tool.version == version), None)
+
+
+class Shelf:
+    """What is served now. It never changes: where tools come or go, another takes its place, which shares what is encoded.
+
+    `tools` has the newest version of each, in the order of the list.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._slots: dict[str, Slot] = {}
+        self._next = 0
+        for tool in tools:
+            self._put(tool)
+        self.tools: Mapping[str, Tool] = {name: slot.versions[0].tool for name, slot in self._slots.items()}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[Tool]:
+        """Every version of every tool."""
+        return (kept.tool for slot in self._slots.values() for kept in slot.versions)
+
+    @cached_property
+    def views(self) -> Page:
+        """The whole list."""
+        return Page(encode([ToolView(name, tool.spec.description) for name, tool in self.tools.items()]))
+
+    @cached_property
+    def total(self) -> bytes:
+        """How many there are, in digits."""
+        return str(len(self._slots)).encode()
+
+    def slot(self, name: str) -> Slot | None:
+        """The versions of a name."""
+        return self._slots.get(name)
+
+    def place(self, name: str) -> int:
+        """The place of a tool that is here in the order of the list; places of those that went stay empty."""
+        return self._slots[name].number
+
+    def find(self, name: str, version: str | None = None) -> Tool | None:
+        """The tool of this version, None for the newest."""
+        kept = self._kept(name, version)
+        return None if kept is None else kept.tool
+
+    def definition(self, name: str, version: str | None = None) -> Page | None:
+        """The definition of this version, None for the newest."""
+        kept = self._kept(name, version)
+        return None if kept is None else kept.page
+
+    def _kept(self, name: str, version: str | None) -> Kept | None:
+        slot = self._slots.get(name)
+        return None if slot is None else slot.kept(version)
+
+    def all_of(self, tool: Tool) -> list[Tool]:
+        """Every version of a tool that is here, in the order they came; else this one alone."""
+        slot = self._slots.get(tool.name)
+        if slot is None or slot.versions[0].tool is not tool:
+            return [tool]
+        return [one.tool for one in sorted(slot.versions, key=lambda one: one.number)]
+
+    def with_tool(self, tool: Tool) -> Shelf:
+        """A shelf with this tool too, in the place of one of its name and version."""
+        made = self._copy()
+        made._put(tool)  # noqa: SLF001 its own kind, not yet seen by anybody
+        made.tools = {**self.tools, tool.name: made._slots[tool.name].versions[0].tool}  # noqa: SLF001 the same
+        return made
+
+    def without(self, name: str, version: str | None = None) -> Shelf:
+        """A shelf without this version of a tool, None for all of them; where there is none, this one."""
+        slot = self._slots.get(name)
+        left = (
+            ()
+            if slot is None or version is None
+            else tuple(one for one in slot.versions if one.tool.version != version)
+        )
+        if slot is None or len(left) == len(slot.versions):
+            return self
+        made = self._copy()
+        tools = dict(self.tools)
+        if left:
+            made._slots[name] = Slot(slot.number, left)  # noqa: SLF001 the same
+            tools[name] = left[0].tool
+        else:
+            del made._slots[name], tools[name]  # noqa: SLF001 the same
+        made.tools = tools
+        return made
+
+    def exchanged(self, old: Mapping[str, Tool], new: Iterable[Tool]) -> Shelf:
+        """A shelf without these very tools, by the names they had, and with those."""
+        made = self._copy()
+        slots = made._slots  # noqa: SLF001 its own kind, not yet seen by anybody
+        for name, tool in old.items():
+            slot = slots.pop(name, None)
+            left = () if slot is None else tuple(one for one in slot.versions if one.tool is not tool)
+            if slot is not None and left:
+                slots[name] = Slot(slot.number, left)
+        for tool in new:
+            made._put(tool)  # noqa: SLF001 the same
+        made.tools = {name: slot.versions[0].tool for name, slot in slots.items()}
+        return made
+
+    def only(self, has: Callable[[str], bool]) -> Shelf:
+        """A shelf with those of the names that are wanted."""
+        made = self._copy()
+        for name in [name for name in self._slots if not has(name)]:
+            del made._slots[name]  # noqa: SLF001 the same
+        made.tools = {name: tool for name, tool in self.tools.items() if has(name)}
+        return made
+
+    def _copy(self) -> Shelf:
+        made = Shelf()
+        made._slots = dict(self._slots)
+        made._next = self._next
+        return made
+
+    def _put(self, tool: Tool) -> None:
+        kept = Kept(tool, self._next)
+        self._next += 1
+        slot = self._slots.get(tool.name)
+        others = (
+            () if slot is None else tuple(one for one in slot.versions if one.tool.version != tool.version)
+        )
+        versions = sorted((*others, kept), key=lambda one: age_of(one.tool.version, one.number), reverse=True)
+        self._slots[tool.name] = Slot(kept.number if slot is None else slot.number, tuple(versions))
+
+
+def definition_of(tool: Tool) -> ToolDefinition:
+    """A tool as others are told of it: its parameters are those its arguments are held against."""
+    return ToolDefinition(
+        schema_version=SCHEMA_VERSION,
+        name=tool.name,
+        description=tool.spec.description,
+        version=tool.version,
+        parameters=tool.checked if tool.checked is not None else tool.spec.parameters,
+        returns=tool.returns if tool.returns is not None else UNSET,
+        tags=list(tool.tags) if tool.tags else UNSET,
+        source=source_of(tool),
+    )
+
+
+def source_of(tool: Tool) -> dict[str, Any]:
+    """Where a tool comes from, and what a call of it may touch."""
+    return {
+        **tool.source,
+        "registry": "jaato",
+        "domain": tool.plugin or "program",
+        "access": tool.spec.access,
+    }
+
+
+MOST = 64
+"""Sights of one shelf that are kept; the one made first makes room."""
+MADE: WeakKeyDictionary[Shelf, dict[Sight, Shelf]] = WeakKeyDictionary()
+
+
+def seen(shelf: Shelf, sight: Sight | None) -> Shelf:
+    """What of a shelf is seen, made once for all who see the same."""
+    if sight is None:
+        return shelf
+    made = MADE.setdefault(shelf, {})
+    mine = made.get(sight)
+    if mine is None:
+        while len(made) >= MOST:
+            del made[next(iter(made))]
+        mine = made[sight] = shelf.only(sight.has)
+    return mine
+
+
+ASKED = frozenset(("list", "tool"))
+"""Pages that others may have to be asked for."""
+BROKERS = frozenset(("arp", "mcp"))
+"""Plugins whose own tools are about those whose tools they bring."""
+
+
+def is_for_others(tool: Tool, named: Collection[str], only: Collection[str] = ()) -> bool:
+    """Whether a tool is served: what looks after registries and MCP servers is for agents of this machine, and for others
+    where it is `named`. Where there are some that are served `only`, it is one of them."""
+    if only and tool.name not in only:
+        return False
+    if tool.plugin not in BROKERS or tool.name in named:
+        return True
+    from jaato.plugins.arp.plugin import own_names
+
+    return tool.name not in own_names()
+
+
+class Followed:
+    """What of a catalogue is on the shelf, so that it follows where tools come and go."""
+
+    def __init__(self, catalog: Catalog, offer: Offer) -> None:
+        self._catalog = catalog
+        self._offer = offer
+        self._tools = self._now()
+        self.changed = False
+
+    def _now(self) -> dict[str, Tool]:
+        """The tools that are served, but for those that were put here: the shelf has all their versions, the catalogue one."""
+        return {
+            tool.name: tool for tool in self._catalog if tool.plugin != DOMAIN and self._offer.scope(tool)
+        }
+
+    def note(self) -> None:
+        """There are other tools; from any thread."""
+        self.changed = True
+
+    def on(self, shelf: Shelf) -> Shelf:
+        """A shelf with what is in the catalogue now, and with all that was put there otherwise."""
+        self.changed = False
+        before, now = self._tools, self._now()
+        self._tools = now
+        gone = {name: tool for name, tool in before.items() if now.get(name) is not tool}
+        new = [tool for name, tool in now.items() if shelf.find(name, tool.version) is not tool]
+        return shelf.exchanged(gone, new) if gone or new else shelf
+
+
+def is_elsewhere(onward: Onward, shelf: Shelf, route: Route) -> bool:
+    """Whether others have to be asked before a page can be given."""
+    if not onward or route.kind not in ASKED:
+        return False
+    tool = shelf.tools.get(route.name)
+    return tool is None or tool.remote is not None
+
+
+async def asked(onward: Onward, shelf: Shelf, pending: Pending) -> None:
+    """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything. Who
+    ends calls waits for nobody."""
+    if pending.route.kind != "cancel" and pending.route.name not in shelf.tools:
+        await onward.renew(pending.request.header(b"via") or b"")
+
+
+async def whole(onward: Onward, shelf: Shelf, pending: Pending) -> Shelf | Answer:
+    """The shelf, on which everything is whole that is asked for; else what is answered in its place."""
+    tool = shelf.tools.get(pending.route.name)
+    if tool is None or tool.remote is None:
+        return shelf
+    problem = (await onward.failing([tool])).get(tool.name)
+    return shelf if problem is None else refusing(error_for(problem, pending.id.decode("ascii")), NOT_STORED)

@@ -1,0 +1,324 @@
+"""Requests: routes, scopes, visibility, ids, and the options in headers (Idempotency-Key, Prefer, Accept)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from typing import Literal
+from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct, field
+
+from jaato.protocol.arp import INVOKE, LIST_PATH, InvalidShape
+from jaato.protocol.ids import random_bytes
+
+REMEMBERED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Names as patterns with `*`, `?` and `[…]`; upper and lower case are different."""
+
+    patterns: tuple[str, ...]
+
+    def has(self, name: str) -> bool:
+        """Whether a tool of this name is seen."""
+        return compiled(self.patterns).match(name) is not None
+
+
+@lru_cache(REMEMBERED)
+def compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """The patterns as one: it is asked of every tool whenever one has come or gone."""
+    return re.compile("|".join(map(translate, patterns)) or "(?!)")  # none match nothing
+
+
+REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
+"""W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
+BELOW = f"{LIST_PATH}/".encode()
+LIST = LIST_PATH.encode()
+ACTIONS: dict[bytes, Kind] = {
+    b":batchGet": "batchGet",
+    b":batchInvoke": "batchInvoke",
+    b":cancel": "cancel",
+    b":metrics": "metrics",
+    b":openapi": "openapi",
+    b":result": "result",
+}
+"""What can be done with all of them, by what follows the path of the list."""
+BESIDE: dict[bytes, Kind] = {
+    b"/health": "health",
+    b"/healthz": "health",
+    b"/metrics": "metrics",
+    b"/openapi.json": "openapi",
+    b"/version": "version",
+}
+"""What is not of the tools, by its path; a server that has other doors has such paths of its own."""
+ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
+CALL = INVOKE.encode()
+PERCENT, SLASH = b"%/"
+"""As numbers: looking for a single byte as bytes costs an error that nobody sees."""
+ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
+
+Headers = list[tuple[bytes, bytes]]
+Spend = Callable[[int], tuple[float, Headers]]
+"""Counts so many more; gives how many seconds are to be waited instead, and what is told of it."""
+Kind = Literal[
+    "list",
+    "tool",
+    "invoke",
+    "batchGet",
+    "batchInvoke",
+    "cancel",
+    "result",
+    "health",
+    "version",
+    "metrics",
+    "openapi",
+]
+Scope = Literal["tools:read", "tools:invoke", "tools:write"]
+SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
+    ("list", b"GET"): "tools:read",
+    ("tool", b"GET"): "tools:read",
+    ("tool", b"PUT"): "tools:write",
+    ("tool", b"DELETE"): "tools:write",
+    ("invoke", b"POST"): "tools:invoke",
+    ("batchInvoke", b"POST"): "tools:invoke",
+    ("cancel", b"POST"): "tools:invoke",
+    ("result", b"GET"): "tools:invoke",
+    ("batchGet", b"POST"): "tools:read",
+    ("health", b"GET"): None,
+    ("version", b"GET"): None,
+    ("metrics", b"GET"): "tools:read",
+    ("openapi", b"GET"): "tools:read",
+}
+SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}
+"""Which methods there are of each kind, and what a key must be allowed for it; None needs no key."""
+METHODS: dict[Kind, tuple[bytes, ...]] = {
+    kind: tuple(method for (other, method) in SCOPES if other == kind) for kind, _ in SCOPES
+}
+ANYONE = frozenset[Scope](("tools:read", "tools:invoke"))
+"""What may be done without a key, where none is asked for."""
+
+
+EVERYTHING = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
+"""What the owner may do."""
+
+
+class Who(Struct, frozen=True):
+    """Who calls: the key of the session, the name it is shown by, what may be done, and which tools are there (None: all)."""
+
+    key: str = ""
+    name: str = "anyone"
+    scopes: frozenset[Scope] = ANYONE
+    sight: Sight | None = None
+
+
+class Route(Struct, frozen=True):
+    """What a path leads to, and which tool it is about; an empty name is one that cannot be read."""
+
+    kind: Kind
+    name: str = ""
+
+
+class Request(Struct):
+    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
+    headers that every answer to it has; `spend` counts what it asks for beyond one thing, where there is a rate."""
+
+    method: bytes
+    path: bytes
+    headers: Headers
+    query: bytes = b""
+    told: Sequence[tuple[bytes, bytes]] = ()
+    spend: Spend | None = None
+    _first: dict[bytes, bytes] | None = None
+
+    def header(self, name: bytes) -> bytes | None:
+        """A header, the first if there are several."""
+        if self._first is None:
+            self._first = dict(reversed(self.headers))
+        return self._first.get(name)
+
+    def joined(self, name: bytes) -> bytes:
+        """A header that is a list, of which there may be several (RFC 9110, 5.3)."""
+        return b",".join([value for key, value in self.headers if key == name])
+
+    def have(self, headers: Headers) -> None:
+        """Be with these headers in place of those it had."""
+        self.headers, self._first = headers, None
+
+
+class Pending(Struct):
+    """A request whose body is still to come: whose, for what, and its id."""
+
+    route: Route
+    request: Request
+    id: bytes
+    who: Who = field(default_factory=Who)
+
+
+def is_open(path: bytes, method: str) -> bool:
+    """Whether a request needs no key: it asks for nothing of the tools."""
+    kind = BESIDE.get(path)
+    return kind is not None and SCOPES.get((kind, method.encode()), "") is None
+
+
+def allowed(kind: Kind) -> tuple[bytes, ...]:
+    """The methods that are answered."""
+    return METHODS[kind]
+
+
+def route_of(path: bytes) -> Route | None:
+    """Where a path leads; None where there is nothing."""
+    if path == LIST:
+        return Route("list")
+    if not path.startswith(BELOW):
+        action = ENCODED_COLON.sub(b":", path[len(LIST) :]) if path.startswith(LIST) else b""
+        found = ACTIONS.get(action) or BESIDE.get(path)
+        return None if found is None else Route(found)
+    raw = path[len(BELOW) :]
+    encoded = PERCENT in raw
+    if encoded:
+        raw = ENCODED_INVOKE.sub(rb":\1", raw)
+    kind: Kind = "tool"
+    if raw.endswith(CALL):
+        kind, raw = "invoke", raw[: -len(CALL)]
+    if not raw or SLASH in raw:
+        return None
+    try:
+        return Route(kind, (unquote_to_bytes(raw) if encoded else raw).decode())
+    except UnicodeDecodeError:
+        return Route(kind)
+
+
+def request_id(given: bytes | None) -> bytes:
+    """The id of the request: the caller's own, if it is one that can be repeated, else a new one."""
+    if given is not None and REQUEST_ID.fullmatch(given):
+        return given
+    return b"req-" + random_bytes().hex()[:24].encode()
+
+
+def trace_id(traceparent: bytes | None) -> str | None:
+    """The trace a request belongs to, if it says so in the words of W3C Trace Context."""
+    match = TRACEPARENT.fullmatch(traceparent) if traceparent is not None else None
+    if match is None or match[1] == b"ff" or (match[1] == b"00" and match[4]):
+        return None
+    if not match[2].strip(b"0") or not match[3].strip(b"0"):
+        return None
+    return match[2].decode()
+
+
+def accepts_gzip(header: bytes | None) -> bool:
+    """Whether a compressed body may be sent."""
+    if header is None or (b"gzip" not in header and b"*" not in header):
+        return False
+    found: dict[bytes, bool] = {}
+    for part in header.lower().split(b","):
+        coding, _, rest = part.partition(b";")
+        quality = rest.strip().removeprefix(b"q=").strip() or b"1"
+        found[coding.strip()] = quality.strip(b"0.") != b""
+    return found.get(b"gzip", found.get(b"*", False))
+
+
+def names_tag(header: bytes, tags: tuple[bytes, ...]) -> bool:
+    """Whether `If-None-Match` names one of these tags; the comparison is the weak one (RFC 9110, 13.1.2)."""
+    if header.strip() == b"*":
+        return True
+    return any(one.strip().removeprefix(b"W/") in tags for one in header.split(b","))
+
+
+Form = Literal["sse", "ndjson"]
+WISHES = frozenset((b"accept", b"idempotency-key", b"prefer"))
+USUAL = frozenset(((b"accept", b"*/*"), (b"accept", b"application/json")))
+"""What many clients always send, and ask for nothing by."""
+FORMS: dict[bytes, Form] = {
+    b"text/event-stream": "sse",
+    b"application/x-ndjson": "ndjson",
+    b"application/ndjson": "ndjson",
+}
+CONTENT_TYPES: dict[Form, bytes] = {"sse": b"text/event-stream", "ndjson": b"application/x-ndjson"}
+KEY = re.compile(rb'"([\x20\x21\x23-\x5b\x5d-\x7e]{1,255})"|([\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]{1,255})')
+"""A string of structured fields (RFC 9651), or the same without its quotes, as most send it."""
+KEY_PATTERN = r'^("[ !#-\[\]-~]{1,255}"|[!#-+\--:<-~]{1,255})$'
+"""The same as others write it (ECMA-262)."""
+WAIT = re.compile(rb'wait\s*=\s*"?([0-9]{1,9})"?', re.IGNORECASE)
+QUALITY = re.compile(rb"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """A `key` that makes the call one that is done once, the `form` of a stream, and at most how long to wait."""
+
+    key: str = ""
+    form: Form | None = None
+    wait_s: float | None = None
+
+
+NONE = Wishes()
+
+
+def wishes_of(headers: Headers) -> Wishes:
+    """What these headers ask for. Raises `InvalidShape` for a key that is none, or more than one."""
+    found = [one for one in headers if one[0] in WISHES]
+    if not found or (len(found) == 1 and found[0] in USUAL):
+        return NONE
+    found = [one for one in found if one not in USUAL]
+    if not found:
+        return NONE
+    keys = [value for name, value in found if name == b"idempotency-key"]
+    accepted = b",".join([value for name, value in found if name == b"accept"])
+    preferred = b",".join([value for name, value in found if name == b"prefer"])
+    key, form, wait_s = key_of(keys), form_of(accepted) if accepted else None, wait_of(preferred)
+    return Wishes(key, form, wait_s) if key or form is not None or wait_s is not None else NONE
+
+
+def key_of(values: list[bytes]) -> str:
+    """The key of a call, empty where there is none. Raises `InvalidShape`."""
+    if not values:
+        return ""
+    match = KEY.fullmatch(values[0].strip()) if len(values) == 1 else None
+    if match is None:
+        raise InvalidShape(
+            'Idempotency-Key is one string of 1 to 255 visible ASCII characters: Idempotency-Key: "8e03978e".'
+        )
+    return (match[1] or match[2]).decode("ascii")
+
+
+def form_of(accept: bytes) -> Form | None:
+    """The form of the stream that is asked for: where it is liked as well as a plain answer that is named, there is none."""
+    streams: dict[Form, float] = {}
+    plain: dict[bytes, float] = {}
+    for part in accept.lower().split(b","):
+        kind, *parameters = [one.strip() for one in part.split(b";")]
+        quality = quality_of(parameters)
+        if kind in FORMS:
+            streams.setdefault(FORMS[kind], quality)
+        else:
+            plain[kind] = quality
+    best = max(streams, key=lambda form: streams[form], default=None)
+    if best is None or not streams[best]:
+        return None
+    if b"application/json" in plain:
+        return best if streams[best] > plain[b"application/json"] else None
+    return best if streams[best] >= max(plain.get(b"application/*", 0.0), plain.get(b"*/*", 0.0)) else None
+
+
+def quality_of(parameters: list[bytes]) -> float:
+    """How much something is wanted, from 0 to 1 (RFC 9110, 12.4.2); what cannot be read is not wanted."""
+    for parameter in parameters:
+        if parameter.startswith(b"q"):
+            match = QUALITY.fullmatch(parameter)
+            return 0.0 if match is None else float(match[1])
+    return 1.0
+
+
+def wait_of(prefer: bytes) -> float | None:
+    """How long the caller prefers to wait, in seconds (RFC 7240, 4.3): the first that says so."""
+    for part in prefer.split(b","):
+        match = WAIT.fullmatch(part.partition(b";")[0].strip())
+        if match is not None:
+            return float(match[1])
+    return None

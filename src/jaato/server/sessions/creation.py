@@ -1,0 +1,217 @@
+"""A client begins a session or goes on with one, and says how it is to be while the client is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from jaato.abc.store import Store
+from jaato.agent.turn import Limits
+from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound
+from jaato.protocol.codec import encode
+from jaato.protocol.commands import SessionCreate
+from jaato.protocol.events import InitProgress
+from jaato.protocol.frames import Opened
+from jaato.protocol.ids import id_of
+from jaato.protocol.specs import ModelSettings
+from jaato.runtime.session_options import Progress, SessionOptions
+from jaato.runtime.user_commands import keep_mode
+from jaato.server.sessions.event_buffer import framed
+from jaato.server.sessions.hub import Hub
+from jaato.server.sessions.idempotency import remember
+from jaato.server.sessions.listing import is_stored
+from jaato.server.sessions.room import Room
+from jaato.server.sessions.session_pool import COMES_BACK_S, Live, Resume
+from jaato.server.sessions.subscription import Wire
+
+MAX_WORD_CHARS = 200
+REMEMBERED = 10_000
+"""Commands with a `once` that are remembered."""
+
+
+def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) -> SessionOptions:
+    """The session a command describes, on the ground of what every session begins with. Raises `ConfigError`."""
+    if command.max_turns is not None and command.max_turns < 1:
+        raise ConfigError("max_turns is a number above zero.")
+    return replace(
+        base,
+        workspace=workspace,
+        name=command.name,
+        provider=command.provider or base.provider,
+        model=command.model or base.model,
+        base_url=command.base_url or base.base_url,
+        interface=command.interface or base.interface,
+        prompt=command.system_prompt,
+        allow=(*base.allow, *command.allow),
+        deny=(*base.deny, *command.deny),
+        yes=command.yes or base.yes,
+        read_only=command.read_only or base.read_only or base.mode == "read-only",
+        mode=command.mode or base.mode,
+        sandbox=command.sandbox or base.sandbox,
+        allow_domains=(*base.allow_domains, *command.allow_domains),
+        add_dirs=(*base.add_dirs, *command.add_dirs),
+        plugins=tuple(command.plugins) if command.plugins is not None else base.plugins,
+        limits=Limits(model_calls=command.max_turns) if command.max_turns else base.limits,
+        settings=ModelSettings(
+            temperature=command.temperature, effort=command.effort, response_schema=command.response_schema
+        ),
+    )
+
+
+def stored_session(store: Store, command: SessionCreate) -> str | None:
+    """The id of the stored session a command goes on with, None where it begins one. Raises `SessionNotFound`."""
+    workspace = command.workspace
+    if command.session_id and command.resume:
+        raise ConfigError("session_id and resume are two ways to name a session; give one of them.")
+    if command.session_id:
+        try:
+            return store.find(command.session_id, workspace)
+        except SessionNotFound:
+            return store.find(command.session_id)
+    if not command.resume:
+        return None
+    newest = store.sessions(workspace, limit=1)
+    if not newest:
+        raise SessionNotFound(f"No session has worked in {workspace} yet; begin one without --continue.")
+    return newest[0].id
+
+
+def workspace_of(text: str) -> Path:
+    """A workspace a client names. Raises `JaatoError` for what is no absolute path."""
+    if not text or "\0" in text or not Path(text).is_absolute():
+        raise JaatoError("Name the workspace by its absolute path.")
+    return Path(text)
+
+
+def checked_word(once: str) -> str:
+    """A client's own word for a command. Raises `ConfigError` for one that is too long to be kept."""
+    if len(once) > MAX_WORD_CHARS:
+        raise ConfigError(f"A word for `once` has at most {MAX_WORD_CHARS} characters.")
+    return once
+
+
+async def create(
+    hub: Hub,
+    command: SessionCreate,
+    client_id: str = "",
+    progress: Progress | None = None,
+    *,
+    informs: bool = False,
+) -> tuple[Room, Opened]:
+    """A new session, or a stored one opened under what the command says; the reply says whether an earlier
+    command with the same `once` made it. `progress` hears of what takes long; with `informs` it is found out what confines
+    its commands. Raises `SessionBusy` for one that is at work,
+    `JaatoError`s."""
+    if not checked_word(command.once):
+        return await made_or_opened(hub, command, client_id, None, progress, informs=informs)
+    named = id_of("s", command.once)
+    async with hub.alone(f"{named} is made"):
+        return await made_or_opened(hub, command, client_id, named, progress, informs=informs)
+
+
+def being_made(wire: Wire, step: str, done: int, total: int | None) -> None:
+    """Tell a client how far something has come that the session it asked for needs."""
+    told = InitProgress(session_id="", agent_id="", seq=0, step=step, done=done, total=total, unit="bytes")
+    wire.write(framed(encode(told)))
+
+
+async def made_or_opened(
+    hub: Hub,
+    command: SessionCreate,
+    client_id: str,
+    named: str | None,
+    progress: Progress | None,
+    *,
+    informs: bool,
+) -> tuple[Room, Opened]:
+    """The same; `named` is the id of a new session whose command may come again, now or after a crash."""
+    key = ("create", command.once)
+    made = hub.once.get(key) if command.once else None
+    if made is None and named is not None and not command.session_id and not command.resume:
+        made = named if is_stored(hub.store, named) else None
+    live = hub.lives.by_id.get(made or "")
+    if made and (live is not None or not command.passing):
+        room = await hub.room(made)
+        if live is not None and live.visit:
+            live.visitor = client_id  # its connection was lost; the visit goes on
+        opened = Opened(made, room.state.seq, room.state.name, again=True)
+        return room, msgspec.structs.replace(opened, agent_id=room.state.root_agent_id)
+    chosen: list[tuple[str, str]] = []
+    blueprint = replace(
+        blueprint_of(hub.base, command, workspace_of(command.workspace)),
+        id=named,
+        progress=progress,
+        chosen=lambda choice, model: chosen.append((model, choice.reason)),
+    )
+    stored = made or stored_session(hub.store, command)
+    if stored is None:
+        await hub.lives.make_room(hub.put_down)
+        live = await hub.lives.begin(blueprint, command.environment, alone=command.alone, informs=informs)
+        room, before = await hub.room(live.session.state.session_id), 0
+        hub.join(room, live)
+        mode = "read-only" if command.read_only else command.mode
+        if mode is not None and not command.passing:
+            keep_mode(live.session, mode)
+    else:
+        room, before, live = await reopened(hub, stored, command, blueprint, informs=informs)
+    if command.passing:
+        live.visit, live.visitor = command.once or client_id, client_id
+    if command.once:
+        remember(hub.once, key, room.session_id, REMEMBERED)
+    state = live.session.state
+    model, reason = chosen[0] if chosen else (state.model, "")
+    opened = Opened(room.session_id, room.state.seq, room.state.name, before=before)
+    return room, msgspec.structs.replace(
+        opened,
+        provider=state.provider,
+        model=model,
+        reason=reason,
+        agent_id=room.state.root_agent_id,
+        workspace=state.workspace,
+        notice="\n".join(
+            f"event {damaged.seq} of this session is damaged: {damaged.reason}"
+            for damaged in live.session.journal.damaged
+        ),
+    )
+
+
+async def reopened(
+    hub: Hub, session_id: str, command: SessionCreate, blueprint: SessionOptions, *, informs: bool
+) -> tuple[Room, int, Live]:
+    """A stored session under what a client says of it."""
+    live = hub.lives.by_id.get(session_id)
+    at_work = f"The session {session_id} is at work in the server; `jaato attach {session_id}` joins it."
+    if live is not None and not live.resting:
+        raise SessionBusy(at_work)
+    await hub.put_down(session_id)
+    room = await hub.room(session_id)
+    room.catch_up()
+    before = room.state.seq
+    how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)
+    live = await hub.live(session_id, how, informs=informs)
+    if live.how is not how:
+        raise SessionBusy(at_work)  # another client was faster, under other rules
+    return room, before, live
+
+
+async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> None:
+    """A client's visit is over: what it said of a session no longer holds. With `stop` background tasks are stopped
+    now; without, its connection was lost: it may come back, and the session goes on while it has something to do."""
+    live = hub.lives.by_id.get(session_id)
+    if live is None or not live.visit or live.visitor != client_id:
+        return
+    live.visitor, live.left_since = "", anyio.current_time() - (COMES_BACK_S if stop else 0)
+    while stop and (live.session.is_busy or live.uses) and live.session.state.open_turn is None:  # noqa: ASYNC110
+        await anyio.sleep(0.002)  # its turn is over, and about to be left
+    if stop and not live.session.is_busy:
+        await hub.put_down(session_id)
+
+
+async def wake(hub: Hub, session_id: str) -> None:
+    """Have a session at hand that was cut off, if nobody else works in it: what is to be asked is asked then. Raises
+    `JaatoError`s."""
+    if hub.store.holder(session_id) is None and not hub.store.read_only and not hub.closing:
+        await hub.live(session_id)

@@ -1,0 +1,75 @@
+"""Idempotency of a session's messages and answers: which came before, so that one that is sent again is known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterable
+from typing import Any, TypeVar
+
+from jaato.errors import JaatoError
+from jaato.protocol.events import ClarificationResolved, Event, MessageUser, MidTurnQueued, PermissionResolved
+from jaato.protocol.frames import Taken
+
+K = TypeVar("K")
+T = TypeVar("T")
+REMEMBERED = 500
+
+
+class Recall:
+    """Folded from events, and bounded."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.settled: dict[str, tuple[str, str]] = {}
+        """Questions that were answered of late: how, and by whom."""
+        self.taken: dict[str, Taken] = {}
+        """Messages that were taken of late, by the client's own word for them: where they are in the log."""
+        for event in events:
+            self.keep(event)
+
+    def keep(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case PermissionResolved():
+                remember(self.settled, event.question_id, (event.answer, event.by))
+            case ClarificationResolved():
+                remember(self.settled, event.question_id, ("answered", event.by))
+            case MessageUser() | MidTurnQueued() if event.message.source == "user":
+                word = event.message.once
+                if word and word not in self.taken:
+                    remember(self.taken, word, Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
+
+
+def remember(kept: dict[K, T], key: K, value: T, most: int = REMEMBERED) -> None:
+    """Keep something, and no more than so many."""
+    kept[key] = value
+    if len(kept) > most:
+        del kept[next(iter(kept))]
+
+
+class Accepted:
+    """Waits for the message with this word of its sender's to be in the log. A listener of the session's bus.
+
+    Whoever waits may give up; the message is on its way all the same, and others may wait for it.
+    """
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+        self._taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, event: Event) -> None:
+        """Something has happened."""
+        if self._taken.done() or not isinstance(event, MessageUser | MidTurnQueued):
+            return
+        if event.message.once == self._word:
+            self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
+
+    def failed(self, error: JaatoError) -> bool:
+        """It will not be; False when it is already."""
+        if self._taken.done():
+            return False
+        self._taken.set_exception(error)
+        self._taken.exception()  # nobody may be waiting any more
+        return True
+
+    def __await__(self) -> Generator[Any, None, Taken]:
+        return asyncio.shield(self._taken).__await__()

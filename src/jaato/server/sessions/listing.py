@@ -1,0 +1,79 @@
+"""What a client is shown of sessions and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from jaato.abc.store import Store
+from jaato.errors import SessionNotFound
+from jaato.protocol.specs import SessionEntry
+from jaato.server.sessions.interrupted import Left, Standing
+from jaato.server.sessions.session_pool import Live, works
+
+
+def entries(
+    store: Store,
+    lives: Mapping[str, Live],
+    left: Left,
+    workspace: str | None = None,
+    limit: int = 50,
+    before: str | None = None,
+) -> tuple[list[SessionEntry], str | None]:
+    """One page of stored sessions, newest first, and the cursor of the next one."""
+    return page_entries(lives, left, store.sessions(workspace, limit=limit + 1, before=before), limit)
+
+
+def page_entries(
+    lives: Mapping[str, Live],
+    left: Left,
+    rows: list[SessionEntry],
+    limit: int,
+    found: Mapping[str, str] | None = None,
+) -> tuple[list[SessionEntry], str | None]:
+    """At most `limit` rows as a client is shown them, and the cursor of the next page if there are more.
+
+    `found` has what a search has found in each.
+    """
+    cut_off = left.known() if rows else {}
+    shown = []
+    for row in rows[:limit]:
+        session = lives[row.id].session if row.id in lives else None
+        family = session.journal.family if session is not None else None
+        standing = Standing.of(family) if family is not None else cut_off.get(row.id, Standing())
+        shown.append(
+            msgspec.structs.replace(
+                row,
+                is_loaded=session is not None,
+                busy=session is not None and works(session),
+                interrupted=standing.unfinished if session is None else session.is_interrupted,
+                questions=standing.questions,
+                found=(found or {}).get(row.id),
+            )
+        )
+    return shown, rows[limit - 1].cursor if len(rows) > limit else None
+
+
+def tools_of(live: Live) -> list[dict[str, object]]:
+    """The tools of a session, as `session.info` has them."""
+    session = live.session
+    return [
+        {
+            "name": tool.name,
+            "description": tool.spec.description.partition("\n")[0][:200],
+            "enabled": tool.name not in session.state.disabled,
+            "plugin": tool.plugin,
+            "category": tool.spec.category,
+            "declared": tool.name in session.active_tools,
+        }
+        for tool in session.catalog
+    ]
+
+
+def is_stored(store: Store, session_id: str) -> bool:
+    """Whether there is a session with this id."""
+    try:
+        return store.last_seq(session_id) > 0
+    except SessionNotFound:
+        return False

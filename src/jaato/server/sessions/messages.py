@@ -1,0 +1,104 @@
+"""What a client says to an agent: on its way into the log, with the files it brings, and until all is done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from jaato.agent.inbox import Author
+from jaato.errors import ConfigError, JaatoError, Overloaded
+from jaato.log import logger
+from jaato.protocol.commands import File, MessageSend
+from jaato.protocol.frames import Done, Settled
+from jaato.protocol.messages import Media
+from jaato.server.sessions.idempotency import Accepted
+from jaato.server.sessions.room import Room
+from jaato.server.sessions.session_pool import Live
+
+LOG = logger("server")
+MOST_WAITING = 200
+MOST_WAITING_CHARS = 4_000_000
+"""Messages, and characters, of users that may wait for an agent's next pause."""
+
+
+def kept(live: Live, files: list[File]) -> list[Media]:
+    """Files a client sent along, in the session's store. Raises `StoreError`."""
+    journal = live.session.journal
+    return [
+        Media(
+            file.mime_type,
+            journal.store.put_blob(journal.state.session_id, file.data),
+            len(file.data),
+            file.name,
+        )
+        for file in files
+    ]
+
+
+def check_room(live: Live, room: Room) -> None:
+    """Raises `Overloaded` when as much is said to an agent as can wait for its next pause."""
+    waiting = [message for message in live.session.inbox.messages if message.source == "user"]
+    if live.session.is_busy and (
+        len(waiting) + len(room.taking) > MOST_WAITING
+        or sum(len(message.words) for message in waiting) > MOST_WAITING_CHARS
+    ):
+        raise Overloaded(
+            f"{len(waiting)} messages wait for the agent's next pause already. Send this one again after the pause, "
+            "or stop the turn."
+        )
+
+
+def said_to(
+    live: Live, room: Room, command: MessageSend, by: Author
+) -> tuple[Accepted, Callable[[], Awaitable[None]]]:
+    """What tells when a message is in the log, and what brings it there and goes on to the end of its turn; to be begun at
+    once. Raises `StoreError` for files that cannot be kept, `Overloaded` when too much waits already."""
+    check_room(live, room)
+    media = kept(live, command.files)
+    taken = room.taking[by.once] = Accepted(by.once)
+    forget = live.session.journal.bus.listen(taken)
+
+    async def turn() -> None:
+        try:
+            with live.in_use():
+                await live.session.post(command.text, [*command.attachments, *media], author=by)
+        except JaatoError as error:
+            if not taken.failed(error):
+                raise
+            LOG.warning("%s", error)  # who said it is told
+        finally:
+            forget()
+            room.taking.pop(by.once, None)
+            taken.failed(JaatoError("The message was not taken."))
+
+    return taken, turn
+
+
+async def stop_task(live: Live | None, task_id: str) -> Done:
+    """Stop a background task. Raises `ConfigError` when there is none."""
+    task = live.session.tasks.get(task_id) if live is not None else None
+    if task is None:
+        raise ConfigError("There is no such task (any more).")
+    task.cancel()
+    return Done()
+
+
+async def settled_down(live: Live | None) -> Done:
+    """Wait for subagents that still work, and let the agent hear of them, until there is nothing more to hear or the work is
+    stopped."""
+    if live is None:
+        return Done()
+    session, stops = live.session, live.stops
+    while True:
+        await session.supervisor.all_done()
+        waiting = any(message.source == "child" for message in session.inbox.messages)
+        if live.stops != stops or session.is_busy or not waiting:
+            return Done()
+        turn = await session.run_queued()
+        if turn is None or turn.reason != "stop":
+            return Done()
+
+
+def settled(room: Room, question_id: str) -> Settled:
+    """Whose answer counted; nobody's for a question that is not known."""
+    answer, by = room.recall.settled.get(question_id, ("", ""))
+    return Settled(False, by, answer)

@@ -1,0 +1,332 @@
+"""Sessions at work: made in the workshop of their workspace, put down when nobody needs them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+
+from jaato.abc.store import Store
+from jaato.agent.journal import Journal
+from jaato.agent.session import Session
+from jaato.agent.state import State
+from jaato.errors import ConfigError, Overloaded
+from jaato.log import logger
+from jaato.runtime.secrets import session_secrets
+from jaato.runtime.session_factory import SessionFactory
+from jaato.runtime.session_options import Progress, SessionOptions, settings_for
+from jaato.runtime.session_saving import SessionSaving
+from jaato.runtime.session_store import load_session_in_steps
+from jaato.runtime.tracing.config import SpanCounters
+from jaato.runtime.user_commands import find_backend
+from jaato.server.descriptor_limits import share_of_files
+
+LOG = logger("server")
+MAX_VARIABLES = 1_000
+MAX_VARIABLE_CHARS = 100_000
+MOST_LIVE = 1_000
+"""Sessions at hand; where files are few, fewer."""
+COMES_BACK_S = 30.0
+"""How long a session stays as a client said whose connection was lost."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """How a stored session goes on, where not as before."""
+
+    provider: str | None = None
+    model: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+    blueprint: SessionOptions | None = None
+    """What a client says of it, None for what every session begins with."""
+
+
+AS_BEFORE = Resume()
+
+
+@dataclass(eq=False)
+class Live:
+    """A session at work. `answering` counts those who can answer its questions."""
+
+    session: Session
+    close: Callable[[], Awaitable[None]]
+    shop: Shop
+    leave: Callable[[], None] = lambda: None
+    silence: Callable[[], None] = lambda: None
+    """Ends what is told of it beside its log."""
+    informs: bool = False
+    """Whether what surrounds it is told, which begins with the first client that wants to know it."""
+    listed: bool = False
+    """Whether its provider was asked for its models, which begins with the first of these that may choose one."""
+    answering: bool = False
+    visit: str = ""
+    """The visit for which alone it is as it is, by the client's own word; empty: it is as any client may have it."""
+    visitor: str = ""
+    """Who is on that visit; empty once the connection is lost."""
+    left_since: float = 0.0
+    how: Resume = AS_BEFORE
+    """How it was made or resumed."""
+    stops: int = 0
+    """How often its work was stopped."""
+    uses: int = 0
+    """How many commands are just being carried out in it; a message is one until its turn has ended."""
+    idle_since: float = field(default_factory=anyio.current_time)
+    stale: bool = False
+    """Whether the configuration is another one since it was made or resumed."""
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing would be lost by putting it down now."""
+        return not self.uses and not works(self.session) and not list(self.session.tasks.running())
+
+    def rests(self, after_s: float, *, watched: bool) -> bool:
+        """Whether it has been resting, watched by nobody, for so long; asked again and again, for it counts from the last
+        time it was not."""
+        now = anyio.current_time()
+        if watched or not self.resting:
+            self.idle_since = now
+        return now - self.idle_since >= after_s and not watched and self.resting
+
+    @property
+    def passed(self) -> bool:
+        """Whether the visit it is made for is over, and nothing would be lost."""
+        late = anyio.current_time() - self.left_since >= COMES_BACK_S
+        return bool(self.visit) and not self.visitor and late and self.resting
+
+    def visited_as(self, before: Live) -> None:
+        """The visit of what this takes the place of goes on."""
+        self.visit, self.visitor, self.left_since = before.visit, before.visitor, before.left_since
+
+    @property
+    def keeper(self) -> SessionSaving:
+        """What saves the session as a file, where its workspace says so."""
+        keeper: SessionSaving = self.session.services["keeper"]
+        return keeper
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep it from being put down while the body runs."""
+        self.uses += 1
+        try:
+            yield
+        finally:
+            self.uses -= 1
+            self.idle_since = anyio.current_time()
+
+
+@dataclass(eq=False)
+class Shop:
+    """A workshop and how long nobody has worked in it."""
+
+    key: tuple[str, str]
+    workshop: SessionFactory
+    idle_since: float = 0.0
+    models: dict[tuple[str, str | None], list[str]] = field(default_factory=dict)
+    """Those of each provider, by its name and address, as far as they were asked for."""
+
+
+class Lives:
+    """The sessions at work in this process. Everything happens on the loop; `base` is what every session begins with."""
+
+    def __init__(
+        self, store: Store, base: SessionOptions, is_watched: Callable[[str], bool], idle_after_s: float
+    ) -> None:
+        self.store = store
+        self._is_watched = is_watched
+        self._idle_after_s = idle_after_s
+        self._base = base
+        self._shops: dict[tuple[str, str], Shop] = {}
+        self._left: list[Shop] = []
+        self.by_id: dict[str, Live] = {}
+        self.spans = SpanCounters()
+
+    async def begin(
+        self,
+        blueprint: SessionOptions,
+        environment: Mapping[str, str],
+        *,
+        alone: bool = False,
+        informs: bool = False,
+    ) -> Live:
+        """A new session. Raises `JaatoError`s."""
+        assert blueprint.workspace is not None
+        how = Resume(environment=environment, alone=alone, blueprint=blueprint)
+        shop = self._shop(blueprint.workspace, environment, alone=alone)
+        return await self._enter(shop, blueprint, None, how, informs=informs)
+
+    async def resume(
+        self,
+        session_id: str,
+        workspace: Path,
+        how: Resume,
+        progress: Progress | None = None,
+        *,
+        informs: bool = False,
+    ) -> Live:
+        """A stored session, ready to work, with `informs` also to tell what confines its commands; `progress` hears of what
+        takes long.
+
+        Raises `SessionBusy` when another process has it, `JaatoError`s."""
+        shop = self._shop(workspace, how.environment, alone=how.alone)
+        base = how.blueprint or self._base
+        journal = Journal(self.store, State(), secrets=shop.workshop.secrets)
+        shop.idle_since = anyio.current_time()  # it is not to be closed while a long log is read
+        with closing(load_session_in_steps(journal, session_id)) as pieces:
+            for _ in pieces:
+                await anyio.lowlevel.checkpoint()
+        try:
+            return await self._enter(
+                shop,
+                replace(
+                    base,
+                    workspace=workspace,
+                    progress=progress or base.progress,
+                    provider=how.provider or base.provider,
+                    model=how.model or base.model,
+                ),
+                journal,
+                how,
+                informs=informs,
+            )
+        except BaseException:
+            self.store.release(session_id, unfinished=journal.family.unfinished)
+            raise
+
+    async def _enter(
+        self,
+        shop: Shop,
+        blueprint: SessionOptions,
+        journal: Journal | None,
+        how: Resume,
+        *,
+        informs: bool = False,
+    ) -> Live:
+        session, close = await shop.workshop.session(blueprint, journal, resumable=True)
+        if informs:
+            await find_backend(session)
+        live = self.by_id[session.state.session_id] = Live(session, close, shop, how=how)
+        return live
+
+    async def put_down(self, live: Live) -> None:
+        """Close a session; what it was doing is stopped and recorded as such."""
+        if self.by_id.pop(live.session.state.session_id, None) is None:
+            return
+        live.leave()
+        live.silence()
+        with anyio.CancelScope(shield=True):
+            await live.close()
+        live.shop.idle_since = anyio.current_time()
+
+    def is_idle(self, live: Live) -> bool:
+        """Whether nobody watches a session and it has done nothing for long enough."""
+        return live.rests(self._idle_after_s, watched=self._is_watched(live.session.state.session_id))
+
+    async def make_room(self, put_down: Callable[[str], Awaitable[None]]) -> None:
+        """Evict what has rested longest, when as many sessions are at hand as may be. Raises `Overloaded`."""
+        while surplus := self.surplus():
+            await put_down(surplus)
+
+    def surplus(self) -> str:
+        """The id of the session that has rested longest, where as many are at hand as may be, for each has files open;
+        empty where there is room for one more. Raises `Overloaded` when all of them are watched or at work."""
+        most = most_live()
+        if len(self.by_id) < most:
+            return ""
+        resting = [
+            (live.idle_since, session_id)
+            for session_id, live in self.by_id.items()
+            if live.resting and not live.visit and not self._is_watched(session_id)
+        ]
+        if not resting:
+            raise Overloaded(f"{most} sessions are at work or watched; end one, or try again later.")
+        return min(resting)[1]
+
+    def fresh(self, live: Live) -> None:
+        """See to it that a session could be resumed now. Raises `JaatoError`s for settings that cannot be used."""
+        self._shop(live.shop.workshop.workspace, live.how.environment, alone=live.how.alone)
+
+    def _shop(self, workspace: Path, environment: Mapping[str, str], *, alone: bool = False) -> Shop:
+        workspace = workspace.resolve()
+        key = (str(workspace), ("=" if alone else "+") + digest_of(environment))
+        shop = self._shops.get(key)
+        if shop is not None and not shop.workshop.trust.is_current:
+            self._left.append(self._shops.pop(key))  # sessions in it keep the trust they began with
+            shop = None
+        if shop is None:
+            base = replace(self._base, workspace=workspace)
+            if environment:
+                own = {} if alone else base.environ or {}
+                base = replace(base, environ={**own, **checked(environment)})
+            settings = settings_for(base, workspace)
+            secrets = session_secrets(settings, base)
+            workshop = SessionFactory(workspace, settings, self.store, secrets, self.spans, base.state_dir)
+            shop = self._shops[key] = Shop(key, workshop, anyio.current_time())
+        return shop
+
+    async def renew(self, *, at_hand: bool) -> None:
+        """Make workshops anew for the sessions to come; those in use are closed when their last session is, and with
+        `at_hand` their sessions are `stale` until then."""
+        for live in self.by_id.values():
+            live.stale = live.stale or at_hand
+        self._left += self._shops.values()
+        self._shops.clear()
+        await self._close_left()
+
+    async def _close_left(self) -> None:
+        for shop in [shop for shop in self._left if not shop.workshop.sessions]:
+            self._left.remove(shop)
+            await shop.workshop.close()
+
+    async def sweep(self, idle_after_s: float | None = None) -> None:
+        """Close the workshops nobody has used for so long, else for as long as a session may rest."""
+        late = anyio.current_time() - (self._idle_after_s if idle_after_s is None else idle_after_s)
+        for shop in list(self._shops.values()):
+            if not shop.workshop.sessions and shop.idle_since <= late:
+                del self._shops[shop.key]
+                await shop.workshop.close()
+        await self._close_left()
+
+    async def close(self) -> None:
+        """Put every session down, turns that run as if the process had died, to be gone on with; then close the workshops."""
+        for live in self.by_id.values():
+            session = live.session
+            if works(session) or session.journal.family.unfinished:
+                session.suspend()
+        async with anyio.create_task_group() as group:
+            for live in list(self.by_id.values()):
+                group.start_soon(self.put_down, live)
+        await self.sweep(-1.0)
+
+
+def most_live() -> int:
+    """As many sessions as leave files enough for connections and for the work."""
+    return share_of_files(MOST_LIVE)
+
+
+def works(session: Session) -> bool:
+    """Whether the agent or one below it is at work."""
+    return session.is_busy or bool(session.supervisor.working())
+
+
+def digest_of(environment: Mapping[str, str]) -> str:
+    """A short name for some variables."""
+    if not environment:
+        return ""
+    text = "\0".join(f"{name}={value}" for name, value in sorted(environment.items()))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def checked(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Variables a session may be given. Raises `ConfigError` for what no process could have."""
+    if len(environment) > MAX_VARIABLES:
+        raise ConfigError(f"A session has at most {MAX_VARIABLES} variables of its own.")
+    for name, value in environment.items():
+        if not name or "=" in name or "\0" in name + value or len(name + value) > MAX_VARIABLE_CHARS:
+            raise ConfigError(f"{name[:80]!r} cannot be a variable of a process.")
+    return environment

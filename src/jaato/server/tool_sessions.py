@@ -1,0 +1,272 @@
+"""Sessions for clients that have a model of their own (MCP clients, callers of a registry): which tools, and who is served."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import anyio
+
+from jaato.abc.provider import Chunk, ModelRequest
+from jaato.errors import ConfigError, JaatoError
+from jaato.log import logger
+from jaato.protocol.specs import ModelInfo, ToolSpec
+from jaato.runtime.plugins.setup import create_registry
+from jaato.runtime.policy_setup import policy_for
+from jaato.runtime.runtime import Plan, Runtime
+from jaato.runtime.session_factory import plan_of
+from jaato.runtime.session_options import SessionOptions, settings_for, workspace_of
+from jaato.runtime.session_store import open_store
+from jaato.server.mcp.calls import ClientAsker
+from jaato.server.mcp.sessions import Visit
+from jaato.server.remote_tools import Onward
+from jaato.tools.catalog import Catalog
+from jaato.tools.tool import Tool
+
+
+class NoModel:
+    """Answers no request; its empty name lets whoever goes on with the session choose a provider anew."""
+
+    name = ""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        """Raises `ConfigError`."""
+        raise ConfigError(
+            "This session serves an MCP client and has no model of its own; let the client's model do it."
+        )
+        yield  # makes this the asynchronous iterator it says it is
+
+    def model_info(self, model: str) -> ModelInfo:
+        """Nothing is known of the client's model."""
+        return ModelInfo(id=model, provider=self.name)
+
+    async def models(self) -> list[ModelInfo]:
+        """There are none."""
+        return []
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def every(_tool: Tool) -> bool:
+    """Any tool."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The core tools and the two of discovery, unless it is `whole` (everything) or names `tools` (nothing else). What is not in `scope`
+    is offered in no case."""
+
+    whole: bool = False
+    tools: tuple[str, ...] = ()
+    scope: Callable[[Tool], bool] = every
+
+    def plan(self, plan: Plan, catalog: Catalog) -> Plan:
+        """The plan of a session that declares what is offered. Raises `ConfigError` for a tool there is not."""
+        if self.whole:
+            return replace(plan, deferred=False)
+        if self.tools:
+            return replace(plan, deferred=True, core=tuple(self.known(catalog)))
+        return replace(plan, deferred=True)
+
+    def instructions(self, catalog: Catalog) -> str:
+        """What a client's model should know before it begins."""
+        if self.whole or self.tools:
+            return (
+                "Tools of this machine and workspace, by jaato. Calls that change something may ask the user."
+            )
+        return (
+            f"jaato has {len(catalog)} tools for this workspace and lists a few. Find others with "
+            "list_tools(queries=[…]), then pass their names to get_tool_schemas: they join the list of tools. "
+            "Calls that change something may ask the user."
+        )
+
+    def known(self, catalog: Catalog) -> list[str]:
+        """The `tools` by their own names. Raises `ConfigError` for one there is not."""
+        names: list[str] = []
+        for name in self.tools:
+            found = catalog.find(name)
+            if found is None:
+                near = ", ".join(catalog.similar(name))
+                hint = f"like it: {near}" if near else "`jaato tools list` shows them all"
+                raise ConfigError(f"There is no tool {name!r} to offer; {hint}.")
+            names.append(found.tool.name)
+        return names
+
+
+LOG = logger("server.mcp")
+MAX_VISITS = 256
+IDLE_S = 1_800.0
+SWEEP_S = 60.0
+
+
+Named = Tool | ToolSpec
+
+
+class Door:
+    """Lets clients in. A client's session begins with its first call, so one that only looks leaves nothing."""
+
+    called = "MCP"
+    """What the sessions' names begin with."""
+    stranger = ""
+    """What is said before the name a client gives itself."""
+    visits: type[Visit] = Visit
+
+    def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
+        self.offer = offer
+        self.state_dir = state_dir
+        self._runtime = runtime
+        self.onward = Onward(self.catalog)
+        self._bare = replace(plan, asker=ClientAsker(), prompt=plan.prompt or "")
+        self._waits = bool(offer.tools) and bool(self.catalog.sources or self.catalog.strangers)
+        self._plan = self._bare if self._waits else offer.plan(self._bare, self.catalog)
+        self._visits: dict[str, Visit] = {}
+        self._entering = anyio.Lock()
+
+    @classmethod
+    def opened(cls, blueprint: SessionOptions, offer: Offer) -> Self:
+        """A door to the workspace of a blueprint, whose model and provider do not count. Raises `JaatoError`s."""
+        workspace = workspace_of(blueprint)
+        settings = settings_for(blueprint, workspace)
+        store = open_store(settings, blueprint.state_dir)
+        runtime: Runtime | None = None
+        try:
+            registry = create_registry(workspace, settings, "", blueprint)
+            runtime = Runtime(store, registry, ledger=blueprint.ledger)
+            state_dir = blueprint.state_dir or settings.state_dir
+            policy = policy_for(blueprint, settings, workspace)
+            plan = plan_of(blueprint, settings, NoModel(), "", workspace, policy)
+            return cls(runtime, plan, offer, state_dir)
+        except BaseException:
+            (runtime or store).close()
+            raise
+
+    @property
+    def catalog(self) -> Catalog:
+        """Every tool there is to be found."""
+        return self._runtime.registry.subset(None)
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call this whenever there are other tools, from any thread; what is given back ends it."""
+        return self._runtime.registry.watchers.add(changed)
+
+    def declared(self, key: str) -> tuple[Named, ...]:
+        """What is declared to a client now: two of these are equal where nothing has changed for it."""
+        if self.offer.whole:
+            return tuple(self.offered())
+        visit = self.visiting(key)
+        return tuple(visit.declared() if visit is not None else self.first())
+
+    def offered(self) -> list[Tool]:
+        """Every tool that is offered."""
+        return [tool for tool in self.catalog if self.offer.scope(tool)]
+
+    async def renew(self) -> None:
+        """Have others asked of whom what is known is old, where their tools are offered without being asked for."""
+        if self.offer.whole or self.offer.tools:
+            await self.onward.renew()
+
+    async def begin(self) -> None:
+        """Have others, where their tools are offered without being asked for, say what there is. Raises `ConfigError` for a
+        tool there is not."""
+        if not (self.offer.whole or self.offer.tools):
+            return  # they are asked when somebody looks for tools
+        await self.onward.begin()
+        if self._waits:
+            self._plan, self._waits = self.offer.plan(self._bare, self.catalog), False
+            found = [self.catalog.find(name) for name in self.offer.tools]
+            await self.onward.described(entry.tool for entry in found if entry is not None)
+
+    async def page(self, visit: Visit | None, start: int, most: int) -> tuple[list[ToolSpec], bool]:
+        """Tools that are declared to a client, whole, from one on; and whether there are more."""
+        await self.begin()
+        if not self.offer.whole:
+            specs = visit.declared() if visit is not None else self.first()
+            return specs[start : start + most], len(specs) > start + most
+        if start == 0:
+            await self.onward.renew()
+        tools = self.offered()
+        page = await self.onward.described(tools[start : start + most])
+        if visit is not None:
+            visit.session.activate([tool.name for tool in page])  # those that came since it began
+        return [tool.spec for tool in page], len(tools) > start + most
+
+    def first(self) -> list[ToolSpec]:
+        """The tools a client is shown before its first call."""
+        if not self._plan.deferred:
+            return [tool.spec for tool in self.offered()]
+        if self._plan.core is None:
+            return [tool.spec for tool in self.catalog.core]
+        found = [self.catalog.find(name) for name in self._plan.core]
+        return [entry.tool.spec for entry in found if entry is not None]
+
+    def visiting(self, key: str) -> Visit | None:
+        """The client's visit, if it has made a call."""
+        return self._visits.get(key)
+
+    async def visit(self, key: str, client: str) -> Visit:
+        """The client's visit, begun if need be. Raises `ConfigError` when there are too many, `StoreError`."""
+        known = self._visits.get(key)
+        if known is not None:
+            return known
+        async with self._entering:
+            known = self._visits.get(key)
+            if known is not None:
+                return known
+            if len(self._visits) >= MAX_VISITS:
+                await self._make_room()
+            visit = self._visits[key] = await self._begun(client)
+            return visit
+
+    async def _begun(self, client: str) -> Visit:
+        session = self._runtime.create(replace(self._plan, model=client, name=f"{self.called}: {client}"))
+        await session.__aenter__()
+        self._runtime.registry.set_session(session)
+        return self.visits(session, client)
+
+    async def leave(self, key: str) -> None:
+        """The client has gone: its calls are stopped and its session is closed."""
+        visit = self._visits.pop(key, None)
+        if visit is not None:
+            await self._close(visit)
+
+    async def sweep(self) -> None:
+        """Close, again and again, the visits of clients that have not called for half an hour."""
+        while True:
+            await anyio.sleep(SWEEP_S)
+            late = anyio.current_time() - IDLE_S
+            for key in [key for key, one in self._visits.items() if not one.busy and one.last_used < late]:
+                await self.leave(key)
+
+    async def close(self) -> None:
+        """Close every visit, then the plugins and the store."""
+        with anyio.CancelScope(shield=True):
+            try:
+                async with anyio.create_task_group() as group:
+                    for key in list(self._visits):
+                        group.start_soon(self.leave, key)
+            finally:
+                self._runtime.close()
+
+    async def _make_room(self) -> None:
+        idle = sorted((one.last_used, key) for key, one in self._visits.items() if not one.busy)
+        if not idle:
+            raise ConfigError(f"{MAX_VISITS} clients are being served; try again later.")
+        await self.leave(idle[0][1])
+
+    async def _close(self, visit: Visit) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                await visit.session.__aexit__(None, None, None)
+            except JaatoError as error:
+                LOG.warning("The session of %s was not closed cleanly: %s", visit.client, error)
+            finally:
+                self._runtime.registry.forget_session(visit.session)
+
+
+def open_door(blueprint: SessionOptions, offer: Offer) -> Door:
+    """A door to the workspace of a blueprint, whose model and provider do not count. Raises `JaatoError`s."""
+    return Door.opened(blueprint, offer)
