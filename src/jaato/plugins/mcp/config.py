@@ -3,11 +3,14 @@ spellings that tools write, what a server's process may reach, and `${VAR}` fill
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -30,6 +33,12 @@ from jaato.tools.remote.fields import (
     convert_entry,
     digest_of,
 )
+
+if TYPE_CHECKING:
+    from jaato.plugins.mcp.oauth.callback import Ask
+    from jaato.tools.processes.sandbox.sandbox import Sandbox
+
+Key = tuple[str, str, str]
 
 FILE = ".mcp.json"
 MAX_NAME_CHARS = 100
@@ -345,3 +354,32 @@ def warn_unconfined(config: ServerConfig, state_dir: Path) -> str:
         '"sandbox": {"profile": "workspace-write", "domains": [the hosts it needs]} to the entry, or '
         '{"profile": "full"} if it is to stay so. This is said once.'
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class McpServerOptions:
+    """What a server is started with. `sandbox` has the rules for its process, `last_protocol_version` is what it spoke last,
+    `mask` hides what is secret in what the server prints."""
+
+    config: ServerConfig
+    environ: Mapping[str, str]
+    workspace: Path
+    state_dir: Path
+    sandbox: Sandbox
+    allow_hosts: tuple[str, ...] = ()
+    log: Callable[[str], None] | None = None
+    ask: Ask | None = None
+    last_protocol_version: str = ""
+    mask: Callable[[str], str] = str
+    cache_dir: Path | None = None
+    key: Key = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", key_of(self.config, self.environ, self.workspace))
+
+
+def key_of(config: ServerConfig, environ: Mapping[str, str], workspace: Path) -> Key:
+    """What makes two settings one server: the entry, what its variables were filled with, where and how it runs."""
+    filled = [config.command, config.args, config.env, config.cwd, config.url, config.headers, config.oauth]
+    text = json.dumps([filled, sorted(environ.items())], sort_keys=True)
+    return config.digest, hashlib.sha256(text.encode()).hexdigest(), str(workspace)

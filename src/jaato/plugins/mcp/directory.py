@@ -19,8 +19,8 @@ from jaato.plugins.mcp.trust import ServerTrust
 from jaato.tools.remote.directory import SourceContext, SourceDirectory
 
 if TYPE_CHECKING:
+    from jaato.plugins.mcp.config import McpServerOptions
     from jaato.plugins.mcp.oauth.callback import Ask
-    from jaato.plugins.mcp.server import McpServerOptions
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 
@@ -91,7 +91,7 @@ class Directory(SourceDirectory[ServerConfig]):
             ) from None
         setting = self._settings.get(name)
         if setting is None:
-            from jaato.plugins.mcp.server import McpServerOptions
+            from jaato.plugins.mcp.config import McpServerOptions
             from jaato.tools.redaction.redactor import Redactor
 
             try:

@@ -19,11 +19,12 @@ from anyio.from_thread import BlockingPortal, BlockingPortalProvider
 
 from jaato.errors import PluginError
 from jaato.log import logger
+from jaato.plugins.mcp.config import Key, McpServerOptions
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.elicitation import CallContext
 from jaato.plugins.mcp.errors import DefinitionHeld, ServerUnusable, SessionForgotten
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
-from jaato.plugins.mcp.server import Key, McpServer, McpServerOptions
+from jaato.plugins.mcp.server import McpServer
 from jaato.plugins.mcp.tools import checked_output
 from jaato.tools.call import Call, Output
 from jaato.tools.processes.launcher import WardenClient

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.config import ServerConfig, access_of, warn_unconfined
+from jaato.plugins.mcp.config import McpServerOptions, access_of, warn_unconfined
 from jaato.plugins.mcp.errors import ServerFault
 from jaato.plugins.mcp.manifest import Manifest
 from jaato.plugins.mcp.server_log import ServerLog
@@ -21,11 +18,8 @@ from jaato.tools.processes.launcher import WardenClient
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.client import McpClient
-    from jaato.plugins.mcp.oauth.callback import Ask
     from jaato.plugins.mcp.session import Transport
-    from jaato.tools.processes.sandbox.sandbox import Sandbox
 
-Key = tuple[str, str, str]
 State = Literal["configured", "known", "starting", "started", "failed"]
 FIRST_WAIT_S = 1.0
 MOST_WAIT_S = 300.0
@@ -35,35 +29,6 @@ LIVED_S = 60.0
 """A server that has run so long was not broken from the start."""
 MOST_TIMEOUTS = 3
 """Calls in a row without an answer after which the server is ended, to be started anew."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class McpServerOptions:
-    """What a server is started with. `sandbox` has the rules for its process, `last_protocol_version` is what it spoke last,
-    `mask` hides what is secret in what the server prints."""
-
-    config: ServerConfig
-    environ: Mapping[str, str]
-    workspace: Path
-    state_dir: Path
-    sandbox: Sandbox
-    allow_hosts: tuple[str, ...] = ()
-    log: Callable[[str], None] | None = None
-    ask: Ask | None = None
-    last_protocol_version: str = ""
-    mask: Callable[[str], str] = str
-    cache_dir: Path | None = None
-    key: Key = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", key_of(self.config, self.environ, self.workspace))
-
-
-def key_of(config: ServerConfig, environ: Mapping[str, str], workspace: Path) -> Key:
-    """What makes two settings one server: the entry, what its variables were filled with, where and how it runs."""
-    filled = [config.command, config.args, config.env, config.cwd, config.url, config.headers, config.oauth]
-    text = json.dumps([filled, sorted(environ.items())], sort_keys=True)
-    return config.digest, hashlib.sha256(text.encode()).hexdigest(), str(workspace)
 
 
 class McpServer:

@@ -16,10 +16,9 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.config import McpServerOptions, ServerConfig
 from jaato.plugins.mcp.errors import SessionForgotten
 from jaato.plugins.mcp.oauth.options import plain
-from jaato.plugins.mcp.server import McpServerOptions
 from jaato.plugins.mcp.transports.token_bucket import TokenBucket
 from jaato.tools.network.addresses import METADATA, Address, AllowedHosts, Url, parse_url
 from jaato.tools.network.pinned_connect import CheckedResolver, open_pool
@@ -213,6 +212,8 @@ class Guard(httpx2.AsyncBaseTransport):
         if request.method == "GET":
             self._hearing = self._hearing or anyio.Event()
             await anyio.sleep(self._streams.wait_s(1))
+        elif "mcp-session-id" in request.headers and is_initialized(request):
+            self._hearing = self._hearing or anyio.Event()  # the stream is opened beside this, maybe later
         elif self._hearing is not None and not self._hearing.is_set() and b'"tools/call"' in request.content:
             with anyio.move_on_after(HEARING_S):
                 await self._hearing.wait()
@@ -269,6 +270,14 @@ class Guard(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close all connections."""
         await self._inner.aclose()
+
+
+def is_initialized(request: httpx2.Request) -> bool:
+    """Whether a request ends the handshake."""
+    try:
+        return b'"notifications/initialized"' in request.content
+    except httpx2.RequestNotRead:  # redirected
+        return False
 
 
 class Bounded(httpx2.AsyncByteStream):
