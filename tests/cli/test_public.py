@@ -50,8 +50,11 @@ def loaded(desk: Desk, code: str) -> set[str]:
 
 
 def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
-    """`import jaato` loads no other module of ours, and help no library but argparse."""
-    assert {name for name in loaded(desk, "import jaato") if name.startswith("jaato")} == {"jaato"}
+    """`import jaato` loads nothing but its version, and help no library but argparse."""
+    assert {name for name in loaded(desk, "import jaato") if name.startswith("jaato")} == {
+        "jaato",
+        "jaato.version",
+    }
     code = "from jaato.cli.arguments.parser import make_parser; make_parser().format_help()"
     modules = loaded(desk, code)
     assert {name for name in modules if name.startswith("jaato")} == {
@@ -64,6 +67,7 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
         "jaato.cli.arguments.servers",
         "jaato.cli.arguments.sessions",
         "jaato.cli.arguments.settings",
+        "jaato.version",
     }
     assert not modules & {"anyio", "asyncio", "msgspec", "json", "typing", "httpx2", "sqlite3", "tomllib"}
 
