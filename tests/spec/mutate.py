@@ -61,6 +61,10 @@ def run(mutation: Mutation, copy: Path) -> str:
     if text.count(mutation.old) != 1:
         return f"{text.count(mutation.old)} occurrences"
     target.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+    manifests = copy / "jaato" / "plugins" / "known.json"
+    known = manifests.read_bytes()
+    if mutation.file.startswith("plugins/"):
+        manifests.write_text("{}")  # what is known of a plugin without its code says nothing of changed code
     environ = dict(os.environ)  # noqa: TID251 a child's
     environ |= {"PYTHONPATH": f"{copy}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -77,6 +81,7 @@ def run(mutation: Mutation, copy: Path) -> str:
         return "red"  # a test that no longer ends does not pass
     finally:
         target.write_text(text, encoding="utf-8")
+        manifests.write_bytes(known)
     match done.returncode:
         case 0:
             return "GREEN"

@@ -72,7 +72,7 @@ def clean_list(texts: Iterable[str]) -> list[str]:
 
 def file_at(path: Path) -> File:
     """A file to send along. Raises `ConfigError`."""
-    from jaato.runtime.attachments import file_of
+    from jaato.runtime.embedding.attachments import file_of
 
     mime_type, data = file_of(path)
     return File(path.name, mime_type, data)

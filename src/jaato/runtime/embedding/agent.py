@@ -24,10 +24,10 @@ from jaato.errors import (
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import Mode, ModelSettings
-from jaato.runtime.attachments import attach, text_of
+from jaato.runtime.embedding.attachments import attach, text_of
 from jaato.runtime.embedding.handlers import ClarificationHandler, PermissionHandler, answer_questions
+from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.embedding.result import Result, last_text, parse
-from jaato.runtime.portal import PORTAL
 from jaato.tools.call import CURRENT
 from jaato.tools.schema import schema_of
 from jaato.tools.tool import Tool

@@ -17,10 +17,10 @@ from jaato.abc.subagents import SubagentRequest, ToolChoice
 from jaato.agent.session import Session
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Message
+from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.embedding.session import JaatoSession, OutputCallback, RetryCallback
 from jaato.runtime.known_providers import environ_for
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.portal import PORTAL
 from jaato.runtime.session_factory import open_session, registry_for
 from jaato.runtime.session_files import SESSION_PLUGINS
 from jaato.runtime.session_options import SessionOptions

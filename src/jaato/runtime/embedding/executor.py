@@ -12,9 +12,9 @@ from jaato.errors import ToolError
 from jaato.protocol.events import Permission
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ToolSpec
+from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.enrichment import enriched_at_once, result_enrichers
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.portal import PORTAL
 from jaato.tools.background import (
     BackgroundTask,
     TaskRecords,

@@ -19,11 +19,11 @@ from jaato.protocol.codec import encode
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Text, ToolResult
 from jaato.protocol.specs import ToolSpec
+from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.embedding.types import FinishReason, ProviderConfig, ProviderResponse
 from jaato.runtime.known_providers import NAMES, environ_for, make_known_provider
 from jaato.runtime.plugins.adapter import spec_of
 from jaato.runtime.plugins.discovery import entry_points_of
-from jaato.runtime.portal import PORTAL
 from jaato.settings import load
 from jaato.tools.cancel import CancelToken
 

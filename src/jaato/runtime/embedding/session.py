@@ -12,9 +12,9 @@ from jaato.agent.session import Session
 from jaato.errors import ConfigError, from_code
 from jaato.protocol.events import AgentOutput, Event, MessageModel, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
-from jaato.runtime.attachments import text_of
+from jaato.runtime.embedding.attachments import text_of
 from jaato.runtime.embedding.hooks import completion, context_usage, feed
-from jaato.runtime.portal import PORTAL
+from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.session_saving import SessionSaving
 
 OutputCallback = Callable[[str, str, str], None]

@@ -21,6 +21,7 @@ from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.embedding.agent import listed
 from jaato.runtime.embedding.handlers import PermissionHandler, answer_questions
+from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.flow.execution import FlowRunner
 from jaato.runtime.flow.invocation import SessionInvoker
 from jaato.runtime.flow.prompts import ANSWERER, MAX_INSTRUCTION_CHARS, MOST_STEPS, context_chars
@@ -30,7 +31,6 @@ from jaato.runtime.flow.replay import replay
 from jaato.runtime.flow.result import FlowRun, fold
 from jaato.runtime.flow.trace import Recorder, read_trace
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.portal import PORTAL
 from jaato.runtime.secrets import session_secrets
 from jaato.runtime.session_factory import SessionFactory
 from jaato.runtime.session_options import SessionOptions, settings_for, workspace_of

@@ -11,6 +11,7 @@ from jaato.abc.background import BackgroundCapable
 from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
+from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.plugins.validation import (
     MAX_COMMANDS,
     MAX_DESCRIPTION_CHARS,
@@ -25,7 +26,6 @@ from jaato.runtime.plugins.validation import (
     plugin_name,
     some,
 )
-from jaato.runtime.portal import PORTAL
 from jaato.tools.call import CURRENT, Call, replace_surrogates
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import Validator
