@@ -14,9 +14,11 @@ from typing import Any
 
 from tests.cli.warm import warm
 
+import jaato
 from jaato.settings import environment
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(jaato.__file__).parents[1]
+"""What is tested: where this process has it from, which need not be the checkout."""
 USAGE = {"input_tokens": 1000, "output_tokens": 20}
 TIMEOUT_S = 60
 PYTHON = {
