@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from tests.registry.opened import Opened, during, made
 
 from jaato.server.registry.listing import FOUND
-from jaato.server.registry.query import MAX_TAG_CHARS, MAX_TAGS, MAX_TEXT_CHARS
+from jaato.server.registry.requests import MAX_TAG_CHARS, MAX_TAGS, MAX_TEXT_CHARS
 from jaato.testing.arp.peer import Reply, Served, refuses
 
 NEXT = re.compile(r'<(/v1/tools\?[!-~]+)>; rel="next"')

@@ -13,7 +13,7 @@ from tests.registry.opened import made
 from jaato.protocol.arp import InvalidShape
 from jaato.server.registry.catalog import Shelf
 from jaato.server.registry.listing import MAX_KEPT, Cursor, Finder, by_rank, in_order, key_of, read, written
-from jaato.server.registry.query import MAX_LIMIT, wanted
+from jaato.server.registry.requests import MAX_LIMIT, wanted
 from jaato.tools.catalog import Catalog
 
 

@@ -14,7 +14,7 @@ from tests.registry.registering import Registry
 from tests.registry.registering import during as registering
 
 from jaato.errors import ToolError
-from jaato.server.registry import call_result as behind
+from jaato.server.registry import results as behind
 from jaato.server.registry.keys import add_key
 from jaato.testing.arp.peer import Reply, Served, fails, refuses, result_of
 from jaato.tools.call import Call

@@ -25,8 +25,16 @@ from jaato.protocol.arp import (
 )
 from jaato.protocol.codec import encode
 from jaato.server.registry.catalog import Kept, Page, Shelf
-from jaato.server.registry.query import Wanted, version_of, wanted
-from jaato.server.registry.requests import Headers, Request, Route, accepts_gzip, names_tag
+from jaato.server.registry.requests import (
+    Headers,
+    Request,
+    Route,
+    Wanted,
+    accepts_gzip,
+    names_tag,
+    version_of,
+    wanted,
+)
 from jaato.server.registry.responses import JSON, Answer, error_for, error_of, refusal, refusing
 from jaato.server.remote_tools import Onward
 from jaato.tools.catalog import Catalog

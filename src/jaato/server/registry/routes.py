@@ -12,9 +12,9 @@ from jaato.log import logger
 from jaato.protocol.codec import encode
 from jaato.server.http.asgi import Refused
 from jaato.server.registry import batch, listing, metrics
-from jaato.server.registry import call_result as behind
 from jaato.server.registry import catalog as elsewhere
 from jaato.server.registry import listing as several
+from jaato.server.registry import results as behind
 from jaato.server.registry.caller_sessions import Callers
 from jaato.server.registry.catalog import Page, Shelf, seen
 from jaato.server.registry.invoke import Bounds, Calls

@@ -8,14 +8,20 @@ from typing import Any, Literal
 
 from jaato.protocol.arp import SPOKEN, BatchGot, Invocation, ToolDefinition, ToolError, ToolResult, ToolView
 from jaato.server.registry.batch import MOST, BatchInvocation, Cancellation, Cancelled
-from jaato.server.registry.call_result import HANDLE, PIECE_BYTES
 from jaato.server.registry.listing import CURSOR, MAX_NAMES, BatchGet
 from jaato.server.registry.metrics import Health, Version
-from jaato.server.registry.query import MAX_LIMIT, MAX_TAG_CHARS, MAX_TAGS, MAX_TEXT_CHARS
 from jaato.server.registry.registered.definition import MAX_DESCRIPTION_CHARS, MAX_TIMEOUT_S, Described
 from jaato.server.registry.registered.definition import MAX_TAGS as MAX_TOOL_TAGS
 from jaato.server.registry.registered.definition import VERSION as VERSION_FORM
-from jaato.server.registry.requests import KEY_PATTERN, Kind
+from jaato.server.registry.requests import (
+    KEY_PATTERN,
+    MAX_LIMIT,
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+    MAX_TEXT_CHARS,
+    Kind,
+)
+from jaato.server.registry.results import HANDLE, PIECE_BYTES
 
 JSON = "application/json"
 

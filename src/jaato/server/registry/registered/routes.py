@@ -18,7 +18,6 @@ from jaato.protocol.events import ToolCallEnd, ToolCallStart
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, ToolResult
 from jaato.server.registry.audit import ACTION
-from jaato.server.registry.query import version_of
 from jaato.server.registry.registered.definition import (
     Changed,
     EntryPoint,
@@ -32,7 +31,7 @@ from jaato.server.registry.registered.definition import (
     decode_described,
 )
 from jaato.server.registry.registered.store import Full
-from jaato.server.registry.requests import Pending, Request, Who, trace_id
+from jaato.server.registry.requests import Pending, Request, Who, trace_id, version_of
 from jaato.server.registry.responses import JSON, NOT_STORED, Answer, error_of, refusal, refusing
 
 if TYPE_CHECKING:
