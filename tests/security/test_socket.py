@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import stat
 import tempfile
@@ -117,6 +118,7 @@ def test_a_client_says_nothing_to_another_user_s_server(open_place: Path) -> Non
     path = open_place / "jaato.sock"
     child = os.fork()
     if not child:
+        signal.alarm(60)  # a client that fails before it connects leaves nobody waiting
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)

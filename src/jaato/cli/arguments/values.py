@@ -39,6 +39,20 @@ def directories_of(args: Namespace) -> tuple[str, ...]:
     return tuple(os.path.abspath(path) if path else "" for path in args.add_dir)
 
 
+def serving_options(args: Namespace, plugins: tuple[str, ...] | None) -> SessionOptions:
+    """The sessions that clients of a served registry or MCP server get; `plugins` None: the tools of all."""
+    from jaato.runtime.session_options import SessionOptions
+
+    return SessionOptions(
+        workspace=workspace_of(args),
+        plugins=plugins,
+        allow=tuple(args.allow),
+        deny=tuple(args.deny),
+        yes=args.yes,
+        read_only=args.read_only,
+    )
+
+
 def blueprint_of(
     args: Namespace,
     *,

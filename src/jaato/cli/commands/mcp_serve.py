@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaato.cli.arguments.values import listed, workspace_of
+from jaato.cli.arguments.values import listed, serving_options
+from jaato.cli.ending import say
 from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError
-from jaato.runtime.session_options import SessionOptions
 
 if TYPE_CHECKING:
     from jaato.server.auth.gate import Keyring
@@ -51,7 +51,7 @@ async def serve(args: Namespace, offer: Offer) -> int:
                 await serve_http(args, offer)
             else:
                 if sys.stdin.isatty():
-                    announce("waiting for an MCP client at the standard streams; Ctrl-C ends it")
+                    say("waiting for an MCP client at the standard streams; Ctrl-C ends it")
                 wire_in, wire_out = own_streams()  # before the first plugin is loaded, which may print
                 await serve_streams(args, offer, wire_in, wire_out)
         except asyncio.CancelledError:
@@ -74,7 +74,7 @@ async def serve_http(args: Namespace, offer: Offer) -> None:
 
     async with opened(args, offer) as door:
         keyring = keyring_of(args, door) if is_registry(args) else None
-        await listen(door, args.http, args.allow_host, args.allow_origin, announce, keyring)
+        await listen(door, args.http, args.allow_host, args.allow_origin, say, keyring)
 
 
 @asynccontextmanager
@@ -84,7 +84,9 @@ async def opened(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
         from jaato.server.registry.standalone import looked_after, open_registry
 
         domains = None if args.domains is None else listed(args.domains)
-        registry = open_registry(blueprint_of(args), domains, args.allow_entry_point, offer.tools)
+        registry = open_registry(
+            serving_options(args, listed(args.plugins) or None), domains, args.allow_entry_point, offer.tools
+        )
         door: Door = registry.callers
         async with closed_after(door, offer), looked_after(registry.registered.watch()):
             offer.known(door.catalog)
@@ -92,7 +94,7 @@ async def opened(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
         return
     from jaato.server.tool_sessions import open_door
 
-    door = open_door(blueprint_of(args), offer)
+    door = open_door(serving_options(args, listed(args.plugins) or None), offer)
     async with closed_after(door, offer):
         yield door
 
@@ -114,7 +116,7 @@ def keyring_of(args: Namespace, door: Door) -> Keyring:
     from jaato.server.mcp.handlers import Everywhere
     from jaato.server.registry.keys import Keys, rate_in
 
-    blueprint = blueprint_of(args)
+    blueprint = serving_options(args, listed(args.plugins) or None)
     settings = settings_for(blueprint, blueprint.workspace or Path())
     return Everywhere(Keys(door.state_dir, rate_in(settings)))
 
@@ -122,20 +124,3 @@ def keyring_of(args: Namespace, door: Door) -> Keyring:
 def is_registry(args: Namespace) -> bool:
     """Whether it is a registry that is served."""
     return bool(args.registry or args.domains is not None or args.allow_entry_point)
-
-
-def blueprint_of(args: Namespace) -> SessionOptions:
-    """What the sessions of clients are to be."""
-    return SessionOptions(
-        workspace=workspace_of(args),
-        plugins=listed(args.plugins) or None,
-        allow=tuple(args.allow),
-        deny=tuple(args.deny),
-        yes=args.yes,
-        read_only=args.read_only,
-    )
-
-
-def announce(text: str) -> None:
-    """Say where the server is, on stderr; stdout is not ours to speak on."""
-    print(f"jaato: {text}", file=sys.stderr, flush=True)

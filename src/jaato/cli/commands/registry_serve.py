@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from argparse import Namespace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaato.cli.arguments.values import clean_text, listed, workspace_of
+from jaato.cli.arguments.values import clean_text, listed, serving_options
+from jaato.cli.ending import say
+from jaato.cli.output.tables import counted
 from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions, settings_for
@@ -53,7 +54,7 @@ async def serve_at(args: Namespace) -> None:
     from jaato.server.daemon import set_aside
     from jaato.server.registry.standalone import address_of, bound, is_loopback, open_registry, serving
 
-    blueprint = blueprint_of(args)
+    blueprint = serving_options(args, listed(args.plugins))
     settings = settings_of(args, blueprint)
     host, port = (
         settings["tool_registry_host"].removeprefix("[").removesuffix("]"),
@@ -73,7 +74,7 @@ async def serve_at(args: Namespace) -> None:
             set_aside()
             async with serving(door, guard, listener):
                 await door.onward.begin()  # one of those who are asked may ask here, or be this registry
-                announce(f"serving {counted(len(door.callers.offered()))} at {where}{told}")
+                say(f"serving {counted(len(door.callers.offered()), 'tool')} at {where}{told}")
                 if args.log is not None:
                     logs.keep(file_of(args.log))
                 await anyio.sleep_forever()
@@ -111,23 +112,6 @@ def file_of(text: str) -> Path:
     return Path(clean_text(text) or "").absolute()
 
 
-def counted(tools: int) -> str:
-    """How many tools there are."""
-    return "1 tool" if tools == 1 else f"{tools:,} tools"
-
-
-def blueprint_of(args: Namespace) -> SessionOptions:
-    """What the sessions of callers are to be."""
-    return SessionOptions(
-        workspace=workspace_of(args),
-        plugins=listed(args.plugins),
-        allow=tuple(args.allow),
-        deny=tuple(args.deny),
-        yes=args.yes,
-        read_only=args.read_only,
-    )
-
-
 def settings_of(args: Namespace, blueprint: SessionOptions) -> Settings:
     """The settings, with what the arguments say. Raises `ConfigError`."""
     assert blueprint.workspace is not None
@@ -148,8 +132,3 @@ def refuse_empty(door: RegistryDoor, guard: Guard) -> None:
         raise ConfigError(
             "There is nothing to serve: name domains (--domains core) or plugins, or let tools be put here (--token)."
         )
-
-
-def announce(text: str) -> None:
-    """Say where the registry is."""
-    print(f"jaato: {text}", file=sys.stderr, flush=True)

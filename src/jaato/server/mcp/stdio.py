@@ -79,6 +79,8 @@ class ClientStreams:
                 ):
                     await self._refuse("The id of a request is a text or a number.")
                     continue
+                async with self._writing:  # a chunk may hold a thousand requests: answers go first
+                    pass
                 yield line.decode()
 
     async def _lines(self) -> AsyncIterator[bytes | None]:
