@@ -20,8 +20,7 @@ from bench.search import QUERIES, tools
 from jaato.protocol.specs import ToolSpec
 from jaato.settings import environment
 from jaato.tools.search.bm25 import Bm25Index
-from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores
-from jaato.tools.search.sentence_model import is_installed
+from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores, is_installed
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "examples/many-tools/jaato/plugins/many_tools.py"

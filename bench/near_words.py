@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jaato.tools.search.tokenizer
-from jaato.tools.search.sentence_model import TOKENIZER, Model, package_file
+from jaato.tools.search.embeddings import TOKENIZER, Model, package_file
 from jaato.tools.search.tokenizer import STOP, stem
 
 WORDS = 12_000

@@ -17,7 +17,7 @@ from tests.shell.running import OneHost
 from jaato.plugins.shell import ShellPlugin
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
-from jaato.tools.filesystem.control_names import control_names
+from jaato.tools.filesystem.control_files import control_names
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 

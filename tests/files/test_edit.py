@@ -8,7 +8,7 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.files.anchored_edit import Edit, EditRefused, apply_edit
+from jaato.plugins.files.edits import Edit, EditRefused, apply_edit
 
 TEXT = "def a():\n    return 1\n\ndef b():\n    return 1\n\ndef c():\n    return 2\n"
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.files.anchored_edit import Edit, apply_edit
 from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.edits import Edit, apply_edit
 from jaato.tools.filesystem.edits.text_encoding import NotText, form_of, lines_of
 
 LINES = st.lists(

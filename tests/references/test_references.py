@@ -12,8 +12,8 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.references.declarations import MAX_PROBLEMS, SourceDirectory, load_declarations
-from jaato.plugins.references.plugin import ReferencesPlugin
+from jaato.plugins.references import MAX_PROBLEMS, ReferencesPlugin, load_declarations
+from jaato.tools.filesystem.private_directory import SourceDirectory
 
 
 class UserDesk(Desk):

@@ -10,7 +10,7 @@ import pytest
 from tests.skills.test_skills import SkillDesk, plugin, put, use
 
 from jaato.errors import InvalidArguments, ToolError
-from jaato.plugins.skills.plugin import SlashCommandPlugin, fill_slots
+from jaato.plugins.skills import SlashCommandPlugin, fill_slots
 
 
 @pytest.fixture

@@ -11,8 +11,13 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.skills.discovery import parse_front_matter, read_text
-from jaato.plugins.skills.plugin import FrontMatter, SkillsPlugin, list_skill_files
+from jaato.plugins.skills import (
+    DocumentsPlugin,
+    SkillsPlugin,
+    list_skill_files,
+    parse_front_matter,
+    read_text,
+)
 from jaato.tools.call import Call, Output
 from jaato.tools.cancel import CancelToken
 from jaato.tools.catalog import Catalog, wire_name
@@ -48,14 +53,14 @@ def skill(tmp_path: Path, content: str | bytes = SKILL, folder: str = "pdf", *, 
     return put(place / folder / "SKILL.md", content)
 
 
-def plugin(tmp_path: Path, kind: type[FrontMatter] = SkillsPlugin) -> FrontMatter:
+def plugin(tmp_path: Path, kind: type[DocumentsPlugin] = SkillsPlugin) -> DocumentsPlugin:
     """The plugin on the workspace as it is now."""
     made = SkillDesk(kind, tmp_path / "w").plugin
-    assert isinstance(made, FrontMatter)
+    assert isinstance(made, DocumentsPlugin)
     return made
 
 
-def use(made: FrontMatter, name: str, **arguments: Any) -> Output:
+def use(made: DocumentsPlugin, name: str, **arguments: Any) -> Output:
     """Call one of the tools found."""
     tool = next(tool for tool in made.offered() if tool.name == name)
     assert not tool.issues(arguments)
@@ -165,7 +170,7 @@ def test_a_skill_of_countless_folders_is_looked_through_within_bounds(
     put(path.parent / "zz.txt", "last")
     (item,) = plugin(tmp_path)._found.items.values()
     assert list_skill_files(item) == ["zz.txt"]
-    monkeypatch.setattr("jaato.plugins.skills.plugin.MAX_LOOKED_AT", 20)
+    monkeypatch.setattr("jaato.plugins.skills.MAX_LOOKED_AT", 20)
     assert len(list_skill_files(item)) <= 1
     opened: list[object] = []
     scandir = os.scandir
@@ -203,7 +208,7 @@ def test_only_changed_files_are_read_again(tmp_path: Path, monkeypatch: pytest.M
         read.append(folder.label)
         return read_text(folder, name)
 
-    monkeypatch.setattr("jaato.plugins.skills.discovery.read_text", noted)
+    monkeypatch.setattr("jaato.plugins.skills.read_text", noted)
     assert len(plugin(tmp_path).offered()) == 4
     assert read == []
     paths[2].write_text(SKILL.replace("pdf", "new-name", 1))

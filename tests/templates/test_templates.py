@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.datadesk import Desk
 
+import jaato.plugins.templates as module
 from jaato.errors import ToolError
 from jaato.plugins.files.plugin import FilesPlugin
-from jaato.plugins.templates import plugin as module
-from jaato.plugins.templates.plugin import TemplatesPlugin
+from jaato.plugins.templates import TemplatesPlugin
 from jaato.tools.catalog import Catalog
 from jaato.tools.processes.sandbox_process import ResourceLimits
 from jaato.tools.tool import tools_of

@@ -10,7 +10,7 @@ from tests.tools.asks import COMMON, OTHER, pairs
 from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.catalog import Catalog
-from jaato.tools.search import sentence_model
+from jaato.tools.search import embeddings
 from jaato.tools.search.embeddings import EmbeddingIndex
 
 WAIT_S = 120.0
@@ -54,7 +54,7 @@ def test_creating_a_file_is_no_archive(known: Catalog) -> None:
         assert known.search(request, 1)[0][0].name == "writeNewFile"
 
 
-@pytest.mark.skipif(not sentence_model.is_installed(), reason="the extra `semantic` is not installed")
+@pytest.mark.skipif(not embeddings.is_installed(), reason="the extra `semantic` is not installed")
 def test_by_meaning(known: Catalog) -> None:
     """With meaning all ordinary requests find their tool, and more of the others."""
     assert known.await_meaning(WAIT_S)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.tools.schema import Validator
-from jaato.tools.schema_complexity import SchemaCost
+from jaato.tools.schema import SchemaCost, Validator
 
 
 def doubling(levels: int) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from jaato.protocol.specs import ToolSpec
 from jaato.settings import environment
 from jaato.tools.catalog import Catalog
-from jaato.tools.search import sentence_model, tokenizer
+from jaato.tools.search import embeddings, tokenizer
 from jaato.tools.search.embeddings import EmbeddingIndex, combine_scores
 from jaato.tools.tool import Tool
 
 needs_model = pytest.mark.skipif(
-    not sentence_model.is_installed(), reason="the extra `semantic` is not installed"
+    not embeddings.is_installed(), reason="the extra `semantic` is not installed"
 )
 WAIT_S = 120.0
 TOOLS = {
@@ -54,7 +54,7 @@ def test_the_model_tells_nobody_of_its_use(tmp_path: Path) -> None:
     """What runs the model sends no figures to its makers, and leaves no identifier of this machine with the user."""
     known = ("CI", "GITHUB_ACTIONS", "ORT_DISABLE_TELEMETRY")  # nothing is collected where these are set
     left = {name: value for name, value in environment().items() if name not in known}
-    program = "from jaato.tools.search.sentence_model import Model; Model().vectors(['mail'])"
+    program = "from jaato.tools.search.embeddings import Model; Model().vectors(['mail'])"
     subprocess.run(
         [sys.executable, "-c", program], env={**left, "HOME": str(tmp_path), "XDG_CACHE_HOME": ""}, check=True
     )
@@ -153,19 +153,19 @@ def test_a_damaged_file_is_ignored(tmp_path: Path, harm: str) -> None:
 
 def test_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound the vectors that were not asked for longest go; another model's are of no use."""
-    monkeypatch.setattr(sentence_model, "MAX_ROWS", 3)
+    monkeypatch.setattr(embeddings, "MAX_ROWS", 3)
     path, model = tmp_path / "v", b"m" * 16
-    rows = {bytes([n]) * 16: bytes([n]) * sentence_model.SIZE for n in range(5)}
+    rows = {bytes([n]) * 16: bytes([n]) * embeddings.SIZE for n in range(5)}
     old, new = dict(list(rows.items())[:3]), dict(list(rows.items())[3:])
-    sentence_model.save_vectors(path, model, old)
-    sentence_model.save_vectors(path, model, new)
-    assert list(sentence_model.load_vectors(path, model)) == [*new, next(iter(old))]
-    assert sentence_model.load_vectors(path, b"n" * 16) == {}
+    embeddings.save_vectors(path, model, old)
+    embeddings.save_vectors(path, model, new)
+    assert list(embeddings.load_vectors(path, model)) == [*new, next(iter(old))]
+    assert embeddings.load_vectors(path, b"n" * 16) == {}
 
 
 def test_without_the_extra_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a package is missing the answers are those by words, no thread starts, no file appears."""
-    for name in sentence_model.PACKAGES:
+    for name in embeddings.PACKAGES:
         monkeypatch.setitem(sys.modules, name, None)  # it cannot be imported, nor found
     known, plain = catalog(tmp_path / "v"), catalog(None)
     assert known.search("send mail") == plain.search("send mail")
@@ -179,8 +179,8 @@ def test_a_broken_model_turns_it_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Files that cannot be read cost a line in the log and nothing else; nobody waits for what will not come."""
-    sentence_model.the_model.cache_clear()
-    monkeypatch.setattr(sentence_model, "TOKENIZER", Path("not there.json"))
+    embeddings.the_model.cache_clear()
+    monkeypatch.setattr(embeddings, "TOKENIZER", Path("not there.json"))
     known, plain = catalog(tmp_path / "v"), catalog(None)
     assert not known.await_meaning(WAIT_S)
     assert known.search("send mail") == plain.search("send mail")
@@ -194,7 +194,7 @@ def test_a_process_has_one_model(tmp_path: Path) -> None:
     one.search("x")
     assert other.await_meaning(WAIT_S)
     assert one.await_meaning(WAIT_S)
-    assert sentence_model.the_model() is sentence_model.the_model()
+    assert embeddings.the_model() is embeddings.the_model()
     assert names(one, "is it going to rain")[0] == names(other, "is it going to rain")[0] == "weatherForecast"
 
 
@@ -227,7 +227,7 @@ def test_nothing_is_loaded_before_the_first_search_and_the_end_waits_for_nobody(
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     path = tmp_path / "v"
-    assert not path.exists() or len(path.read_bytes()) < 3000 * sentence_model.ROW_BYTES
+    assert not path.exists() or len(path.read_bytes()) < 3000 * embeddings.ROW_BYTES
 
 
 @needs_model
@@ -288,7 +288,7 @@ def test_the_steps_of_a_request() -> None:
 def test_the_runtime_of_models_says_nothing_to_its_maker(tmp_path: Path) -> None:
     """Loading it sends nothing and leaves no identifier of the machine in the user's directory."""
     program = (
-        "from pathlib import Path\nfrom jaato.tools.search.sentence_model import open_session\n"
+        "from pathlib import Path\nfrom jaato.tools.search.embeddings import open_session\n"
         "try: open_session(Path('none'))\nexcept Exception: print('loaded')"
     )
     known = {"HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}

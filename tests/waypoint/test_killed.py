@@ -14,7 +14,7 @@ KILLER = """
 import os, shutil, signal, sys
 from pathlib import Path
 from jaato.plugins.waypoint.restore import WaypointManager
-from jaato.tools.filesystem.edits import renames
+from jaato.tools.filesystem import atomic
 from jaato.tools.filesystem.edits import moves
 from jaato.tools.filesystem.edits import atomic_replace
 left = -1
@@ -27,10 +27,10 @@ def step(event, arguments):
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     left -= 1
-def counted(*arguments, before=renames.rename):
+def counted(*arguments, before=atomic.rename):
     step("os.rename", ())
     return before(*arguments)
-atomic_replace.rename = renames.rename = moves.rename = counted
+atomic_replace.rename = atomic.rename = moves.rename = counted
 sys.addaudithook(step)
 base, places = Path(sys.argv[1]), Path(sys.argv[2])
 for number in range(0, 300, int(sys.argv[3])):

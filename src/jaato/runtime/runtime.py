@@ -38,7 +38,7 @@ from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.subagent_factory import SubagentSessionFactory
 from jaato.runtime.user_commands import run_command
 from jaato.tools.call import Call
-from jaato.tools.filesystem.control_names import STANDARD
+from jaato.tools.filesystem.control_files import STANDARD
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.processes.sandbox.sandbox import profiles_of

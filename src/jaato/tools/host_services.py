@@ -8,6 +8,7 @@ from pathlib import Path
 from jaato import settings
 from jaato.abc.plugin import Host
 from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.private_directory import SourceDirectory
 from jaato.tools.permissions.trust import SessionTrust, Trust
 from jaato.tools.redaction.patterns import find_configured_secrets
 
@@ -19,6 +20,18 @@ def roots_of(host: Host) -> Roots:
     except KeyError:
         return Roots(host.workspace, [Path(path).expanduser() for path in host.config.get("granted", ())])
     return roots
+
+
+def source_directories(
+    host: Host, user: tuple[str, ...], workspace: tuple[str, ...]
+) -> list[SourceDirectory]:
+    """The directory `user` of the user's configuration, where the host has the service `settings`, then `workspace`."""
+    places = [SourceDirectory("workspace", roots_of(host).workspace, workspace)]
+    try:
+        config_dir: Path = host.service("settings").config_dir
+    except KeyError:
+        return places
+    return [SourceDirectory("user", config_dir, user), *places]
 
 
 def environ_of(host: Host) -> Mapping[str, str]:

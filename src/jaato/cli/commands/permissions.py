@@ -19,7 +19,7 @@ from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.settings import Settings
 from jaato.tools.call import Call
-from jaato.tools.filesystem.control_names import control_names
+from jaato.tools.filesystem.control_files import control_names
 from jaato.tools.permissions.access import access_lines, grant_text
 from jaato.tools.permissions.gate import Gate, Policy, Verdict
 from jaato.tools.permissions.policy_document import split_pattern

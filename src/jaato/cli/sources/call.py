@@ -28,7 +28,7 @@ from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings
 from jaato.tools.call import Call, Outcome, Output, no_output
 from jaato.tools.catalog import ToolMatch
-from jaato.tools.filesystem.control_names import control_names
+from jaato.tools.filesystem.control_files import control_names
 from jaato.tools.permissions.gate import Decision, Gate
 from jaato.tools.pipeline import run
 from jaato.tools.redaction.redactor import Redactor, StreamRedactor

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.data.queries import BoundedConnection, fetch_rows, may_read
+from jaato.plugins.data.sqlite import BoundedConnection, fetch_rows, may_read
 from jaato.tools.processes.sandbox_process import QueryTimer
 
 DELIMITERS = ",;\t|"

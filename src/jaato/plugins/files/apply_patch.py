@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from jaato.errors import ToolError
 from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.edits import change_result, refuse_slash
 from jaato.plugins.files.find_replace import replace_spans
 from jaato.plugins.files.hunk_matching import PlacedHunk, place_hunks
-from jaato.plugins.files.multi_edit import change_result, refuse_slash
 from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused, parse_patch
 from jaato.tools.call import Call
 from jaato.tools.filesystem.edits.atomic_replace import FileState

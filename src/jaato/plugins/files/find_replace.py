@@ -9,7 +9,7 @@ from typing import Any
 
 from jaato.errors import ToolError
 from jaato.plugins.files.diff import unified_diff
-from jaato.plugins.files.multi_edit import MAX_DIFF_CHARS, MAX_FILES, TooMany, refuse_surrogates
+from jaato.plugins.files.edits import MAX_DIFF_CHARS, MAX_FILES, TooMany, refuse_surrogates
 from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken
 from jaato.tools.filesystem.containment import Roots

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
-from jaato.plugins.files import listing
-from jaato.plugins.files.anchored_edit import Edit, EditRefused
+from jaato.plugins.files import reading
 from jaato.plugins.files.apply_patch import ApplyPatchTool
 from jaato.plugins.files.diff import unified_diff
-from jaato.plugins.files.find_replace import Search, replace_all
-from jaato.plugins.files.multi_edit import (
+from jaato.plugins.files.edits import (
+    Edit,
+    EditRefused,
     change_result,
     edit_many,
     edit_one,
@@ -21,6 +21,7 @@ from jaato.plugins.files.multi_edit import (
     refuse_surrogates,
     retry_on_change,
 )
+from jaato.plugins.files.find_replace import Search, replace_all
 from jaato.plugins.files.reading import HANDLE, read_handle, read_lines
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output
@@ -147,8 +148,8 @@ class FilesPlugin(ApplyPatchTool, Plugin):
             self.changes.lock,
             self.changes.target(path, follow=False) as target,
         ):
-            if listing.is_directory(target.info):
-                return listing.remove_directory(self.changes, target, call)
+            if reading.is_directory(target.info):
+                return reading.remove_directory(self.changes, target, call)
             change = Change(target, "removeFile", self.changes.see(target), None)
             self.changes.commit([change], call)
             return change_result(change, "")
@@ -193,13 +194,13 @@ class FilesPlugin(ApplyPatchTool, Plugin):
     @tool(category=FILES, access="read")
     def list_directory(self, path: str = ".", limit: int = 500, offset: int = 0) -> Output:
         """List one directory: show the files and folders in it, in order, with sizes in bytes."""
-        return listing.list_directory(self.roots, path, max(0, offset), max(1, limit))
+        return reading.list_directory(self.roots, path, max(0, offset), max(1, limit))
 
     @tool(category=FILES, access="read")
     def get_file_info(self, path: str) -> dict[str, Any]:
         """Tell what a file or path is: how large (size), permissions (mode), owner, when it was modified, type,
         encoding, newlines, link target."""
-        return listing.file_info(self.roots, path)
+        return reading.file_info(self.roots, path)
 
     @tool(
         category=FILES,
@@ -259,7 +260,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
         """Undo or revert the last edit a tool made to this path; again to redo it. Refused when somebody else has
         changed it since. See also listBackups, restoreFile."""
         change, record = undo(self.changes, path, call)
-        said = change_result(change, listing.change_diff(change))
+        said = change_result(change, reading.change_diff(change))
         return {**said, "undone": record.action, "undone_backup_id": record.id}
 
     @tool(category=FILES, access="write")
@@ -267,9 +268,9 @@ class FilesPlugin(ApplyPatchTool, Plugin):
         """Restore an old version of a file: what it held before the change with this backup_id. What it holds now is
         backed up."""
         change = restore(self.changes, find_backup(self.changes, path, backup_id), call)
-        return change_result(change, listing.change_diff(change))
+        return change_result(change, reading.change_diff(change))
 
     @tool(category=FILES, access="read")
     def listBackups(self, path: str | None = None, limit: int = 50) -> dict[str, Any]:
         """List the old versions that are kept of a file, or of all, newest first."""
-        return listing.list_backups(self.changes, path, max(1, limit))
+        return reading.list_backups(self.changes, path, max(1, limit))

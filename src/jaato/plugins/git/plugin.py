@@ -10,7 +10,7 @@ import msgspec
 from jaato import settings
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
-from jaato.plugins.git import parsing
+from jaato.plugins.git import repository
 from jaato.plugins.git.repository import Repository, open_repository
 from jaato.tools.host_services import environ_of, roots_of
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
@@ -70,7 +70,7 @@ class GitPlugin(Plugin):
         asked = ["status", "--porcelain=v2", "--branch", "-z", f"--untracked-files={mode}", "--show-stash",
                  "--ignored=no", "--ignore-submodules=dirty", "--find-renames"]  # fmt: skip
         written = await here.read([*asked, "--", *here.inside([])], LIST_BYTES)
-        found = parsing.parse_status(written.data, written.cut)
+        found = repository.parse_status(written.data, written.cut)
         facts: dict[str, Any] = {"root": str(here.top), "branch": found.pop("branch", None)}
         facts |= {key: value for key, value in found.items() if not isinstance(value, list)}
         operations = {what for name, what in OPERATIONS.items() if (here.git_dir / name).exists()}
@@ -139,7 +139,7 @@ class GitPlugin(Plugin):
                 return {"commits": [], "note": "The branch has no commit yet."}
         else:
             span = await here.span(revision)
-        asked = ["log", "-z", parsing.FORMAT, "--no-color", "--no-show-signature", "--decorate=short", "--no-patch",
+        asked = ["log", "-z", repository.FORMAT, "--no-color", "--no-show-signature", "--decorate=short", "--no-patch",
                  f"--max-count={limit + 1}", f"--skip={skip}", "--regexp-ignore-case", "--fixed-strings"]  # fmt: skip
         for name, value in (("author", author), ("grep", message), ("since", since), ("until", until)):
             if value is not None:
@@ -148,7 +148,7 @@ class GitPlugin(Plugin):
                 asked.append(f"--{name}={value}")
         asked += ["--follow"] if follow else []
         written = await here.read([*asked, span, "--", *here.inside(paths or [])], LIST_BYTES)
-        commits = list(parsing.parse_commits(written.data, written.cut, 1000))
+        commits = list(repository.parse_commits(written.data, written.cut, 1000))
         answer: dict[str, Any] = {"commits": commits[:limit]}
         if len(commits) > limit or written.cut:
             answer["next_cursor"] = f"{skip + min(limit, len(commits))}@{span}"
@@ -174,7 +174,7 @@ class GitPlugin(Plugin):
         asked += ["-w"] if ignore_whitespace else []
         asked += [await here.commit(revision)] if revision is not None else []
         written = await here.read([*asked, "--", *here.inside([path])], LIST_BYTES)
-        return {"path": path, "runs": parsing.parse_blame(written.data, written.cut)}
+        return {"path": path, "runs": repository.parse_blame(written.data, written.cut)}
 
     @tool(category="git", access="read")
     async def git_show(
@@ -198,9 +198,9 @@ class GitPlugin(Plugin):
                 return {"revision": revision, "path": path, **found}
             return {"revision": revision, "path": path, **await read_blob(here, found, offset, limit)}
         name = await here.commit(revision)
-        written = await here.read(["log", "-z", parsing.FORMAT, "--no-patch", "--max-count=1", "--no-color",
+        written = await here.read(["log", "-z", repository.FORMAT, "--no-patch", "--max-count=1", "--no-color",
                                    "--no-show-signature", "--decorate=short", name, "--"], LIST_BYTES)  # fmt: skip
-        (commit,) = parsing.parse_commits(written.data, written.cut, 10_000)
+        (commit,) = repository.parse_commits(written.data, written.cut, 10_000)
         parent = await here.find(f"{name}^1")
         ends = [name] if parent is None else [parent, name]
         base = ["diff-tree", "-r", "--root", "--no-commit-id"]
@@ -212,13 +212,13 @@ async def compare_revisions(
 ) -> dict[str, Any]:
     """The changed files of a comparison, and their patch where it is wanted."""
     listed = await here.read([*command, *DIFF, "--raw", "--numstat", "-z", *rest], LIST_BYTES)
-    files = parsing.parse_changes(listed.data, listed.cut)
+    files = repository.parse_changes(listed.data, listed.cut)
     answer: dict[str, Any] = {"files": files[:300], "files_total": len(files)}
     if listed.cut:
         answer["files_total"] = f"more than {len(files)}"
     if output == "patch" and files:
         patch = await here.read([*command, *DIFF, "--patch", f"--unified={context}", *rest], PATCH_BYTES)
-        answer["patch"] = parsing.decode_content(patch.data)
+        answer["patch"] = repository.decode_content(patch.data)
         if patch.cut:
             answer["truncated"] = "The patch is longer; ask for single files with paths."
     return answer
@@ -241,7 +241,7 @@ async def find_blob(here: Repository, top: str, path: str) -> dict[str, Any] | s
             return {"submodule": name.decode()}
     if mode == b"120000":
         target = await here.read(["cat-file", "blob", name.decode()], 4096)
-        return {"link_to": parsing.decode_name(target.data)}
+        return {"link_to": repository.decode_name(target.data)}
     return name.decode()
 
 
@@ -249,9 +249,9 @@ async def list_tree(here: Repository, name: str) -> dict[str, Any]:
     """The entries of a directory; directories end in a slash."""
     written = await here.read(["ls-tree", "-z", "--full-tree", name, "--"], LISTING_BYTES)
     entries = []
-    for record in parsing.split_fields(written.data, written.cut):
+    for record in repository.split_fields(written.data, written.cut):
         about, _, entry = record.partition(b"\t")
-        entries.append(parsing.decode_name(entry) + ("/" if about.split()[1] == b"tree" else ""))
+        entries.append(repository.decode_name(entry) + ("/" if about.split()[1] == b"tree" else ""))
     found: dict[str, Any] = {"entries": entries[:MAX_ENTRIES]}
     return found | ({"entries_total": len(entries)} if len(entries) > MAX_ENTRIES or written.cut else {})
 
@@ -265,7 +265,7 @@ async def read_blob(here: Repository, name: str, offset: int, limit: int) -> dic
     lines = written.data.split(b"\n")
     if lines and not lines[-1]:
         lines.pop()
-    chosen = parsing.decode_content(b"\n".join(lines[offset - 1 : offset - 1 + limit]))
+    chosen = repository.decode_content(b"\n".join(lines[offset - 1 : offset - 1 + limit]))
     found: dict[str, Any] = {"text": chosen[:MAX_SHOWN_CHARS], "lines_total": len(lines)}
     if len(chosen) > MAX_SHOWN_CHARS or offset - 1 + limit < len(lines) or written.cut:
         found["truncated"] = "There is more; ask for other lines with offset and limit."

@@ -15,8 +15,8 @@ from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import AgentBounds, ModelSettings
 from jaato.tools.call import Call
 from jaato.tools.filesystem.containment import similar_names
-from jaato.tools.filesystem.private_directory import PrivateDirectory
-from jaato.tools.host_services import roots_of, trust_of
+from jaato.tools.filesystem.private_directory import SourceDirectory
+from jaato.tools.host_services import source_directories, trust_of
 from jaato.tools.permissions.trust import Trust
 
 MAX_FILE_BYTES = 64 * 1024
@@ -115,35 +115,28 @@ class ProfileStore:
     """Where profiles are: with the user, whose count first, and in the workspace."""
 
     def __init__(self, host: Host, folder: str) -> None:
-        self._workspace = roots_of(host).workspace
-        self._parts = tuple(part for part in folder.split("/") if part not in ("", "."))
-        self._user: Path | None = None
+        parts = tuple(part for part in folder.split("/") if part not in ("", "."))
+        self._places = source_directories(host, (USER_FOLDER,), parts)
         self._trust: Trust | None = None
         try:
             settings = host.service("settings")
         except KeyError:
             return
-        self._user = settings.config_dir
         self._trust = trust_of(host, settings.state_dir, [settings.config_dir / USER_FOLDER])
 
     def found(self) -> ProfileSet:
         """All there are. Never raises for what is written there."""
         found = ProfileSet({}, [])
-        places: list[tuple[Literal["user", "workspace"], Path, tuple[str, ...]]] = []
-        if self._user is not None:
-            places.append(("user", self._user, (USER_FOLDER,)))
-        places.append(("workspace", self._workspace, self._parts))
-        for owner, root, parts in places:
-            folder = PrivateDirectory(root, *parts)
+        for place in self._places:
             try:
-                names = [name for name in folder.names() if name.endswith(SUFFIXES)]
+                names = [name for name in place.folder.names() if name.endswith(SUFFIXES)]
             except ToolError as error:
                 found.problems.append(str(error))
                 continue
             for name in names[:MAX_PROFILES]:
-                path = root.joinpath(*parts, name)
+                path = place.root.joinpath(*place.parts, name)
                 try:
-                    profile = self._read(folder, name, owner, path)
+                    profile = self._read(place, name, path)
                 except (ToolError, ConfigError, ValueError) as error:
                     found.problems.append(f"{path}: {error}")
                     continue
@@ -153,20 +146,18 @@ class ProfileStore:
                     found.profiles[profile.name] = profile
         return found
 
-    def _read(
-        self, folder: PrivateDirectory, name: str, owner: Literal["user", "workspace"], path: Path
-    ) -> Profile:
-        data = folder.read(name, MAX_FILE_BYTES)
+    def _read(self, place: SourceDirectory, name: str, path: Path) -> Profile:
+        data = place.folder.read(name, MAX_FILE_BYTES)
         if data is None:
             raise ValueError("has gone")
         config = to_config(decode_profile(name, data), "it is no profile")
         own = config.name or name.rsplit(".", 1)[0]
         msgspec.convert(own, Name)
         left_out: tuple[str, ...] = ()
-        if not self._counts(owner, path, data):
+        if not self._counts(place.owner, path, data):
             left_out = tuple(key for key in WIDENS if getattr(config, key) is not None)
             config = msgspec.structs.replace(config, **dict.fromkeys(left_out))
-        return Profile(own, config, owner, path, left_out)
+        return Profile(own, config, place.owner, path, left_out)
 
     def _counts(self, owner: str, path: Path, data: bytes) -> bool:
         """Whether all that a profile says counts: one of the user's that was there when the session began, and what somebody
@@ -192,11 +183,8 @@ class ProfileStore:
         profile = self.get(name)
         if self._trust is None or (profile.owner == "user" and not profile.left_out):
             return f"{profile.path} is yours and needs no trust."
-        root, parts = (
-            (self._user, (USER_FOLDER,)) if profile.owner == "user" else (self._workspace, self._parts)
-        )
-        assert root is not None
-        data = PrivateDirectory(root, *parts).read(profile.path.name, MAX_FILE_BYTES)
+        place = next(one for one in self._places if one.owner == profile.owner)
+        data = place.folder.read(profile.path.name, MAX_FILE_BYTES)
         self._trust.add(profile.path, data or b"")
         return f"trusted {profile.path} as it is now; any change to it must be trusted again"
 

@@ -20,7 +20,7 @@ from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings, home_of
 from jaato.tools.catalog import Catalog
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.filesystem.control_names import control_names
+from jaato.tools.filesystem.control_files import control_names
 from jaato.tools.permissions.trust import SessionTrust
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 from jaato.tools.redaction.redactor import Redactor

@@ -13,8 +13,13 @@ from typing import BinaryIO
 
 from jaato.errors import ToolError
 from jaato.tools.filesystem import control_files
-from jaato.tools.filesystem.control_files import in_control_directory, is_linked_control, names_control
-from jaato.tools.filesystem.control_names import STANDARD, ControlNames
+from jaato.tools.filesystem.control_files import (
+    STANDARD,
+    ControlNames,
+    in_control_directory,
+    is_linked_control,
+    names_control,
+)
 from jaato.tools.filesystem.errors import (
     Entry,
     FileMissing,

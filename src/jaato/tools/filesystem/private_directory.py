@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from jaato.errors import ToolError
 from jaato.tools.filesystem.atomic import replace_file_at
@@ -198,3 +199,16 @@ class PrivateDirectory:
         if error.errno == errno.ELOOP:
             return PathRefused(f"{path!r} is a link, which is not followed. Put a file in its place.")
         return explain_os_error(error, path)
+
+
+class SourceDirectory(NamedTuple):
+    """A directory, `parts` below `root`, whose files the user wrote for every workspace, or came with the workspace."""
+
+    owner: Literal["user", "workspace"]
+    root: Path
+    parts: tuple[str, ...]
+
+    @property
+    def folder(self) -> PrivateDirectory:
+        """The directory, for reading."""
+        return PrivateDirectory(self.root, *self.parts)

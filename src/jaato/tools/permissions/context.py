@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.protocol.specs import Grant, SandboxAccess, SandboxProfile
 from jaato.tools.filesystem.atomic import resolve_path
-from jaato.tools.filesystem.control_files import MAX_PATH_CHARS, control_path, holds_workspace
-from jaato.tools.filesystem.control_names import STANDARD, ControlNames, Tier, fold_name
+from jaato.tools.filesystem.control_files import (
+    MAX_PATH_CHARS,
+    STANDARD,
+    ControlNames,
+    Tier,
+    control_path,
+    fold_name,
+    holds_workspace,
+)
 from jaato.tools.permissions.policy import Policy
 from jaato.tools.permissions.rules import ToolRules
 from jaato.tools.shell.indirection import find_indirection

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from jaato.abc.asker import Answer, Asker
 from jaato.errors import ConfigError, NotAllowed
 from jaato.protocol.specs import Grant, Mode, SandboxProfile, Scope
-from jaato.tools.filesystem.control_names import STANDARD, ControlNames
+from jaato.tools.filesystem.control_files import STANDARD, ControlNames
 from jaato.tools.permissions.access import WORKSPACE_WRITE, covers, difference, union
 from jaato.tools.permissions.context import PermissionContext, none_enforced
 from jaato.tools.permissions.decision import (

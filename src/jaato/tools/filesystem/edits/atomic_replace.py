@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from jaato.errors import ToolError
 from jaato.protocol.ids import new_id
-from jaato.tools.filesystem.edits.renames import (
+from jaato.tools.filesystem.atomic import (
     EXCHANGE,
     copy,
     lock_directory,

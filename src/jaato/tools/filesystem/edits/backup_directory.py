@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from jaato.errors import ToolError
 from jaato.protocol.ids import ALPHABET, PAIRS, new_id
-from jaato.tools.filesystem.edits.renames import copy, exists, sync_names, write_new
+from jaato.tools.filesystem.atomic import copy, sync_names, write_new
 from jaato.tools.filesystem.errors import FileFailed, explain_os_error
 from jaato.tools.filesystem.safe_open import OPEN_DIRECTORY
 
@@ -149,9 +149,8 @@ class BackupDirectory:
         stack.callback(os.close, top)
         for part in PLACE.split("/"):
             top = directory(stack, top, part)
-        if not exists(top, ".gitignore"):
-            with contextlib.suppress(FileExistsError):
-                write_new(top, ".gitignore", b"*\n")
+        with contextlib.suppress(FileExistsError):
+            write_new(top, ".gitignore", b"*\n")
         objects, records, staging = (
             directory(stack, top, name) for name in ("objects", "records", "staging")
         )

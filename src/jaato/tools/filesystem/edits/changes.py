@@ -14,11 +14,11 @@ from pathlib import PurePosixPath
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
+from jaato.tools.filesystem.atomic import sync_names
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.edits.atomic_replace import FileState, PendingFile, draft, take_away
 from jaato.tools.filesystem.edits.backup_directory import BackupDirectory, Record, held, state_of
 from jaato.tools.filesystem.edits.backups import Backups
-from jaato.tools.filesystem.edits.renames import sync_names
 from jaato.tools.filesystem.edits.text_encoding import Form, form_of
 from jaato.tools.filesystem.errors import (
     FileFailed,

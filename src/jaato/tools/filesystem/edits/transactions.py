@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
+from jaato.tools.filesystem.atomic import rename_new, sync_names
 from jaato.tools.filesystem.edits.atomic_replace import FileState, refuse_changed
 from jaato.tools.filesystem.edits.backup_directory import (
     BackupDirectory,
@@ -22,7 +23,6 @@ from jaato.tools.filesystem.edits.backup_directory import (
 )
 from jaato.tools.filesystem.edits.backups import Backups
 from jaato.tools.filesystem.edits.changes import MAX_EDIT_BYTES, Change, Changes, Target, record_with
-from jaato.tools.filesystem.edits.renames import rename_new, sync_names
 from jaato.tools.filesystem.edits.undo import current_state, digest_of, exists, is_moved, move_back, restore
 from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explain_os_error
 

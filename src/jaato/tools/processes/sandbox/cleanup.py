@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaato.tools.filesystem.control_names import STANDARD, ControlNames
+from jaato.tools.filesystem.control_files import STANDARD, ControlNames
 from jaato.tools.processes.sandbox.protected_paths import ControlFiles, ProtectedPaths, root_of
 
 MAX_COPIED_BYTES = 256 << 20

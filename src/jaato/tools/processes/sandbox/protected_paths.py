@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jaato.errors import ToolError
 from jaato.tools.filesystem.atomic import is_below, resolve_path
-from jaato.tools.filesystem.control_names import STANDARD, ControlNames, fold_name, match_names
+from jaato.tools.filesystem.control_files import STANDARD, ControlNames, fold_name, match_names
 from jaato.tools.processes.sandbox.git_repositories import (
     find_included,
     find_repositories,

@@ -19,7 +19,7 @@ from jaato.errors import ToolError
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.settings import home_of
 from jaato.tools.filesystem.atomic import is_below
-from jaato.tools.filesystem.control_names import STANDARD, ControlNames
+from jaato.tools.filesystem.control_files import STANDARD, ControlNames
 from jaato.tools.permissions.access import FULL, READ_ONLY
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.backends import (

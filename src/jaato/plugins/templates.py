@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import stat
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from msgspec import Meta
@@ -16,8 +16,8 @@ from jaato.errors import InvalidArguments, ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, replace_surrogates
 from jaato.tools.filesystem.errors import FileMissing, PathRefused
-from jaato.tools.filesystem.private_directory import PrivateDirectory
-from jaato.tools.host_services import roots_of
+from jaato.tools.filesystem.private_directory import PrivateDirectory, SourceDirectory
+from jaato.tools.host_services import roots_of, source_directories
 from jaato.tools.invisible_text import escape_invisible, one_line
 from jaato.tools.markdown import parts_of
 from jaato.tools.processes.sandbox_process import ResourceLimits, run_in_sandbox_process
@@ -98,13 +98,10 @@ class Template(NamedTuple):
 class TemplateStore:
     """The templates that can be used. Raises `ToolError`s."""
 
-    def __init__(self, workspace: Path, config_dir: Path | None) -> None:
-        self.folders = {
-            "workspace": PrivateDirectory(workspace, *PLACE),
-            EXTRACTED: PrivateDirectory(workspace, *PLACE, EXTRACTED),
-        }
-        if config_dir is not None:
-            self.folders["user"] = PrivateDirectory(config_dir, "templates")
+    def __init__(self, places: list[SourceDirectory]) -> None:
+        *users, own = places
+        self.folders = {"workspace": own.folder, EXTRACTED: PrivateDirectory(own.root, *own.parts, EXTRACTED)}
+        self.folders |= {place.owner: place.folder for place in users}
         self.problems: list[str] = []
         """What was wrong with folders the last time they were listed."""
 
@@ -223,11 +220,7 @@ class TemplatesPlugin(Plugin):
     @property
     def shelf(self) -> TemplateStore:
         """The templates as they are now."""
-        try:
-            config_dir = self.host.service("settings").config_dir
-        except KeyError:
-            config_dir = None
-        return TemplateStore(self._roots.workspace, config_dir)
+        return TemplateStore(source_directories(self.host, ("templates",), PLACE))
 
     @tool(category=MEMORY, access="read", aliases={"listAvailableTemplates": {}})
     def list_templates(self) -> dict[str, Any]:
@@ -370,6 +363,6 @@ class TemplatesPlugin(Plugin):
             )
         request = {"name": name, "template": source, "variables": variables}
         said: dict[str, Any] = run_in_sandbox_process(
-            "jaato.plugins.templates.engine:work", request, BOUNDS, call.token
+            "jaato.plugins.template_engine:work", request, BOUNDS, call.token
         )
         return said

@@ -1,1 +1,0 @@
-"""Agent Skills and stored prompts: written instructions that are found like tools."""

@@ -1,1 +1,0 @@
-"""Texts with places to fill in."""
