@@ -35,12 +35,21 @@ LINES = [
     "git rebase -x'r\"\"m victim' --root", "sqlite3 :memory: <<< '.shell r\"\"m victim'", "printf '.shell r\\x6d victim\\n' | sqlite3 :memory:",
     "sqlite3 :memory: '.shell printf \"r%s victim\" m | sh'",
     "node --import 'data:text/javascript,import(`child_process`).then(c=>c.execSync(String.fromCharCode(114)+`m victim`))' empty.py",
+    "printf 'r\\x6d victim' > t; BASH_ENV=t bash -c true", "printf 'r\\x6d victim' > t; export BASH_ENV=t; bash script.sh",
+    "printf 'r\\x6d victim' > t; env BASH_E''NV=t bash -c :", "printf 'r\\x6d victim' > t; set -a; printf -v BASH_ENV t; bash -c :",
+    "printf 'r\\x6d victim' > t; set -a; for BASH_ENV in t; do bash -c :; done", "printf 'r\\x6d victim' > t; bash --rcfile t -i -c :",
+    "printf 'r\\x6d victim' > t; bash --init-file t -i -c :", "printf 'r\\x6d victim' > t; timeout 9 bash --init-file t -i -c :",
+    "printf 'r\\x6d victim' > .bash_profile; HOME=. bash -lc :", "printf 'r\\x6d victim' > .bash_profile; export HOME=.; bash --login script.sh",
+    "printf 'r\\x6d victim' > t; ENV=./t sh -i -c :", "printf 'r\\x6d victim' > t; bash -c 'BASH_ENV=t bash -c :'",
+    "PS4='$(r\\m victim)'; set -x; :", "printf 'system(chr(114).\"m victim\");' > T.pm; PERL5OPT='-I. -MT' perl -e 1",
     "$(ls /lib64/ld-linux* /lib/ld-linux* 2>/dev/null | head -1) /bin/rm victim", "/lib64/ld-linux-x86-64.so.2 /bin/rm victim",
 ]  # fmt: skip
 ORDINARY = [
     "python3 -m pytest -x -q tests | tail -5", "python3 --version", "command -v python3", "bash script.sh", "make -j4 all 2>&1 | tail",
     "python3 script.py < in", "cat x | python3 -m json.tool", "python3 -m pip install -e .", "python3 -W ignore x.py", "node server.js", "node --test",
     "timeout 60 python3 -m pytest", "sqlite3 db 'select 1'", "grep -r \"a[$i]\" src", "git commit -m 'change a[0]'", "bash -c 'make test'",
+    "bash -lc 'make test'", "HOME=/tmp/h npm test", "ENV=test pytest -q", "bash --norc -c 'make test'", "bash script.sh --rcfile x", "echo $HOME; bash script.sh",
+    "env HOME=/tmp/h git status",
 ]  # fmt: skip
 
 

@@ -124,6 +124,21 @@ READING = re.compile(rf"{SHELL.pattern}|(?:python|pypy|perl|ruby)[\d.]*|node|nod
 OBEYING = frozenset("sqlite3 psql mysql ed ex dc bc gdb m4 tclsh ghci R julia vi vim nvim view".split())
 """Programs that take commands from what they read whatever else they are given."""
 
+SHELL_OPTIONS = frozenset(
+    "--login --norc --noprofile --posix --verbose --restricted --noediting --version --help".split()
+)
+"""Long options of shells that name no file or command to run; every other one may (`--rcfile`, `--init-command`)."""
+
+STARTUP = re.compile(
+    r"(?<!\w)(?:BASH_ENV|ZDOTDIR|PROMPT_COMMAND|PS[0-4]|BASH_FUNC_\w*|PERL5OPT|PERL5DB|RUBYOPT|"
+    r"LD_PRELOAD|LD_AUDIT)(?!\w)"
+)
+"""Variables by which a program runs code before, or beside, what it is started for; looked for in the whole line, since
+a loop or `printf -v` sets one too."""
+
+STARTUP_PLACES = frozenset(("HOME", "XDG_CONFIG_HOME", "ENV"))
+"""The same for variables that are often only read: they count where the line sets them for a shell."""
+
 INFORMING = frozenset(("--version", "--help", "--test", "-V", "-v", "-h"))
 SUBSCRIPT = re.compile(r"\w\[[^\]]*(?:\$\(|`)")
 """A subscript that runs a command where an arithmetic expression or a name is looked at, though it is quoted."""
@@ -148,6 +163,8 @@ def find_indirection(analysis: Analysis, depth: int = 0) -> str | None:
         return f"it defines the function {analysis.functions[0]}"
     if SUBSCRIPT.search(analysis.command):
         return "a subscript computes what runs"
+    if (variable := find_startup_variable(analysis)) is not None:
+        return f"{variable} names code that programs run when they start"
     seen: set[int] = set()
     fed = bool(analysis.heredocs) or any(one.operator == "<" for one in analysis.redirects)
     for part in analysis.parts:
@@ -157,6 +174,21 @@ def find_indirection(analysis: Analysis, depth: int = 0) -> str | None:
         if doubt is not None:
             return doubt
     return None
+
+
+def find_startup_variable(analysis: Analysis) -> str | None:
+    """A variable in this line by which a program that it starts runs code from elsewhere."""
+    words = [word.value for part in analysis.parts for word in part.words if word.value is not None]
+    names = [name for name, _value in analysis.assignments]
+    found = next((one for text in (analysis.command, *names, *words) if (one := STARTUP.search(text))), None)
+    if found is not None:
+        return found[0]
+    if not any(SHELL.fullmatch(last_name(word)) for word in words):
+        return None
+    for part in analysis.parts:
+        if part.program is not None and runs_others(part.program):
+            names += [(word.value or "").partition("=")[0].rstrip("+") for word in part.words[1:]]
+    return next((name for name in names if name in STARTUP_PLACES), None)
 
 
 def check_part(part: Part, piped: bool, fed_line: bool, depth: int) -> str | None:
@@ -213,6 +245,13 @@ def family_of(name: str) -> str:
 def check_shell(name: str, words: tuple[Word, ...], depth: int) -> str | None:
     """Why it cannot be told what a shell runs that is given a line: a literal one is looked into."""
     values = [word.value or "" for word in words[1:]]
+    for value in values:
+        if not value.startswith(("-", "+")) or value in ("-", "--"):
+            break
+        if value.startswith("--") and value not in SHELL_OPTIONS:
+            return f"{name} may run a file or command by its option {value[:40]}"
+        if re.fullmatch(r"-[A-Za-z]*i[A-Za-z]*", value) or (name == "fish" and value.startswith("-C")):
+            return f"{name} runs what its startup files say ({value[:40]})"
     at = next((i for i, value in enumerate(values) if re.fullmatch(r"[-+][A-Za-z]*c[A-Za-z]*", value)), None)
     if at is None:
         return None
