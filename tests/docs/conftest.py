@@ -15,7 +15,7 @@ OTHERS = (
     "jaato.plugins.introspection",
     "jaato.plugins.shell",
     "jaato.server.registry.standalone",
-    "jaato.tools.network.proxy.server",
+    "jaato.tools.network.proxy",
     "jaato.plugins.mcp.transports.stdio",
     "jaato.plugins.mcp.client",
     "jaato.plugins.mcp.transports.http",

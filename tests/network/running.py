@@ -17,8 +17,7 @@ from typing import Any
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.network.addresses import AllowedHosts
 from jaato.tools.network.pinned_connect import CheckedResolver
-from jaato.tools.network.proxy.allowlist import NetworkGrant
-from jaato.tools.network.proxy.server import Proxy
+from jaato.tools.network.proxy import NetworkGrant, Proxy
 from jaato.tools.processes.command import Command, CommandLimits, shell_of
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import Confinement, Sandbox

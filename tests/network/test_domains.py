@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jaato.tools.network.addresses import AddressRefused
-from jaato.tools.network.proxy.allowlist import DomainPatterns, DomainRefused, parse_authority
+from jaato.tools.network.addresses import AddressRefused, parse_authority
+from jaato.tools.network.proxy import DomainPatterns, DomainRefused
 
 
 @pytest.mark.parametrize(

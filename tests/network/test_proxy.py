@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.network.running import OUTSIDE, connect, login, proxy, send, settled, web
 
+from jaato.tools.network import proxy as module
 from jaato.tools.network.addresses import AllowedHosts
 from jaato.tools.network.pinned_connect import CheckedResolver
-from jaato.tools.network.proxy import server as module
 
 
 def test_who_may_ask(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.network.running import OUTSIDE, connect, login, proxy, rest, send, settled, web
 from tests.providers.server import tunnel
 
-from jaato.tools.network.proxy import server as module
+from jaato.tools.network import proxy as module
 
 
 def test_plain_http_goes_to_the_named_host_alone(tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ def test_an_ended_call_has_no_connections(tmp_path: Path) -> None:
 
 def test_an_idle_tunnel_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tunnel in which nothing moves is closed after a while."""
-    from jaato.tools.network.proxy import relay
+    from jaato.tools.network import proxy_relay
 
-    monkeypatch.setattr(relay, "IDLE_S", 0.3)
+    monkeypatch.setattr(proxy_relay, "IDLE_S", 0.3)
 
     async def main() -> None:
         listener = socket.create_server((OUTSIDE, 0))

@@ -145,6 +145,16 @@ def split_authority(authority: str, text: str) -> tuple[str, int | None]:
     return found[1], port
 
 
+def parse_authority(text: str) -> tuple[str, int]:
+    """The canonical host and the port of `host:port`, as a CONNECT names its target. Raises `AddressRefused`."""
+    if len(text) > MAX_URL_CHARS or UNSAFE.search(text):
+        raise AddressRefused(f"{text[:100]!r} is no host and port.")
+    host, port = split_authority(text, text)
+    if port is None:
+        raise AddressRefused(f"{text[:100]!r} names no port; write it like host:443.")
+    return canonical_host(host), port
+
+
 def canonical_host(text: str) -> str:
     """A host name in lower-case ASCII without a dot at its end, or an address in its one spelling.
 

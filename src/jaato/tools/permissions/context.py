@@ -23,8 +23,8 @@ from jaato.tools.filesystem.control_files import (
 from jaato.tools.permissions.policy import Policy
 from jaato.tools.permissions.rules import ToolRules
 from jaato.tools.shell.indirection import find_indirection
+from jaato.tools.shell.parser import Analysis
 from jaato.tools.shell.patterns import ShellPattern, shell_pattern
-from jaato.tools.shell.syntax import Analysis
 
 if TYPE_CHECKING:
     from jaato.tools.tool import Tool

@@ -15,9 +15,8 @@ from urllib.parse import unquote
 from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.permissions.policy_document import RuleSet, split_pattern
 from jaato.tools.shell.indirection import blacklist_texts, quoted_texts
-from jaato.tools.shell.parser import CONTINUATION, parse_command
+from jaato.tools.shell.parser import CONTINUATION, Analysis, parse_command
 from jaato.tools.shell.patterns import ShellPattern, glob_text, shell_pattern
-from jaato.tools.shell.syntax import Analysis
 from jaato.tools.shell.words import lex
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from jaato.protocol.specs import SandboxAccess
 from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.permissions.access import WORKSPACE_WRITE, intersection, union
 from jaato.tools.permissions.decision import PartVerdict
+from jaato.tools.shell.parser import Analysis, Part
 from jaato.tools.shell.patterns import ShellPattern, shell_pattern
 from jaato.tools.shell.programs import HARMLESS_VALUE, HARMLESS_VARIABLES, obeys_input, width
-from jaato.tools.shell.syntax import Analysis, Part
 from jaato.tools.shell.words import Word
 
 MAX_ENTRIES = 10

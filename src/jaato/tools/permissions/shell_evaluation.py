@@ -37,9 +37,8 @@ from jaato.tools.permissions.context import (
 from jaato.tools.permissions.decision import PartVerdict, Verdict
 from jaato.tools.permissions.rules import SHELL_TOOLS, ToolRules
 from jaato.tools.permissions.shell_coverage import UNCOVERED, Allowance, ShellVerdict, evaluate_parts
-from jaato.tools.shell.parser import parse_command
+from jaato.tools.shell.parser import Analysis, parse_command
 from jaato.tools.shell.patterns import shell_pattern
-from jaato.tools.shell.syntax import Analysis
 
 if TYPE_CHECKING:
     from jaato.tools.call import Call

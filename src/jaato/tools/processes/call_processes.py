@@ -1,20 +1,25 @@
-"""Find whether a process runs below a tool call, so that no command can loosen what binds it.
+"""Processes of tool calls: find whether this process runs below one, and kill what a command has left.
 
-A command cannot leave its supervisor by forking: that is the subreaper of all it starts. It can take the mark out of its
-environment, and where it may write to control groups, leave its own; so each is looked for, in every ancestor.
+A command cannot leave its supervisor by forking, because the supervisor is the subreaper of all its descendants. It can
+remove the mark from its environment and, where it may write to control groups, leave its group; so every ancestor is
+checked for each of these signs.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import time
 
 from jaato.errors import NotAllowed
 from jaato.settings import environment
 from jaato.tools.processes.launcher import START
-from jaato.tools.processes.leftovers import MARK
-from jaato.tools.processes.warden import process_tree
+from jaato.tools.processes.warden import cgroup, process_tree
+from jaato.tools.processes.warden.process_tree import TreeKiller
 
+MARK = "JAATO_CALL"
+"""The variable that holds the id of the call in the environment of its processes."""
+SWEEP_WITHIN_S = 5.0
 GROUP = re.compile(rb"/jaato-\d+-\d+-\d+(?:/|\n|$)")
 """The control group of a command."""
 MARKED = re.compile(rb"(?:^|\0)" + MARK.encode() + b"=")
@@ -90,3 +95,33 @@ def content(pid: int, name: str) -> bytes:
             return file.read(MOST_BYTES)
     except OSError:
         return b""
+
+
+def kill_leftovers(call_id: str, session: int, group: str) -> None:
+    """Kill the call's control group, then all with its mark or session and what is below, until none is.
+
+    Blocks for at most `SWEEP_WITHIN_S`.
+    """
+    if group:
+        cgroup.kill(group)
+    until = time.monotonic() + SWEEP_WITHIN_S
+    roundup = TreeKiller(lambda: find_leftovers(f"{MARK}={call_id}".encode(), session))
+    quiet = 0
+    while quiet < 3 and time.monotonic() < until:
+        quiet = quiet + 1 if roundup.step() else 0
+        time.sleep(0.002)
+    if group:
+        cgroup.end(group, until)
+
+
+def find_leftovers(mark: bytes, session: int) -> set[int]:
+    """Living processes of this session, or with this text in their environment where that can be read."""
+    found = set(process_tree.in_sessions({session} if session else ()))
+    for pid, row in process_tree.table().items() if process_tree.LISTED else ():
+        try:
+            with open(f"{process_tree.PROC}/{pid}/environ", "rb") as environment:
+                if row[2] not in b"ZX" and mark in environment.read():
+                    found.add(pid)
+        except OSError:
+            continue
+    return found - {os.getpid()}

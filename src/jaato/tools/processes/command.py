@@ -17,14 +17,14 @@ import anyio
 import anyio.to_thread
 
 from jaato.errors import ToolError
+from jaato.tools.processes.call_processes import MARK, kill_leftovers
 from jaato.tools.processes.launcher import WardenClient, spool_directory
-from jaato.tools.processes.leftovers import MARK, kill_leftovers
 from jaato.tools.processes.output_text import OutputDecoder
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
 from jaato.tools.processes.warden import pipe_frames
 from jaato.tools.processes.warden.child_supervisor import KILL_WITHIN_S
-from jaato.tools.processes.warden.kill_tree import MOST_TIMES
 from jaato.tools.processes.warden.output import SPOOL_PREFIX
+from jaato.tools.processes.warden.process_tree import MOST_TIMES
 
 
 @dataclass(slots=True)

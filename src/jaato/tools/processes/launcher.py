@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaato import version
-from jaato.tools.processes.warden import network_namespace, pipe_frames
+from jaato.tools.processes.warden import namespaces, pipe_frames
 
 PACKAGES = Path(version.__file__).resolve().parent.parent
 START = "import sys; sys.path.append(sys.argv[1]); from jaato.tools.processes.warden.main import main; main()"
@@ -67,7 +67,7 @@ class WardenClient:
             with self._send(pipe_frames.NETWORK) as reply:
                 reply.settimeout(NETWORK_WITHIN_S)
                 try:
-                    return network_namespace.receive(reply)
+                    return namespaces.receive_network(reply)
                 except (TimeoutError, ConnectionError) as error:
                     failure = error  # a command has stopped or killed the warden
             self.nudge()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from jaato.tools.shell.parser import parse_command
+from jaato.tools.shell.parser import Analysis, Part, parse_command
 from jaato.tools.shell.programs import interprets, last_name, obeys_input, runs_others
-from jaato.tools.shell.syntax import Analysis, Part
 from jaato.tools.shell.words import Word
 
 MAX_TEXT_DEPTH = 3

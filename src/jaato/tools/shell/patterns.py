@@ -8,8 +8,8 @@ import os
 import re
 from dataclasses import dataclass
 
+from jaato.tools.shell.parser import Part
 from jaato.tools.shell.programs import base_name, interprets, runs_others
-from jaato.tools.shell.syntax import Part
 from jaato.tools.shell.words import Word, lex, read_piece, read_word
 
 

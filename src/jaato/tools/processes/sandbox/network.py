@@ -15,12 +15,11 @@ import anyio.to_thread
 
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.loop_thread import LoopThread
-from jaato.tools.processes.warden.network_namespace import NetworkRefused
+from jaato.tools.processes.warden.namespaces import NetworkRefused
 
 if TYPE_CHECKING:
     from jaato.tools.network.pinned_connect import CheckedResolver
-    from jaato.tools.network.proxy.allowlist import NetworkGrant
-    from jaato.tools.network.proxy.server import Proxy
+    from jaato.tools.network.proxy import NetworkGrant, Proxy
 
 CLOSE_WITHIN_S = 10.0
 
@@ -62,7 +61,7 @@ class SessionNetwork:
     def __init__(
         self, descriptors: Sequence[int], dialer: CheckedResolver, environ: Mapping[str, str]
     ) -> None:
-        from jaato.tools.network.proxy.server import Proxy
+        from jaato.tools.network.proxy import Proxy
 
         *namespaces, listener = descriptors
         self.owner = os.getpid()

@@ -44,7 +44,7 @@ from jaato.tools.processes.sandbox.temporary import PrivateTmp
 from jaato.tools.processes.sandbox.worker_sandbox import filter_options
 
 if TYPE_CHECKING:
-    from jaato.tools.network.proxy.allowlist import NetworkGrant
+    from jaato.tools.network.proxy import NetworkGrant
 
 
 class SandboxUnavailable(ToolError):

@@ -8,8 +8,8 @@ import socket
 import time
 
 from jaato.tools.processes.warden import cgroup, pipe_frames, process_tree
-from jaato.tools.processes.warden.kill_tree import TreeKiller
 from jaato.tools.processes.warden.output import Captured, last_line
+from jaato.tools.processes.warden.process_tree import TreeKiller
 from jaato.tools.processes.warden.start import PIPE_BYTES, start
 
 TYPE_CHECKING = False

@@ -10,10 +10,10 @@ import socket
 import sys
 import time
 
-from jaato.tools.processes.warden import cgroup, network_namespace, pipe_frames, process_tree
+from jaato.tools.processes.warden import cgroup, namespaces, pipe_frames, process_tree
 from jaato.tools.processes.warden.child_supervisor import Supervisor
-from jaato.tools.processes.warden.kill_tree import TreeKiller
 from jaato.tools.processes.warden.output import clear_stale
+from jaato.tools.processes.warden.process_tree import TreeKiller
 from jaato.tools.processes.warden.start import IGNORED, MOST_STREAMS, NAMESPACES, close_all_but
 
 CONTROL_FD = 0
@@ -103,7 +103,7 @@ class Warden:
         if pid == 0:
             try:
                 self._close_sockets()
-                network_namespace.hand_out(reply)
+                namespaces.send_new_network(reply)
             finally:
                 os._exit(0)
         reply.close()

@@ -1,7 +1,10 @@
-"""Confine a command by namespaces and mounts of its own, Landlock and the filter of system calls.
+"""Namespaces of the warden's processes: the network of a session, and the Landlock back end of the sandbox.
 
-Three processes: this one waits, the first of the new process namespace takes in what is orphaned there, and the command
-runs below it. Both of the new ones are restricted before anything foreign runs. The first two die with their parents, while it runs.
+A session's network namespace is created by a process that then ends; descriptors keep it, and commands join it.
+
+A command of the Landlock back end has three processes: the first waits; the second is the first process of a new process
+namespace and adopts orphans; the command runs below it. The second and the command are restricted (mounts, Landlock,
+seccomp filter) before the program is executed. The first two are killed when their parent ends while the command runs.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import stat
 import struct
 
 from jaato.tools.processes.warden import seccomp
+from jaato.tools.processes.warden.process_tree import LIBC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +28,83 @@ if TYPE_CHECKING:
 
     Operation = tuple[str, str, str]
 
-LIBC = ctypes.CDLL(None, use_errno=True)
+PROXY_ADDRESS = ("127.0.0.1", 3128)
+BACKLOG = 256
+MADE = b"k"
+DESCRIPTORS = 3
+"""How many come with `MADE`: the user namespace, the network namespace, a listener at `PROXY_ADDRESS`."""
+
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+INTERFACE = struct.Struct("16sh22x")
+NAMESPACES = "/proc/self/ns"
+REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS, errno.EINVAL, errno.ENOSYS, errno.ENOENT)
+"""Errors that come back however often it is tried; ENOSPC says that no more user namespaces are allowed."""
+
+
+class NetworkRefused(OSError):
+    """This machine lets this user make no network namespace."""
+
+
+def send_new_network(reply: socket.socket) -> None:
+    """Move this process into new namespaces and send their descriptors, or the number of the error that prevents it."""
+    fds: list[int] = []
+    try:
+        unshare(NEWNET)
+        listener = socket.socket()
+        listener.bind(PROXY_ADDRESS)
+        listener.listen(BACKLOG)
+        fds = [os.open(f"{NAMESPACES}/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("user", "net")]
+        fds.append(listener.fileno())
+    except OSError as error:
+        reply.send(str(error.errno or errno.EPERM).encode())
+        return
+    socket.send_fds(reply, [MADE], fds)
+
+
+def receive_network(reply: socket.socket) -> list[int]:
+    """The descriptors that `send_new_network` sends: user namespace, network namespace, listener.
+
+    Raises `NetworkRefused` where this machine has none, ConnectionError when nothing came, TimeoutError and OSError.
+    """
+    data, fds, _, _ = socket.recv_fds(reply, 16, DESCRIPTORS)
+    if data == MADE and len(fds) == DESCRIPTORS:
+        return fds
+    for fd in fds:
+        os.close(fd)
+    if not data.isdigit():
+        raise ConnectionError("The process that makes a network namespace ended before it had made one.")
+    code = int(data)
+    kind = NetworkRefused if code in REFUSALS else OSError
+    raise kind(code, f"No network namespace can be made here: {os.strerror(code)}")
+
+
+def unshare(flags: int) -> None:
+    """Enter new namespaces, among them a user namespace in which this user is the only one. Raises OSError."""
+    user, group = os.geteuid(), os.getegid()
+    check_result("namespaces", LIBC.unshare(NEWUSER | flags))
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    if flags & NEWNET:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            _, up = INTERFACE.unpack(fcntl.ioctl(any_socket, SIOCGIFFLAGS, INTERFACE.pack(b"lo", 0)))
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, INTERFACE.pack(b"lo", up | IFF_UP))
+
+
+def join_network(descriptors: list[int]) -> None:
+    """Move this process into a user namespace and the network namespace that belongs to it. Raises OSError."""
+    if len(descriptors) != DESCRIPTORS - 1:
+        raise OSError(errno.EBADF, "The descriptors of the network namespace did not come with the command")
+    for fd, kind in zip(descriptors, (NEWUSER, NEWNET), strict=True):
+        check_result("network", LIBC.setns(fd, kind))
+
+
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 CREATE_RULESET_VERSION = 1
 RULE_PATH_BENEATH = 1
@@ -88,8 +168,6 @@ def check_result(doing: str, result: int) -> int:
     return result
 
 
-NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
-NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
 MS_REC, MS_PRIVATE = 16384, 1 << 18
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
@@ -99,7 +177,6 @@ MOVE_MOUNT_F_EMPTY_PATH = 4
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
-SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS = {
     "fd": "/proc/self/fd",
@@ -114,12 +191,12 @@ KERNEL_PLACES = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "mtrr", "sc
 OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
 
 
-def enter(confinement: dict[str, Any], status_fd: int, fail: int) -> None:
+def enter_sandbox(confinement: dict[str, Any], status_fd: int, fail: int) -> None:
     """Return in the process that becomes the command, confined; the others never return. Raises OSError.
 
     `status_fd` gets `{"exit-code": N}` when the command has ended; `fail` stays open in the command alone.
     """
-    isolate(joined=confinement["joined"])
+    unshare(NEWNS | NEWPID | NEWIPC | NEWUTS | NEWCGROUP | (0 if confinement["joined"] else NEWNET))
     die_with_parent()
     over, ended = os.pipe()
     first = os.fork()
@@ -135,27 +212,6 @@ def enter(confinement: dict[str, Any], status_fd: int, fail: int) -> None:
         look_after(command, ended, status_fd, fail)
     os.close(ended)
     os.close(status_fd)
-
-
-def isolate(*, joined: bool) -> None:
-    """Enter new namespaces, with this user as the only one; `joined` says that the network is the session's already."""
-    user, group = os.getuid(), os.getgid()
-    wanted = NEWUSER | NEWNS | NEWPID | NEWIPC | NEWUTS | NEWCGROUP
-    check_result("namespaces", LIBC.unshare(wanted if joined else wanted | NEWNET))
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{user} {user} 1"),
-        ("gid_map", f"{group} {group} 1"),
-    ):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
-    if joined:
-        return
-    with socket.socket() as any_socket:
-        request = bytearray(struct.pack("16sH22x", b"lo", 0))
-        fcntl.ioctl(any_socket, SIOCGIFFLAGS, request)
-        struct.pack_into("H", request, 16, struct.unpack_from("H", request, 16)[0] | IFF_UP)
-        fcntl.ioctl(any_socket, SIOCSIFFLAGS, request)
 
 
 def die_with_parent(*, so: bool = True) -> None:
@@ -318,7 +374,7 @@ def probe() -> None:
     status, written = os.pipe()
     request = marshal.loads(sys.stdin.buffer.read())  # noqa: S302 jaato wrote it
     try:
-        enter(request, written, status)
+        enter_sandbox(request, written, status)
     except OSError as error:
         sys.stderr.write(f"{error.filename or 'it'}: {error.strerror or error}")
         sys.stderr.flush()

@@ -11,7 +11,7 @@ import signal
 import sys
 import termios
 
-from jaato.tools.processes.warden import cgroup, namespaces, network_namespace, seccomp
+from jaato.tools.processes.warden import cgroup, namespaces, seccomp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def become_command(
         os.chdir(request["cwd"])
         if confinement and confinement["joined"]:
             doing = "connect the network of"
-            network_namespace.enter(joins)
+            namespaces.join_network(joins)
         doing = "run"
         for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
@@ -156,7 +156,7 @@ def run_confined(request: dict[str, Any], confinement: dict[str, Any], fail: int
     if confinement["backend"] == "landlock":
         doing = "confine"
         try:
-            namespaces.enter(confinement, STATUS_FD, fail)
+            namespaces.enter_sandbox(confinement, STATUS_FD, fail)
             doing = "enter"
             os.chdir(request["cwd"])
         except OSError as error:

@@ -1,1 +1,0 @@
-"""The proxy through which confined processes reach the hosts that are on their allowlist."""
