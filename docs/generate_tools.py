@@ -12,8 +12,8 @@ import msgspec
 from jaato.plugins import BUILTIN
 from jaato.protocol.codec import encode
 from jaato.runtime.plugins.adapter import Toolset, adapt, requirements
-from jaato.runtime.plugins.host import PluginHost
 from jaato.runtime.plugins.lazy import Builtin, known_from
+from jaato.runtime.plugins.lifecycle import PluginHost
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.catalog import CATEGORY_TEXTS
 from jaato.tools.tool import Tool

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jaato.runtime.embedding.agent import Agent
     from jaato.runtime.embedding.client import JaatoClient, JaatoRuntime, JaatoSession
     from jaato.runtime.embedding.executor import ToolExecutor
-    from jaato.runtime.embedding.result import Result
+    from jaato.runtime.embedding.structured_output import Result
     from jaato.runtime.flow.flow import Flow
     from jaato.runtime.flow.result import FlowRun, FlowStep
     from jaato.runtime.plugins.registry import PluginRegistry
@@ -100,7 +100,7 @@ HOMES = {
     "jaato.runtime.flow.flow": "Flow",
     "jaato.runtime.flow.result": "FlowRun FlowStep",
     "jaato.runtime.plugins.registry": "PluginRegistry",
-    "jaato.runtime.embedding.result": "Result",
+    "jaato.runtime.embedding.structured_output": "Result",
     "jaato.tools.call": "Call Output",
     "jaato.tools.cancel": "CancelToken",
     "jaato.tools.ledger": "TokenLedger",

@@ -11,8 +11,8 @@ import anyio
 import pytest
 from tests.kit import call, say, session
 
-from jaato.agent import tool_execution
-from jaato.agent.tool_execution import cancellable
+from jaato.agent import tool_runner
+from jaato.agent.tool_runner import cancellable
 from jaato.tools.tool import tool
 
 
@@ -49,7 +49,7 @@ def test_a_stopped_turn_ends_though_its_tool_swallows_the_cancellation(
     tmp_path: Path, stubborn: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stop means stop: the turn ends, the call is shown as cancelled, and the next turn works."""
-    monkeypatch.setattr(tool_execution, "GRACE_S", 0.05)
+    monkeypatch.setattr(tool_runner, "GRACE_S", 0.05)
     begun = anyio.Event()
 
     @tool(access="read", core=True)
@@ -84,7 +84,7 @@ def test_a_tool_that_cleans_up_in_a_shield_has_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a cancelled tool awaits behind a shield is not cut short."""
-    monkeypatch.setattr(tool_execution, "GRACE_S", 0.0)
+    monkeypatch.setattr(tool_runner, "GRACE_S", 0.0)
     begun = anyio.Event()
     cleaned: list[str] = []
 
@@ -140,7 +140,7 @@ def test_values_and_errors_pass_through() -> None:
 
 def test_time_limits_of_a_tools_own_are_not_taken_for_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool that waits in rounds with a time limit each goes on for as long as it likes."""
-    monkeypatch.setattr(tool_execution, "GRACE_S", 0.0)
+    monkeypatch.setattr(tool_runner, "GRACE_S", 0.0)
 
     async def waits() -> int:
         ended = 0

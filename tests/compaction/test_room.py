@@ -14,7 +14,7 @@ from tests.kit import call, provider_of, recorded, reopened, say, session
 
 from jaato.abc.compactor import GCConfig, GCResult
 from jaato.agent.compaction.engine import CompactionSetup
-from jaato.agent.compaction.truncate import TruncateGCPlugin
+from jaato.agent.compaction.strategies import TruncateGCPlugin
 from jaato.agent.session import Session
 from jaato.protocol.events import BackgroundUpdated, GcCompleted, PlanUpdated
 from jaato.protocol.messages import Message, Text, Usage

@@ -8,8 +8,7 @@ from typing import Any
 
 from tests.compat.stage import Names, Stage, run, written
 
-from jaato.abc.background import TaskHandle
-from jaato.abc.plugin import ToolSchema
+from jaato.abc.plugin import TaskHandle, ToolSchema
 from jaato.plugins.permission import PermissionPlugin
 from jaato.runtime.embedding.executor import ToolExecutor, get_current_tool_output_callback
 from jaato.runtime.plugins.registry import PluginRegistry

@@ -12,12 +12,12 @@ import pytest
 
 from jaato.abc.plugin import ToolSchema
 from jaato.abc.provider import Chunk, ModelRequest, TextDelta
+from jaato.agent.retry import with_retry
 from jaato.errors import ConfigError, PluginError
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.scripted import Answer, ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.embedding.providers import ProviderPlugin, load_provider
-from jaato.runtime.embedding.retry import with_retry
 from jaato.runtime.embedding.types import FinishReason, ProviderConfig, Role, ToolResult
 from jaato.tools.cancel import CancelToken
 

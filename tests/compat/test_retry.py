@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from jaato.agent.retry import RetryPolicy
+from jaato.agent.retry import RetryPolicy, interruptible_sleep, with_retry
 from jaato.errors import AuthenticationError, CancelledException, RateLimited, ServerFault
-from jaato.runtime.embedding.retry import interruptible_sleep, with_retry
 from jaato.tools.cancel import CancelToken
 
 FAST = RetryPolicy(attempts=4, first_s=0.001)

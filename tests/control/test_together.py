@@ -12,7 +12,7 @@ import anyio
 import pytest
 from tests.control.player import Player
 
-from jaato.abc.background import TaskStatus
+from jaato.abc.plugin import TaskStatus
 from jaato.plugins.background import BackgroundPlugin
 from jaato.tools.background import BackgroundTask, TaskRecords
 from jaato.tools.call import Call

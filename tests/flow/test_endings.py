@@ -13,7 +13,7 @@ from tests.kit import call, say
 from jaato.errors import JaatoError, StoreError
 from jaato.providers.scripted import Step
 from jaato.runtime.flow.flow import Flow
-from jaato.runtime.flow.records import AnyRecord, Ended
+from jaato.runtime.flow.trace import AnyRecord, Ended
 
 
 def test_a_model_that_fails(tmp_path: Path) -> None:

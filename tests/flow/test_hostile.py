@@ -14,8 +14,7 @@ from tests.kit import call, say
 
 from jaato.protocol.messages import Problem
 from jaato.runtime.flow.flow import Flow
-from jaato.runtime.flow.records import Described, Ended
-from jaato.runtime.flow.trace import Recorder
+from jaato.runtime.flow.trace import Described, Ended, Recorder
 from jaato.tools.redaction.redactor import Redactor
 
 OTHER = "pump-88aa77bb-handle"

@@ -16,10 +16,17 @@ from tests.flow.using import Flown, flown, planned
 from tests.kit import call, say
 
 from jaato.errors import ConfigError
-from jaato.runtime.flow.records import Begun, Ended, StepBegun
 from jaato.runtime.flow.replay import ReplayMismatch, replay
 from jaato.runtime.flow.result import fold
-from jaato.runtime.flow.trace import MAX_RECORDS, MAX_TRACE_BYTES, Recorder, read_trace
+from jaato.runtime.flow.trace import (
+    MAX_RECORDS,
+    MAX_TRACE_BYTES,
+    Begun,
+    Ended,
+    Recorder,
+    StepBegun,
+    read_trace,
+)
 from jaato.tools.redaction.redactor import Redactor
 
 Line = dict[str, Any]

@@ -15,8 +15,8 @@ from jaato.abc.provider import ModelRequest
 from jaato.protocol.events import Event
 from jaato.providers.scripted import Answer, ScriptedProvider, Step
 from jaato.runtime.flow.flow import Flow
-from jaato.runtime.flow.records import AnyRecord
 from jaato.runtime.flow.result import FlowRun
+from jaato.runtime.flow.trace import AnyRecord
 from jaato.storage.sqlite import SqliteStore
 
 ASKED = "What is six times seven?"

@@ -22,7 +22,7 @@ from tests.permissions.ground import (
 )
 
 from jaato.abc.asker import Answer
-from jaato.agent.subagents.gate import SubagentGate
+from jaato.agent.subagents.permission_gate import SubagentGate
 from jaato.protocol.specs import AgentBounds, Grant, SandboxAccess
 from jaato.tools.permissions.access import FULL, READ_ONLY, WORKSPACE_WRITE
 from jaato.tools.permissions.gate import Decision, Gate, Policy

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.runtime.slow import SlowPlugin, slow_executor
 
-from jaato.abc.background import TaskStatus
+from jaato.abc.plugin import TaskStatus
 from jaato.plugins.permission import PermissionPlugin
 from jaato.runtime.embedding.executor import ToolExecutor
 from jaato.runtime.plugins.registry import PluginRegistry

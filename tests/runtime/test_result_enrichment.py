@@ -14,7 +14,7 @@ from tests.kit import call, plan, results, runtime, say
 from tests.spec.documented import Documented
 
 from jaato.abc.plugin import Enrichment, Plugin
-from jaato.agent import tool_execution
+from jaato.agent import tool_runner
 from jaato.errors import PluginError
 from jaato.runtime import enrichment
 from jaato.runtime.embedding.executor import ToolExecutor
@@ -184,7 +184,7 @@ def test_a_coroutine_that_swallows_its_cancellation_is_left_behind(
 ) -> None:
     """After its time, and its grace, the turn goes on."""
     monkeypatch.setattr(enrichment, "RESULT_WITHIN_S", 0.02)
-    monkeypatch.setattr(tool_execution, "GRACE_S", 0.02)
+    monkeypatch.setattr(tool_runner, "GRACE_S", 0.02)
     assert measured(tmp_path, Stubborn(None)) == {"length": 3}  # type: ignore[arg-type]
 
 

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit import call, provider_of, say, session
 
-from jaato.agent.retry import RetryPolicy
+from jaato.agent.retry import RetryPolicy, interruptible_sleep, with_retry
 from jaato.errors import CancelledException
 from jaato.protocol.events import Event, Retry
-from jaato.runtime.embedding.retry import interruptible_sleep, with_retry
 from jaato.runtime.embedding.types import FinishReason
 from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken

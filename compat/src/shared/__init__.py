@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from jaato.abc.plugin import PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
+from jaato.agent.retry import RetryCallback, interruptible_sleep, with_retry
 from jaato.errors import CancelledException
 from jaato.runtime.embedding.client import JaatoClient, JaatoRuntime, JaatoSession
 from jaato.runtime.embedding.executor import ToolExecutor, get_current_tool_output_callback
 from jaato.runtime.embedding.hooks import AgentUIHooks
-from jaato.runtime.embedding.retry import RetryCallback, interruptible_sleep, with_retry
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.cancel import CancelToken
 from jaato.tools.ledger import TokenLedger

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.runtime.embedding.retry import RetryCallback, RetryStats, interruptible_sleep, with_retry
+from jaato.agent.retry import RetryCallback, RetryStats, interruptible_sleep, with_retry
 
 __all__ = ["RetryCallback", "RetryStats", "interruptible_sleep", "with_retry"]

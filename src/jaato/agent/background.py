@@ -11,7 +11,7 @@ import anyio
 import anyio.abc
 from msgspec import Struct
 
-from jaato.abc.background import TaskStatus
+from jaato.abc.plugin import TaskStatus
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.results import OutputSink, Results, files_changed

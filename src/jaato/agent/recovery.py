@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from jaato.abc.asker import Clarification
-from jaato.abc.background import TaskStatus
+from jaato.abc.plugin import TaskStatus
 from jaato.agent.background import BackgroundTasks
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal

@@ -7,8 +7,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from jaato.abc.background import BackgroundCapable, TaskHandle, TaskStatus
-from jaato.abc.plugin import Plugin, UserCommand
+from jaato.abc.plugin import BackgroundCapable, Plugin, TaskHandle, TaskStatus, UserCommand
 from jaato.errors import ToolError
 from jaato.protocol.messages import Text
 from jaato.tools.background import BackgroundTask, TaskRecords

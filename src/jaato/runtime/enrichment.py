@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from jaato.abc.plugin import PromptEnrichmentResult
-from jaato.agent.tool_execution import cancellable, copied
+from jaato.agent.tool_runner import cancellable, copied
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.plugins.adapter import Toolset

@@ -27,7 +27,8 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.envelope import now
 from jaato.protocol.ids import is_id
-from jaato.runtime.plugins.named import NONE, Loader, NamedPlugins
+from jaato.runtime.plugins.discovery import Loader
+from jaato.runtime.plugins.named import NONE, NamedPlugins
 from jaato.tools.redaction.redactor import Redactor
 
 BLOB_BYTES = 16_000_000
@@ -35,7 +36,7 @@ BLOB_BYTES = 16_000_000
 DIGEST = re.compile(r"[0-9a-f]{64}")
 METHODS = "initialize shutdown save load list_sessions delete on_session_start on_turn_complete on_session_end".split()
 SESSION_PLUGINS: NamedPlugins[SessionPlugin] = NamedPlugins(
-    "session", "session plugin", "SessionPlugin", METHODS, {"file": "jaato.plugins.session"}
+    "session", "session plugin", "SessionPlugin", METHODS, {"file": "jaato.plugins.session:FileSessionPlugin"}
 )
 
 

@@ -14,7 +14,7 @@ from jaato.abc.subagents import SubagentRequest, ToolChoice
 from jaato.agent.model import ProviderOpener
 from jaato.agent.session import Session, SessionParts
 from jaato.agent.state import Member
-from jaato.agent.subagents.gate import SubagentGate
+from jaato.agent.subagents.permission_gate import SubagentGate
 from jaato.agent.subagents.subagent import AgentSession, SubagentError, SubagentLimits
 from jaato.agent.subagents.supervisor import Supervisor
 from jaato.agent.turn import Limits

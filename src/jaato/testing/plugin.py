@@ -16,11 +16,10 @@ from jaato.errors import ConfigError, JaatoError
 from jaato.plugins import BUILTIN
 from jaato.runtime.plugins.adapter import Toolset, adapt, optional
 from jaato.runtime.plugins.discovery import entry_points_of, instance, load_module
-from jaato.runtime.plugins.host import PluginHost
-from jaato.runtime.plugins.isolation import run_bounded
+from jaato.runtime.plugins.isolation import Surroundings, run_bounded, surroundings
+from jaato.runtime.plugins.lifecycle import PluginHost
 from jaato.runtime.plugins.named import BUILTIN_STRATEGIES
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.plugins.side_effects import Surroundings, surroundings
 from jaato.runtime.plugins.validation import plugin_name
 from jaato.settings import Settings
 from jaato.testing.calls import CALL_S, check_calls, check_enrichment

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult, SummarizingGCPlugin
-from jaato.agent.compaction.answers import asked, parted, verdict
+from jaato.agent.compaction.engine import asked, parted, verdict
 from jaato.agent.compaction.history import positions
 from jaato.errors import JaatoError
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult

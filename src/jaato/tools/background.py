@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaato.abc.background import TaskHandle, TaskResult, TaskStatus
+from jaato.abc.plugin import TaskHandle, TaskResult, TaskStatus
 from jaato.errors import CancelledException
 from jaato.protocol.events import now
 from jaato.protocol.ids import new_id

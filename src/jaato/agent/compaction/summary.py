@@ -6,11 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from jaato.agent.compaction.answers import cut
 from jaato.agent.state import State
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Refusal, Text, ToolCall, ToolResult
+from jaato.tools.call import replace_surrogates
 
+MAX_SAID_CHARS = 500
 MAX_TASKS, MAX_STEPS_CHARS, LEAST_STEP_CHARS, TITLE_CHARS = 50, 4_000, 12, 200
 SIGNS = {"completed": "x", "in_progress": ">", "failed": "!", "skipped": "-", "pending": " "}
 
@@ -126,3 +127,8 @@ def summary_chars(usage: dict[str, Any]) -> int:
     if not limit:
         return MOST_SUMMARY_CHARS
     return int(min(MOST_SUMMARY_CHARS, max(LEAST_SUMMARY_CHARS, limit * SUMMARY_PART)))
+
+
+def cut(text: str, limit: int = MAX_SAID_CHARS) -> str:
+    """The text, cut where it is long."""
+    return replace_surrogates(text if len(text) <= limit else text[: limit - 1] + "…")

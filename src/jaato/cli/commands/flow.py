@@ -21,9 +21,17 @@ from jaato.cli.output.terminal import Screen, one_line
 from jaato.errors import CancelledException, ConfigError, JaatoError
 from jaato.protocol.events import Event, Retry
 from jaato.protocol.messages import Problem
-from jaato.runtime.flow.records import AnyRecord, Called, Offered, PlanMade, Replied, StepBegun, StepEnded
 from jaato.runtime.flow.result import FlowRun, FlowStep, fold
-from jaato.runtime.flow.trace import read_trace
+from jaato.runtime.flow.trace import (
+    AnyRecord,
+    Called,
+    Offered,
+    PlanMade,
+    Replied,
+    StepBegun,
+    StepEnded,
+    read_trace,
+)
 from jaato.settings import environment
 
 if TYPE_CHECKING:

@@ -262,7 +262,7 @@ class Run:
         return None, f"That was not the JSON asked for: {problem}. Give only the JSON."
 
     def _parsed(self) -> tuple[Any, str | None]:
-        from jaato.runtime.embedding.result import parse
+        from jaato.runtime.embedding.structured_output import parse
 
         try:
             value = parse(self.result.text, Any)

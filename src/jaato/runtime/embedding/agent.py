@@ -18,16 +18,15 @@ from jaato.errors import (
     ConfigError,
     JaatoError,
     LimitReached,
-    MalformedReply,
     from_code,
 )
-from jaato.protocol.events import Event, TurnCompleted
+from jaato.protocol.events import Event
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.embedding.attachments import attach, text_of
 from jaato.runtime.embedding.handlers import ClarificationHandler, PermissionHandler, answer_questions
 from jaato.runtime.embedding.portal import PORTAL
-from jaato.runtime.embedding.result import Result, last_text, parse
+from jaato.runtime.embedding.structured_output import Result, ask_until_parsed, last_text
 from jaato.tools.call import CURRENT
 from jaato.tools.schema import schema_of
 from jaato.tools.tool import Tool
@@ -162,9 +161,20 @@ class Agent:
         """
         await self._at_rest()
         if output_type is None:
-            text, turn = await self._turn(prompt, images)
-            return Result(text, None, turn, self.session_id)
-        return await self._run_typed(prompt, output_type, images)
+            return await self._turn(prompt, images)
+        model, unused = self.live.model, [*images]
+        before = model.settings
+        model.settings = msgspec.structs.replace(before, response_schema=schema_of(output_type))
+
+        async def ask(text: str) -> Result[None]:
+            result = await self._turn(text, unused)
+            unused.clear()
+            return result
+
+        try:
+            return await ask_until_parsed(prompt, output_type, ask)
+        finally:
+            model.settings = before
 
     async def _at_rest(self) -> None:
         """Raise `JaatoError` while a turn runs; one whose stream was just left ends in the next rounds of the loop."""
@@ -175,26 +185,7 @@ class Agent:
         if self.live.is_busy and not self.live.turns.is_stopping:
             raise JaatoError("The agent is at work; use post() to steer it, or wait until it is done.")
 
-    async def _run_typed(self, prompt: str, kind: type[T], images: Sequence[Path | str]) -> Result[T]:
-        session, before = self.live, self.live.model.settings
-        session.model.settings = msgspec.structs.replace(before, response_schema=schema_of(kind))
-        try:
-            text, turn = await self._turn(prompt, images)
-            for _ in range(2):
-                try:
-                    return Result(text, parse(text, kind), turn, self.session_id)
-                except (ValueError, RecursionError) as error:
-                    text, turn = await self._turn(
-                        f"That was not the JSON asked for: {error}. Give only the JSON.", ()
-                    )
-            try:
-                return Result(text, parse(text, kind), turn, self.session_id)
-            except (ValueError, RecursionError) as error:
-                raise MalformedReply(f"The model's answer does not fit {kind!r}: {error}") from None
-        finally:
-            session.model.settings = before
-
-    async def _turn(self, prompt: str, images: Sequence[Path | str]) -> tuple[str, TurnCompleted]:
+    async def _turn(self, prompt: str, images: Sequence[Path | str]) -> Result[None]:
         session = self.live
         turn = await session.post(text_of(prompt), self._media(images))
         if turn is None:
@@ -206,7 +197,7 @@ class Agent:
                 raise LimitReached("The turn reached its limit.")
             case "cancelled" | "interrupted":
                 raise CancelledException("The turn was stopped.")
-        return last_text(session), turn
+        return Result(last_text(session), None, turn, self.session_id)
 
     def _media(self, images: Sequence[Path | str]) -> list[Media]:
         return [attach(self.live, Path(image)) for image in images]

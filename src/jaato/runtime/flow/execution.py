@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
+from jaato.abc.provider import ModelRequest, Reply
+from jaato.agent.session import Session
+from jaato.agent.turn import Turn
 from jaato.errors import JaatoError, LimitReached, MalformedReply, PermissionDenied, ToolError
-from jaato.protocol.messages import Problem, ToolCall, ToolResult
+from jaato.plugins.arp.calls import TRACE
+from jaato.protocol.events import MessageModel
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Message, Part, Problem, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.flow import planner, prompts
+from jaato.runtime.embedding.structured_output import parse
+from jaato.runtime.flow import prompts
 from jaato.runtime.flow.prompts import ModelReply, StepPrompt, StepResult
-from jaato.runtime.flow.records import (
+from jaato.runtime.flow.trace import (
     Answering,
     AnyRecord,
     Begun,
@@ -26,7 +36,8 @@ from jaato.runtime.flow.records import (
     StepEnded,
     StepStatus,
 )
-from jaato.tools.call import problem_of
+from jaato.tools.call import Outcome, problem_of
+from jaato.tools.pipeline import run
 
 PLAN_STEP, CHAT_STEP = "plan", "chat"
 ATTEMPTS = 2
@@ -126,21 +137,21 @@ class FlowRunner:
 
     async def _plan(self, invoker: FlowInvoker, max_chars: int) -> list[Planned]:
         """The steps to take. Raises `MalformedReply`, `LimitReached` when the second plan will not do either."""
-        offers, most = planner.fitting(self._offers, max_chars), self.begun.max_steps
+        offers, most = prompts.fitting(self._offers, max_chars), self.begun.max_steps
         if not offers:
             return self._planned([])
         prompt = StepPrompt(
             PLAN_STEP,
-            planner.SYSTEM % most,
-            planner.plan_prompt(self.begun.instruction, offers),
-            schema=planner.plan_schema(offers, most),
+            prompts.PLANNER % most,
+            prompts.plan_prompt(self.begun.instruction, offers),
+            schema=prompts.plan_schema(offers, most),
         )
         for _ in range(ATTEMPTS):
             reply = await self._ask(invoker, prompt)
-            plan = planner.parse_plan(reply.text, {offer.name for offer in offers}, most)
+            plan = prompts.parse_plan(reply.text, {offer.name for offer in offers}, most)
             if not plan.problems:
                 return self._planned(plan.steps)
-            prompt = prompt.again(reply, planner.correction(plan.problems))
+            prompt = prompt.again(reply, prompts.correction(plan.problems))
         why = f"The plan cannot be carried out, and neither could the one before: {'; '.join(plan.problems)}."
         error = (
             LimitReached(f"{why} max_steps (--max-steps) allows more.")
@@ -236,3 +247,93 @@ class FlowRunner:
 def seconds_since(began: float) -> float:
     """The seconds since a time of the performance counter."""
     return round(time.perf_counter() - began, 6)
+
+
+class SessionInvoker:
+    """One turn of a session. `unrecorded` is the newest reply of the model that is not in the log yet."""
+
+    def __init__(self, session: Session, turn: Turn) -> None:
+        self._session = session
+        self._turn = turn
+        self._last = Message("assistant", [])
+        self.unrecorded: dict[str, Any] | None = None
+
+    async def reply(self, prompt: StepPrompt) -> ModelReply:
+        """What the model replies; without a tool to call it is the answer, which the end of the turn makes durable.
+
+        Raises `ProviderError`, `CancelledException`."""
+        session = self._session
+        turns = session.turns
+        turns.check_stopped("Stopped before the model was asked.")
+        answer = await session.model.stream_reply(self._request(prompt), lambda: turns.is_stopping)
+        fields = turns.take_reply(self._turn, with_one_call(answer, prompt.tool))
+        self._last = message = fields["message"]
+        if prompt.tool is None and prompt.schema is None:
+            self.unrecorded = fields
+        else:
+            session.journal.record(MessageModel(**session.journal.head(), **fields))
+        secrets = session.journal.secrets
+        call = next(iter(message.function_calls), None)
+        if call is not None:
+            call = ToolCall(call.call_id, call.name, secrets.masked(call.arguments), malformed=call.malformed)
+        return ModelReply(
+            secrets.mask(message.text), call, fields["finish_reason"], fields["usage"], fields["cost_usd"]
+        )
+
+    def _request(self, prompt: StepPrompt) -> ModelRequest:
+        session, state = self._session, self._session.state
+        messages = [Message("user", [Text(prompt.text)])]
+        for one in prompt.retries:  # at most one, so the last reply is the one that would not do
+            if isinstance(one.reason, str):
+                messages += [self._last, Message("user", [Text(one.reason)])]
+            else:
+                messages += [self._last, Message("tool", [one.reason])]
+        return ModelRequest(
+            model=state.model,
+            messages=messages,
+            system=prompt.system,
+            tools=[prompt.tool] if prompt.tool is not None else [],
+            settings=msgspec.structs.replace(session.model.settings, response_schema=prompt.schema),
+            conversation_id=state.session_id,
+            read_blob=functools.partial(session.journal.store.get_blob, state.session_id),
+        )
+
+    async def call(self, prompt: StepPrompt, tool: ToolSpec, asked: ToolCall) -> CallResult:
+        """Call a tool as a step of this flow: valid, permitted, in the log before and after."""
+        session = self._session
+        session.activate([tool.name])
+        self._turn.tool_calls += 1
+        (unmasked,) = self._last.function_calls
+        call = session.tools.new_call(unmasked, self._turn.id)
+        trace = {"flow_id": session.state.session_id, "step_id": prompt.step_id}
+        call.services = {**call.services, TRACE: trace}
+        if asked.name == tool.name:
+            await run(call, session.tools)
+        else:
+            text = f"This step calls {tool.name}, and nothing else."
+            session.tools.ended(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
+        return CallResult(session.journal.secrets.masked(call.arguments), self._result(call.id))
+
+    def _result(self, call_id: str) -> ToolResult:
+        """The result as it is in the log: without secrets, and bounded; data without the same as text."""
+        for message in reversed(self._session.state.messages):
+            for part in message.parts:
+                if isinstance(part, ToolResult) and part.call_id == call_id:
+                    return part if part.structured is None else msgspec.structs.replace(part, content=[])
+        raise LookupError(call_id)
+
+
+def with_one_call(reply: Reply, tool: ToolSpec | None) -> Reply:
+    """The reply with no call beyond the first, and none where there is no tool to call; arguments that were written
+    as text are a call."""
+    message = reply.message
+    calls = message.function_calls[:1] if tool is not None else []
+    parts: list[Part] = [part for part in message.parts if not isinstance(part, ToolCall) or part in calls]
+    if tool is not None and not calls:
+        try:
+            arguments = parse(message.text, dict[str, Any])
+        except (ValueError, RecursionError):
+            pass
+        else:
+            parts.append(ToolCall(new_id("c"), tool.name, dict(arguments)))
+    return msgspec.structs.replace(reply, message=msgspec.structs.replace(message, parts=parts))

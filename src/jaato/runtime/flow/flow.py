@@ -22,14 +22,23 @@ from jaato.protocol.specs import ModelSettings
 from jaato.runtime.embedding.agent import listed
 from jaato.runtime.embedding.handlers import PermissionHandler, answer_questions
 from jaato.runtime.embedding.portal import PORTAL
-from jaato.runtime.flow.execution import FlowRunner
-from jaato.runtime.flow.invocation import SessionInvoker
-from jaato.runtime.flow.prompts import ANSWERER, MAX_INSTRUCTION_CHARS, MOST_STEPS, context_chars
-from jaato.runtime.flow.records import FORMAT, Answering, AnyRecord, Begun, Ended, Status
+from jaato.runtime.flow.execution import FlowRunner, SessionInvoker
+from jaato.runtime.flow.prompts import ANSWERER, context_chars
 from jaato.runtime.flow.registry_tools import RegistryTools, choose_registries
 from jaato.runtime.flow.replay import replay
 from jaato.runtime.flow.result import FlowRun, fold
-from jaato.runtime.flow.trace import Recorder, read_trace
+from jaato.runtime.flow.trace import (
+    FORMAT,
+    MAX_INSTRUCTION_CHARS,
+    MOST_STEPS,
+    Answering,
+    AnyRecord,
+    Begun,
+    Ended,
+    Recorder,
+    Status,
+    read_trace,
+)
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.secrets import session_secrets
 from jaato.runtime.session_factory import SessionFactory

@@ -13,7 +13,8 @@ from jaato.protocol.messages import Problem, ToolCall
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.flow.execution import INVALID, MISTAKEN, CallResult, FlowRunner
 from jaato.runtime.flow.prompts import ModelReply, StepPrompt
-from jaato.runtime.flow.records import (
+from jaato.runtime.flow.result import FlowRun, fold
+from jaato.runtime.flow.trace import (
     Answering,
     AnyRecord,
     Called,
@@ -22,9 +23,8 @@ from jaato.runtime.flow.records import (
     Offered,
     Replied,
     StepEnded,
+    Trace,
 )
-from jaato.runtime.flow.result import FlowRun, fold
-from jaato.runtime.flow.trace import Trace
 from jaato.tools.invisible_text import one_line
 from jaato.tools.redaction.redactor import placeholder_in
 from jaato.tools.schema import validator_of

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from jaato.errors import LimitReached, PermissionDenied, from_code
 from jaato.protocol.messages import Problem, Usage
-from jaato.runtime.flow.records import (
+from jaato.runtime.flow.trace import (
     Answering,
     AnyRecord,
     Begun,

@@ -7,8 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaato.abc.background import BackgroundCapable
-from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, ToolSchema, UserCommand
+from jaato.abc.plugin import (
+    BackgroundCapable,
+    Enrichment,
+    Plugin,
+    PromptEnrichmentResult,
+    ToolSchema,
+    UserCommand,
+)
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.portal import PORTAL

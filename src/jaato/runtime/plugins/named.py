@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar
@@ -12,18 +11,18 @@ from typing import Any, Generic, TypeVar
 from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
 from jaato.errors import PluginError
-from jaato.runtime.plugins.discovery import entry_points_of, identity, kind_of
+from jaato.runtime.plugins.discovery import Loader, entry_points_of, identity, kind_of
 from jaato.runtime.plugins.isolation import run_bounded
+from jaato.runtime.plugins.lazy import Builtin
 
 P = TypeVar("P")
-Loader = Callable[[], Any]
 LOADING_S = 30.0
 NONE: Mapping[str, ModuleType] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class NamedPlugins(Generic[P]):
-    """One kind of them: what it is called, what it must have, and the modules of those that come with jaato."""
+    """One kind of them: what it is called, what it must have, and `module:class` of those that come with jaato."""
 
     kind: str
     noun: str
@@ -34,9 +33,7 @@ class NamedPlugins(Generic[P]):
     def discover(self, modules: Mapping[str, ModuleType] = NONE) -> dict[str, Loader]:
         """A loader for each by name: built-in ones, those of the kind's entry points, and those of these modules.
         Nothing is imported yet."""
-        found: dict[str, Loader] = {
-            name: functools.partial(importlib.import_module, path) for name, path in self.builtin.items()
-        }
+        found: dict[str, Loader] = {name: Builtin(name, path) for name, path in self.builtin.items()}
         for point in entry_points_of(ENTRY_POINT_GROUPS[self.kind]):
             found.setdefault(point.name, point.load)
         for name, module in modules.items():
@@ -85,7 +82,8 @@ class NamedPlugins(Generic[P]):
 
 
 BUILTIN_STRATEGIES = {
-    f"gc_{name}": f"jaato.agent.compaction.{name}" for name in ("truncate", "summarize", "hybrid")
+    f"gc_{name.lower()}": f"jaato.agent.compaction.strategies:{name}GCPlugin"
+    for name in ("Truncate", "Summarize", "Hybrid")
 }
 GC_PLUGINS: NamedPlugins[GCPlugin] = NamedPlugins(
     "gc",

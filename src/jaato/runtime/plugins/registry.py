@@ -15,24 +15,22 @@ from jaato.log import logger
 from jaato.runtime.enrichment import enriched, enrichers
 from jaato.runtime.plugins.adapter import Toolset, adapt, enriching, executors_of, requirements, schemas_of
 from jaato.runtime.plugins.discovery import Modules, find, instance
-from jaato.runtime.plugins.host import PluginHost
 from jaato.runtime.plugins.isolation import BROKEN, brief
 from jaato.runtime.plugins.lazy import Builtin, LazyPlugin, can_defer
 from jaato.runtime.plugins.lifecycle import (
+    LOADING_S,
+    ByHand,
     ChangeListeners,
+    PluginHost,
+    PluginLoader,
     PluginSessions,
+    described,
+    is_foreign,
+    refuse_same_commands,
     release,
     replace_tools,
     set_workspace,
     set_workspaces,
-)
-from jaato.runtime.plugins.loader import (
-    LOADING_S,
-    ByHand,
-    PluginLoader,
-    described,
-    is_foreign,
-    refuse_same_commands,
 )
 from jaato.runtime.plugins.validation import plugin_name
 from jaato.runtime.plugins.workspace import PluginFiles

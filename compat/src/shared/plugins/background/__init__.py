@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.abc.background import BackgroundCapable, TaskHandle, TaskResult, TaskStatus
+from jaato.abc.plugin import BackgroundCapable, TaskHandle, TaskResult, TaskStatus
 from jaato.plugins.background import BackgroundPlugin
 from jaato.tools.background import BackgroundCapableMixin
 

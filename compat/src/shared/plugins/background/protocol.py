@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.abc.background import BackgroundCapable, TaskHandle, TaskResult, TaskStatus
+from jaato.abc.plugin import BackgroundCapable, TaskHandle, TaskResult, TaskStatus
 
 __all__ = ["BackgroundCapable", "TaskHandle", "TaskResult", "TaskStatus"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from jaato.agent.compaction.hybrid import HybridGCPlugin, create_plugin
+from jaato.agent.compaction.strategies import HybridGCPlugin
+
+create_plugin = HybridGCPlugin
 
 __all__ = ["HybridGCPlugin", "create_plugin"]

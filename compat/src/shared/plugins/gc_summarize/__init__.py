@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from jaato.agent.compaction.summarize import SummarizeGCPlugin, create_plugin
+from jaato.agent.compaction.strategies import SummarizeGCPlugin
+
+create_plugin = SummarizeGCPlugin
 
 __all__ = ["SummarizeGCPlugin", "create_plugin"]

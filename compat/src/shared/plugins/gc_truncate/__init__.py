@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from jaato.agent.compaction.truncate import TruncateGCPlugin, create_plugin
+from jaato.agent.compaction.strategies import TruncateGCPlugin
+
+create_plugin = TruncateGCPlugin
 
 __all__ = ["TruncateGCPlugin", "create_plugin"]

@@ -1,11 +1,11 @@
-"""`gc_summarize`: the recent turns stay, what was before is replaced by a summary of the model's."""
+"""The compaction strategies `gc_truncate`, `gc_summarize` and `gc_hybrid`; all keep the recent turns."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult
-from jaato.agent.compaction.history import parted_history
+from jaato.agent.compaction.history import newer_half, parted_history
 from jaato.agent.compaction.summary import (
     SUMMARY_HEAD,
     is_summary,
@@ -15,8 +15,34 @@ from jaato.agent.compaction.summary import (
     transcript,
     transcript_chars,
 )
-from jaato.agent.compaction.truncate import TruncateGCPlugin
 from jaato.protocol.messages import Message, Text
+
+
+class TruncateGCPlugin:
+    """Leaves out whole turns, the oldest first, when the context is fuller than the threshold; of turns that fill it
+    alone the oldest calls too."""
+
+    name = "gc_truncate"
+
+    def initialize(self, config: dict[str, Any] | None = None) -> None:
+        """Nothing is to be set."""
+
+    def shutdown(self) -> None:
+        """Nothing is open."""
+
+    def should_collect(self, context_usage: dict[str, Any], config: GCConfig) -> tuple[bool, str]:
+        """Whether the context is as full as the threshold says."""
+        percent = context_usage.get("percent_used") or 0.0
+        full = percent >= config.threshold_percent
+        return full, f"the context is {percent:.0f} % full" if full else ""
+
+    def collect(
+        self, history: list[Message], context_usage: dict[str, Any], config: GCConfig, reason: str
+    ) -> tuple[list[Message], GCResult]:
+        """All but the last `preserve_recent_turns` turns is left out."""
+        first = parted_history(history, context_usage, config).recent
+        return history[first:], GCResult(items_collected=first, plugin_name=self.name, trigger_reason=reason)
+
 
 ASK = """\
 Below is the older part of a conversation between a user and an agent that works with tools. It is left out of the agent's context now; \
@@ -77,6 +103,15 @@ class SummarizeGCPlugin(TruncateGCPlugin):
         return kept, GCResult(items_collected=last, plugin_name=self.name, trigger_reason=reason)
 
 
-def create_plugin() -> SummarizeGCPlugin:
-    """The documented factory."""
-    return SummarizeGCPlugin()
+class HybridGCPlugin(SummarizeGCPlugin):
+    """As `gc_summarize`, but only the newer half of what is left out is told to the model: half the price. Of the
+    older half it learns what was asked, and what a summary before said."""
+
+    name = "gc_hybrid"
+
+    def told(
+        self, history: list[Message], context_usage: dict[str, Any], config: GCConfig
+    ) -> tuple[int, int]:
+        """The newer half of what is not recent."""
+        pieces = parted_history(history, context_usage, config)
+        return newer_half(history, pieces.begins, pieces.recent), pieces.recent

@@ -1,12 +1,14 @@
-"""What a run gave: its text, and the value that text is."""
+"""Structured output: the answer of a run parsed into the type asked for, with retries while it does not fit."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from jaato.errors import MalformedReply
 from jaato.protocol.events import TurnCompleted
 from jaato.protocol.messages import Usage
 from jaato.tools.schema import foreign_value
@@ -15,11 +17,12 @@ if TYPE_CHECKING:
     from jaato.agent.session import Session
 
 T = TypeVar("T")
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[T]):
-    """What a run gave: the final text, `data` in the type asked for, and what it cost."""
+    """The result of a run: the final text, `data` in the type asked for, and what it cost."""
 
     text: str
     data: T
@@ -37,8 +40,23 @@ class Result(Generic[T]):
         return self.turn.cost_usd
 
 
+async def ask_until_parsed(
+    prompt: str, kind: type[T], ask: Callable[[str], Awaitable[Result[None]]]
+) -> Result[T]:
+    """Ask, and retry with what is wrong, until the answer parses. Raises `MalformedReply` after `ATTEMPTS` of them."""
+    problem: Exception | None = None
+    for _ in range(ATTEMPTS):
+        answer = await ask(prompt)
+        try:
+            return Result(answer.text, parse(answer.text, kind), answer.turn, answer.session_id)
+        except (ValueError, RecursionError) as error:
+            problem = error
+            prompt = f"That was not the JSON asked for: {error}. Give only the JSON."
+    raise MalformedReply(f"The model's answer does not fit {kind!r}: {problem}")
+
+
 def parse(text: str, kind: Any) -> Any:
-    """The answer in the type asked for; raises ValueError (msgspec's errors are such) when it does not fit."""
+    """Parse an answer, which may be in a code fence, as JSON of a type. Raises ValueError when it does not fit."""
     stripped = text.strip()
     if stripped.startswith("```"):
         stripped = stripped.split("\n", 1)[-1].rsplit("```", 1)[0]
