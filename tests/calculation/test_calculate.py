@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.calculation.arithmetic import evaluate
-from jaato.plugins.calculation.plugin import CalculationPlugin
+from jaato.plugins.arithmetic import evaluate
+from jaato.plugins.calculation import CalculationPlugin
 
 WHOLE = st.integers(-(10**12), 10**12)
 
@@ -94,7 +94,7 @@ def test_roots_of_what_floating_point_cannot_hold() -> None:
 
 def test_an_expression_that_takes_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many steps an expression has, its time has an end."""
-    monkeypatch.setattr("jaato.plugins.calculation.arithmetic.MAX_S", -1.0)
+    monkeypatch.setattr("jaato.plugins.arithmetic.MAX_S", -1.0)
     with pytest.raises(ToolError, match="takes more than"):
         evaluate("1 + 1")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.contract import showing
 
 from jaato.errors import ConfigError
-from jaato.plugins.calculation.arithmetic import evaluate
+from jaato.plugins.arithmetic import evaluate
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.domains import load_domains
 from jaato.runtime.domains.checked import check

@@ -11,7 +11,7 @@ import pytest
 from tests.datadesk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.calculation.plugin import CalculationPlugin
+from jaato.plugins.calculation import CalculationPlugin
 from jaato.plugins.data import plugin
 from jaato.plugins.data.plugin import DataPlugin
 from jaato.plugins.files.plugin import FilesPlugin

@@ -9,7 +9,7 @@ from tests.datadesk import Desk
 
 from jaato.abc.plugin import Plugin
 from jaato.plugins.archives.plugin import ArchivesPlugin
-from jaato.plugins.calculation.plugin import CalculationPlugin
+from jaato.plugins.calculation import CalculationPlugin
 from jaato.plugins.clock import ClockPlugin
 from jaato.plugins.data.plugin import DataPlugin
 

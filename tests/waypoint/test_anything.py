@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.waypoint.trip import Trip, kept
 
 from jaato.errors import ToolError
-from jaato.plugins.waypoint.past_state import OCCUPIED, is_below
+from jaato.plugins.waypoint.past_state import OCCUPIED
+from jaato.tools.filesystem.atomic import is_below
 
 PATHS = ("a", "b", "d/a", "d/b", "e/a")
 PATH = st.sampled_from(PATHS)

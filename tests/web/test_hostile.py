@@ -60,7 +60,7 @@ def test_what_is_no_whole_image_is_never_shown_as_one(tmp_path: Path, body: byte
         return "result:x"
 
     with serving(a=plain(body, "image/png"), b=plain(PNG, "image/jpeg")) as site:
-        with pytest.raises(ToolError, match="no whole image"):
+        with pytest.raises(ToolError, match="is not shown"):
             ask(local(tmp_path), "fetch_url", url=f"{site.url}/a", keep=keep)
         assert kept == []
         found = ask(local(tmp_path), "fetch_url", url=f"{site.url}/b", keep=keep)

@@ -12,7 +12,6 @@ from tests.web.server import Answer, Host, ask, serving, text
 
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.plugin import WebPlugin
-from jaato.plugins.web.web_search import Ddgs
 
 RESULTS = {
     "results": [
@@ -90,7 +89,6 @@ def test_an_unknown_engine_and_an_empty_query(tmp_path: Path) -> None:
         found(tmp_path, "http://a b/", query="x")
     with pytest.raises(ToolError, match="empty"):
         found(tmp_path, "ddgs", query="  ")
-    assert Ddgs({}).environ == {}
 
 
 def test_what_leads_to_no_page_is_no_result(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ BUILTIN = {
     "todo": "jaato.plugins.todo:TodoPlugin",
     "search": "jaato.plugins.search.plugin:SearchPlugin",
     "clarification": "jaato.plugins.clarification:ClarificationPlugin",
-    "calculation": "jaato.plugins.calculation.plugin:CalculationPlugin",
+    "calculation": "jaato.plugins.calculation:CalculationPlugin",
     "data": "jaato.plugins.data.plugin:DataPlugin",
     "archives": "jaato.plugins.archives.plugin:ArchivesPlugin",
     "clock": "jaato.plugins.clock:ClockPlugin",

@@ -71,6 +71,11 @@ class BackgroundPlugin(Plugin):
         toolsets = self.host.service("registry").toolsets()
         return [toolset.background for toolset in toolsets if toolset.background is not None]
 
+    def _plugin_tasks(self) -> list[BackgroundTask]:
+        """The tasks that plugins keep themselves."""
+        records = (getattr(capable, "background_tasks", None) for capable in self._capable())
+        return [task for kept in records if kept is not None for task in kept.all()]
+
     @tool(
         category="coordination",
         access="read",
@@ -124,9 +129,7 @@ class BackgroundPlugin(Plugin):
     async def list_background(self, *, call: Call) -> dict[str, Any]:
         """List the background tasks of this session, the running ones first."""
         own = tasks_of_call(call)
-        tasks: list[BackgroundTask] = own.all() if own is not None else []
-        for capable in self._capable():
-            tasks += getattr(getattr(capable, "background_tasks", None), "all", list)()
+        tasks = [*(own.all() if own is not None else ()), *self._plugin_tasks()]
         tasks.sort(key=lambda task: (task.done.is_set(), task.started_at))
         return {"tasks": [task_row(task) for task in tasks[:100]], "count": len(tasks)}
 
@@ -144,12 +147,8 @@ class BackgroundPlugin(Plugin):
         return {UserCommand("tasks", "List the background tasks."): self._tasks_text}
 
     def _tasks_text(self, _line: str) -> str:
-        tasks = [
-            task
-            for capable in self._capable()
-            for task in getattr(getattr(capable, "background_tasks", None), "all", list)()
-        ]
-        return "\n".join(f"{task.id}  {task.status.value:<10} {task.tool}" for task in tasks) or "No tasks."
+        rows = (f"{task.id}  {task.status.value:<10} {task.tool}" for task in self._plugin_tasks())
+        return "\n".join(rows) or "No tasks."
 
 
 def tasks_of_call(call: Call) -> TaskRecords | None:

@@ -59,10 +59,10 @@ class ClockPlugin(Plugin):
             moment = add_duration(moment, add)
         if to_zone is not None:
             moment = convert_zone(moment, to_zone)
-        said = describe_time(moment)
+        result = describe_time(moment)
         if until is not None:
-            said["until"] = time_difference(moment, parse_time(until, zone))
-        return said
+            result["until"] = time_difference(moment, parse_time(until, zone))
+        return result
 
 
 class TimeRefused(ToolError):
@@ -278,7 +278,7 @@ def describe_time(moment: datetime) -> dict[str, Any]:
     """What there is to say of a moment."""
     moment, note = format_time(moment)
     year, week, _ = moment.isocalendar()
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "iso": moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds"),
         "zone": getattr(moment.tzinfo, "key", None) or moment.tzname() or "",
         "weekday": moment.strftime("%A"),
@@ -286,15 +286,15 @@ def describe_time(moment: datetime) -> dict[str, Any]:
         "day_of_year": moment.timetuple().tm_yday,
     }
     if note:
-        said["note"] = note
+        result["note"] = note
     try:
         utc = moment.astimezone(UTC)
     except OverflowError:
-        return said
+        return result
     since = utc - datetime(1970, 1, 1, tzinfo=UTC)
-    said["utc"] = utc.isoformat(timespec="seconds").replace("+00:00", "Z")
-    said["unix"] = since // timedelta(seconds=1)
-    return said
+    result["utc"] = utc.isoformat(timespec="seconds").replace("+00:00", "Z")
+    result["unix"] = since // timedelta(seconds=1)
+    return result
 
 
 def time_difference(start: datetime, end: datetime) -> dict[str, Any]:

@@ -10,15 +10,12 @@ from jaato.errors import ToolError
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
 from jaato.tools.host_services import roots_of
-from jaato.tools.images import ImageRefused, identify_image
+from jaato.tools.images import MAX_IMAGE_BYTES, check_image
 from jaato.tools.invisible_text import quote
 from jaato.tools.markdown import mentions
 from jaato.tools.tool import tool
 
 HANDLE = "result:"
-MAX_IMAGE_BYTES = 5 << 20
-MAX_SIDE = 8_000
-"""What every provider takes."""
 
 MODELS = [
     *("gemini-3-pro*", "gemini-3.5-*"),
@@ -94,20 +91,11 @@ class ImagesPlugin(Plugin):
         5 MB at most, with its type and size in pixels."""
         with self._roots.open_file(path) as file:
             data = file.read(MAX_IMAGE_BYTES + 1)
-        if len(data) > MAX_IMAGE_BYTES:
-            raise ImageRefused(
-                f"{path!r} has more than {MAX_IMAGE_BYTES >> 20} MB. Scale it down with run (such as magick or ffmpeg)."
-            )
-        found = identify_image(data)
-        if max(found.width, found.height) > MAX_SIDE:
-            raise ImageRefused(
-                f"{path!r} has {found.width} x {found.height} pixels; at most {MAX_SIDE} a side can be shown. Scale it "
-                "down or cut it with run."
-            )
+        found = check_image(data, repr(path), "Scale it down or cut it with run (such as magick or ffmpeg).")
         try:
             blob = call.keep(data).removeprefix(HANDLE)
         except LookupError:
             raise ToolError("Images are shown to a model in a session only.") from None
         name = PurePosixPath(path).name
-        said = f"{name} is {found.mime}, {found.width} x {found.height} pixels, {len(data)} bytes."
-        return Output(text=said, media=(Media(found.mime, blob, len(data), name),))
+        result = f"{name} is {found.mime}, {found.width} x {found.height} pixels, {len(data)} bytes."
+        return Output(text=result, media=(Media(found.mime, blob, len(data), name),))

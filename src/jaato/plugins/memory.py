@@ -158,10 +158,10 @@ class Notes:
             if self._words is None:
                 self._words = [frozenset(terms(index_terms(note))) for note in notes]
             kept = self._words
-        said = set(terms(text))
+        result = set(terms(text))
         shares: list[tuple[float, Note]] = []
         for note, words in zip(notes, kept, strict=True):
-            common = len(words & said)
+            common = len(words & result)
             if common > 1 and common >= NEAR * len(words):
                 shares.append((common / len(words), note))
         shares.sort(key=lambda entry: -entry[0])
@@ -288,15 +288,15 @@ class MemoryPlugin(Plugin):
             found = [(note, 0.0) for note in reversed(page.notes)]
         fitting = [(note, score) for note, score in found if wanted <= set(note.tags)]
         shown = fitting[offset : offset + limit]
-        said: dict[str, Any] = {
+        result: dict[str, Any] = {
             "memories": [note_row(note, score) for note, score in shown],
             "found": len(fitting),
         }
         if len(fitting) > offset + limit:
-            said["next_offset"] = offset + limit
+            result["next_offset"] = offset + limit
         if not fitting:
-            said["note"] = no_match_message(page)
-        return said | damage_note(page)
+            result["note"] = no_match_message(page)
+        return result | damage_note(page)
 
     @tool(category=MEMORY, access="read")
     def list_memory_tags(self, limit: Annotated[int, Meta(ge=1, le=1_000)] = 200) -> dict[str, Any]:
@@ -304,11 +304,11 @@ class MemoryPlugin(Plugin):
         retrieve_memories. Returns each tag with its number of notes."""
         page = self.notes.read()
         tags = count_tags(page.notes)
-        said: dict[str, Any] = {
+        result: dict[str, Any] = {
             "tags": [{"tag": one_line(tag, MAX_TAG_CHARS), "count": count} for tag, count in tags[:limit]],
             "total_memories": len(page.notes),
         }
-        return said | ({"more_tags": len(tags) - limit} if len(tags) > limit else {}) | damage_note(page)
+        return result | ({"more_tags": len(tags) - limit} if len(tags) > limit else {}) | damage_note(page)
 
 
 def note_row(note: Note, score: float) -> dict[str, Any]:

@@ -209,15 +209,15 @@ def make_id(text: str) -> str:
 
 def reference_row(reference: Reference) -> dict[str, Any]:
     """A reference as it is listed."""
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "id": reference.id,
         "name": reference.name,
         "kind": reference.kind,
         "owner": reference.owner,
     }
     if reference.description:
-        said["description"] = reference.description
-    return said | ({"tags": reference.tags} if reference.tags else {})
+        result["description"] = reference.description
+    return result | ({"tags": reference.tags} if reference.tags else {})
 
 
 WORD = re.compile(r"[\w./-]+")
@@ -242,8 +242,8 @@ def find_declared_names(prompt: str, found: Declared) -> list[str]:
     """The ids of declared references that the prompt names by their file (`MODULE.md`) or an id that is no plain word."""
     if not found.references:
         return []
-    said = (word.rstrip(".-") for word in WORD.findall(prompt))
-    words = {word for word in said if not word.isalnum()}
+    result = (word.rstrip(".-") for word in WORD.findall(prompt))
+    words = {word for word in result if not word.isalnum()}
     tails = {word.rpartition("/")[2] for word in words}
     return [
         one.id
@@ -341,16 +341,16 @@ class ReferencesPlugin(Plugin):
         before work that may have house rules. Returns ids, names and what they are about."""
         found = load_declarations(self._places)
         rows = [reference_row(one) for one in select_by_tags(found, tags)]
-        said: dict[str, Any] = {"references": rows[offset : offset + limit], "total": len(rows)}
+        result: dict[str, Any] = {"references": rows[offset : offset + limit], "total": len(rows)}
         if len(rows) > offset + limit:
-            said["next_offset"] = offset + limit
+            result["next_offset"] = offset + limit
         if not rows:
-            said["note"] = (
+            result["note"] = (
                 "None here. Users declare them in .jaato/references.json or put text into .jaato/references/."
             )
         if found.problems:
-            said["problems"] = found.problems[:MAX_SHOWN_PROBLEMS]
-        return said
+            result["problems"] = found.problems[:MAX_SHOWN_PROBLEMS]
+        return result
 
     @tool(category=KNOWLEDGE, access="read")
     def selectReferences(

@@ -366,24 +366,24 @@ class SessionToolsPlugin(Plugin):
             services=call.services,
         )
         verdict = session.gate.explain(probe, found.tool)
-        said: dict[str, Any] = {
+        result: dict[str, Any] = {
             "tool": found.tool.name,
             "access": WORDS[verdict.effect],
             "reason": verdict.reason,
             "method": verdict.method,
         }
         if len(verdict.parts) > 1:
-            said["parts"] = [
+            result["parts"] = [
                 {"command": part.text[:500], "access": WORDS[part.effect], "reason": part.reason}
                 for part in verdict.parts[:MAX_PARTS]
             ]
         if arguments is None:
-            said["note"] = "Judged without arguments; give those of the call for a surer answer."
+            result["note"] = "Judged without arguments; give those of the call for a surer answer."
         elif issues := found.tool.issues(given):
-            said["invalid_arguments"] = [
+            result["invalid_arguments"] = [
                 {"path": path, "message": text[:300]} for path, text in issues[:MAX_ISSUES]
             ]
-        return said
+        return result
 
 
 def session_of(call: Call) -> Any:

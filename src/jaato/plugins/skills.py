@@ -124,9 +124,9 @@ class Discovery(NamedTuple):
 def discover(host: Host, kind: Kind) -> Discovery:
     """All there are; of two with one name the user's counts. Never raises for what is written there."""
     there = list(candidate_files(source_directories(host, (kind,), (".jaato", kind)), kind))
-    said = Discovery({}, [])
+    result = Discovery({}, [])
     if not there:
-        return said
+        return result
     try:
         cache: Path | None = host.service("settings").cache_dir / f"{kind}.json"
     except (KeyError, AttributeError):
@@ -142,20 +142,22 @@ def discover(host: Host, kind: Kind) -> Discovery:
         after[label] = known
         shown, wire = escape_all(label), wire_name(PREFIXES[kind] + known.name)
         if known.problem:
-            said.problems.append(escape_all(f"{label}: {known.problem}"))
-        elif known.name in said.items:
-            said.problems.append(f"{shown}: another one is called {known.name} already.")
+            result.problems.append(escape_all(f"{label}: {known.problem}"))
+        elif known.name in result.items:
+            result.problems.append(f"{shown}: another one is called {known.name} already.")
         elif wire in on_wire:
-            said.problems.append(f"{shown}: another one is called {wire} on the wire.")
+            result.problems.append(f"{shown}: another one is called {wire} on the wire.")
         else:
             on_wire.add(wire)
-            said.items[known.name] = Item(known.name, known.description, place.owner, str(place.root), parts)
+            result.items[known.name] = Item(
+                known.name, known.description, place.owner, str(place.root), parts
+            )
     if after != before and cache is not None:
         with contextlib.suppress(OSError, ValueError):  # without a cache the files are read again
             write_private(cache, msgspec.json.encode(after))
-    for problem in said.problems:
+    for problem in result.problems:
         LOG.warning("Left out: %s", problem)
-    return said
+    return result
 
 
 def candidate_files(

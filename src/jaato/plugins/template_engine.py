@@ -36,11 +36,11 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     name, source, given = request["name"], request["template"], request["variables"]
     try:
         names = sorted(meta.find_undeclared_variables(environment.parse(source)))
-        said: dict[str, Any] = {"variables": names[:MAX_VARIABLES]}
+        result: dict[str, Any] = {"variables": names[:MAX_VARIABLES]}
         return (
-            said
+            result
             if given is None
-            else {**said, "text": render_bounded(environment.from_string(source), given)}
+            else {**result, "text": render_bounded(environment.from_string(source), given)}
         )
     except jinja2.TemplateSyntaxError as error:
         raise TemplateRefused(

@@ -228,20 +228,20 @@ class TemplatesPlugin(Plugin):
         Returns names and where each is from (workspace, extracted, user)."""
         shelf = self.shelf
         rows = shelf.rows()
-        said: dict[str, Any] = {"templates": [row._asdict() for row in rows[:MAX_ROWS]], "total": len(rows)}
+        result: dict[str, Any] = {"templates": [row._asdict() for row in rows[:MAX_ROWS]], "total": len(rows)}
         if shelf.problems:
-            said["problems"] = shelf.problems
-        return said if rows else {**said, "note": "There is no template yet; create_template makes one."}
+            result["problems"] = shelf.problems
+        return result if rows else {**result, "note": "There is no template yet; create_template makes one."}
 
     @tool(category=MEMORY, access="read")
     def get_template(self, name: Name, *, call: Call) -> dict[str, Any]:
         """Read one template. Returns its text and the variables renderTemplate needs."""
         found = self.shelf.find(name)
-        said = {"name": found.name, "source": found.source, "content": escape_invisible(found.text)}
+        result = {"name": found.name, "source": found.source, "content": escape_invisible(found.text)}
         try:
-            return {**said, **self._work(found.name, found.text, None, call)}
+            return {**result, **self._work(found.name, found.text, None, call)}
         except ToolError as error:
-            return {**said, "problem": str(error)}
+            return {**result, "problem": str(error)}
 
     @tool(category=MEMORY, access="write")
     def create_template(
@@ -260,10 +260,10 @@ class TemplatesPlugin(Plugin):
         if name is None or content is None or document is not None:
             raise InvalidArguments("Give name and content, or document alone.")
         text = replace_surrogates(content)
-        said = self._work(name, text, None, call)
+        result = self._work(name, text, None, call)
         written = self.shelf.write(name, text, overwrite=overwrite)
         call.changed.append(written)
-        return {"name": name, "path": written.path, **said}
+        return {"name": name, "path": written.path, **result}
 
     @tool(category=MEMORY, access="write")
     def delete_template(self, name: Name, *, call: Call) -> dict[str, Any]:
@@ -362,7 +362,7 @@ class TemplatesPlugin(Plugin):
                 f"The variables are larger than {MAX_VARIABLES_CHARS >> 20} MB. Fill in less at a time."
             )
         request = {"name": name, "template": source, "variables": variables}
-        said: dict[str, Any] = run_in_sandbox_process(
+        result: dict[str, Any] = run_in_sandbox_process(
             "jaato.plugins.template_engine:work", request, BOUNDS, call.token
         )
-        return said
+        return result

@@ -14,6 +14,9 @@ FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 
 """The JPEG segments that tell width and height."""
 MAX_UNPACKED_BYTES = 64 << 20
 """So much of a PNG is unpacked to see whether it is one."""
+MAX_IMAGE_BYTES = 5 << 20
+MAX_SIDE = 8_000
+"""What every provider takes."""
 FRAME_KINDS = (b"VP8 ", b"VP8L", b"ANMF")
 BARE = frozenset({0x01, *range(0xD0, 0xD9)})
 """JPEG markers without a segment."""
@@ -49,6 +52,19 @@ def identify_image(data: bytes) -> Picture:
     raise ImageRefused(
         "This is no PNG, JPEG, GIF or WebP image. Convert it with run; readFile shows text, SVG too."
     )
+
+
+def check_image(data: bytes, label: str, advice: str) -> Picture:
+    """The image in these bytes, if every provider takes it. Raises `ImageRefused` with the advice for one that is too large,
+    and as `identify_image` does."""
+    if len(data) > MAX_IMAGE_BYTES:
+        raise ImageRefused(f"{label} has more than {MAX_IMAGE_BYTES >> 20} MB. {advice}")
+    found = identify_image(data)
+    if max(found.width, found.height) > MAX_SIDE:
+        raise ImageRefused(
+            f"{label} has {found.width} x {found.height} pixels; at most {MAX_SIDE} a side can be shown. {advice}"
+        )
+    return found
 
 
 def refuse_damaged(kind: str, why: str) -> ImageRefused:

@@ -160,9 +160,9 @@ async def ask_permission(call: Call, tool: Tool, steps: Steps) -> tuple[Permissi
             return None, None
         permission = decision.permission
         if not decision.allowed:
-            said = f' The user says: "{decision.comment}"' if decision.comment else ""
+            result = f' The user says: "{decision.comment}"' if decision.comment else ""
             return permission, PermissionDenied(
-                f"Permission denied for {call.name}: {permission.reason}{said}"
+                f"Permission denied for {call.name}: {permission.reason}{result}"
             )
         if decision.arguments is None:
             call.access, call.access_reason = permission.access, permission.reason

@@ -253,8 +253,10 @@ def schema_of(kind: Any) -> dict[str, Any]:
         schema = definitions[own_name] if uses(definitions, reference) else definitions.pop(own_name)
         schema = dict(schema)
     for one in (schema, *definitions.values()):
-        untitle(one)
-        undefault(one)
+        one.pop("title", None)  # it costs tokens and repeats the name
+        for entry in one.get("properties", {}).values():
+            if "default" in entry and json_problems(entry["default"]):
+                del entry["default"]  # JSON has no such value, an infinity for example
     return {**schema, "$defs": definitions} if definitions else schema
 
 
@@ -266,18 +268,6 @@ def uses(value: Any, reference: str) -> bool:
         case list():
             return any(uses(item, reference) for item in value)
     return False
-
-
-def untitle(schema: dict[str, Any]) -> None:
-    """Drop a generated title: it costs tokens and says what the name says."""
-    schema.pop("title", None)
-
-
-def undefault(schema: dict[str, Any]) -> None:
-    """Drop the defaults that JSON cannot carry, such as an infinity: who reads the schema could not give them either."""
-    for one in schema.get("properties", {}).values():
-        if "default" in one and json_problems(one["default"]):
-            del one["default"]
 
 
 def foreign_schema(kind: Any) -> dict[str, Any]:

@@ -173,18 +173,18 @@ class ArchiveWriter:
 
     def report(self, size: int) -> dict[str, Any]:
         """What has been written."""
-        said: dict[str, Any] = {
+        result: dict[str, Any] = {
             "files": self._files,
             "bytes": self._bytes,
             "archive_bytes": size,
             "names": self._names,
         }
         if len(self._taken) > len(self._names):
-            said["more_names"] = len(self._taken) - len(self._names)
+            result["more_names"] = len(self._taken) - len(self._names)
         if self._left_out:
-            said["left_out"] = self._left_out[:REPORTED]
-            said["left_out_count"] = len(self._left_out)
-        return said
+            result["left_out"] = self._left_out[:REPORTED]
+            result["left_out_count"] = len(self._left_out)
+        return result
 
 
 def put_tar(

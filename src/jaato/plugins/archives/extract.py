@@ -33,7 +33,7 @@ def listing(request: dict[str, Any]) -> dict[str, Any]:
     """What is in an archive, without unpacking it."""
     archive = Archive(os.fdopen(request["fd"], "rb"), request["path"], request["max_bytes"])
     fits = is_selected(request["members"])
-    said: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     count = total = unsafe = 0
     note = ""
     try:
@@ -44,26 +44,26 @@ def listing(request: dict[str, Any]) -> dict[str, Any]:
             total += member.info.size
             problem = member.refusal()
             unsafe += problem is not None
-            if fits(member.info.name) and len(said) < request["limit"]:
-                said.append(entry_row(member, problem))
+            if fits(member.info.name) and len(result) < request["limit"]:
+                result.append(member_row(member, problem))
     except ArchiveRefused as error:
         note = str(error)
     facts: dict[str, Any] = {
         "format": archive.format,
         "members": count,
         "unpacked_bytes": total,
-        "entries": said,
+        "entries": result,
     }
     if unsafe:
         facts["unsafe_members"] = unsafe
     if note:
         facts["problem"] = note
-    if len(said) == request["limit"] < count:
+    if len(result) == request["limit"] < count:
         facts |= {"more": True, "note": "Name some by members, such as src/*.py, to see others."}
     return facts
 
 
-def entry_row(member: Member, problem: str | None) -> dict[str, Any]:
+def member_row(member: Member, problem: str | None) -> dict[str, Any]:
     """A member for a list."""
     facts: dict[str, Any] = {"name": printable_name(member.info.name)}
     facts |= {"size_bytes": member.info.size} if member.info.isreg() else {"kind": member.kind}
@@ -174,7 +174,7 @@ class Extractor:
 
     def report(self, stopped: str) -> dict[str, Any]:
         """What has happened."""
-        said: dict[str, Any] = {
+        result: dict[str, Any] = {
             "destination": self._top,
             "format": self._archive.format,
             "extracted": self._count,
@@ -182,15 +182,15 @@ class Extractor:
             "names": self._names,
         }
         if self._count > len(self._names):
-            said["more_names"] = self._count - len(self._names)
+            result["more_names"] = self._count - len(self._names)
         if self._replaced:
-            said["replaced"] = self._replaced
+            result["replaced"] = self._replaced
         if self._left_out:
-            said["left_out"] = self._left_out[:MAX_REPORTED]
-            said["left_out_count"] = len(self._left_out)
+            result["left_out"] = self._left_out[:MAX_REPORTED]
+            result["left_out_count"] = len(self._left_out)
         if stopped:
-            said["incomplete"] = f"{stopped} What is listed here was extracted and is kept."
-        return said
+            result["incomplete"] = f"{stopped} What is listed here was extracted and is kept."
+        return result
 
     def _path(self, parts: list[str]) -> str:
         return "/".join([self._top.rstrip("/"), *parts]) if parts else self._top

@@ -11,7 +11,6 @@ from msgspec import Meta
 from jaato.abc.plugin import Host, Plugin
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.changes import name_for_clients
 from jaato.tools.filesystem.errors import FileMissing, explain_os_error
 from jaato.tools.host_services import roots_of
 from jaato.tools.processes.sandbox_process import (
@@ -92,7 +91,8 @@ class ArchivesPlugin(Plugin):
                 places = Mounts(writes=self.roots.paths)
                 return self._work("extract:extract", order, call, file.fileno(), max_mb << 20, places)
             finally:
-                self._extracted(destination, call)
+                with contextlib.suppress(FileMissing), self.roots.locate(destination) as place:
+                    call.changed.append(FileChange(self.roots.label(place), "modified", directory=True))
 
     @tool(
         category=FILES,
@@ -136,7 +136,7 @@ class ArchivesPlugin(Plugin):
                         "control_files": self.roots.names.more,
                     }
                     places = Mounts(reads=self.roots.paths)
-                    said = self._work("create:create", order, call, draft.fd, max_mb << 20, places)
+                    result = self._work("create:create", order, call, draft.fd, max_mb << 20, places)
                     if place.info is None:
                         draft.publish_new()
                     else:
@@ -144,13 +144,8 @@ class ArchivesPlugin(Plugin):
             except OSError as error:
                 raise explain_os_error(error, path) from None
             change: Literal["created", "modified"] = "created" if place.info is None else "modified"
-            call.changed.append(FileChange(name_for_clients(self.roots, place), change))
-        return {"path": path, "format": kind, **said}
-
-    def _extracted(self, destination: str, call: Call) -> None:
-        """Have it told where something may have been unpacked, all of it or not."""
-        with contextlib.suppress(FileMissing), self.roots.locate(destination) as place:
-            call.changed.append(FileChange(name_for_clients(self.roots, place), "modified", directory=True))
+            call.changed.append(FileChange(self.roots.label(place), change))
+        return {"path": path, "format": kind, **result}
 
     def _check_destination(self, destination: str) -> None:
         """Raise before anything is unpacked when the destination cannot be one."""
@@ -176,7 +171,7 @@ class ArchivesPlugin(Plugin):
     ) -> dict[str, Any]:
         """The work, apart."""
         bounds = ResourceLimits(TIME_S, MEMORY_BYTES, file_bytes + (1 << 20), ADVICE)
-        said: dict[str, Any] = run_in_sandbox_process(
+        result: dict[str, Any] = run_in_sandbox_process(
             f"{WORK}.{entry}", order, bounds, call.token, [descriptor], places=places
         )
-        return said
+        return result

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 import os
 import re
 import sqlite3
@@ -158,11 +159,13 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     with QueryTimer(
         request["query_s"] + WIND_UP_S
     ):  # for what Guarded's clock does not see: one step that is long
-        said = fetch_rows(guarded, guarded.run(request["sql"], request["params"] or ()), request["max_rows"])
+        result = fetch_rows(
+            guarded, guarded.run(request["sql"], request["params"] or ()), request["max_rows"]
+        )
     notes = [
         table.facts() for table in tables if table.ragged or table.open_line or table.encoding != "utf-8"
     ]
-    return {**said, "read_as": notes} if notes else said
+    return {**result, "read_as": notes} if notes else result
 
 
 def describe(request: dict[str, Any]) -> dict[str, Any]:
@@ -219,11 +222,11 @@ def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], reques
         raw.seek(0)
         table.encoding = detect_encoding(sample, table.path)
         start = sample.decode(table.encoding, "replace")
-        said = SEPARATOR.match(start)
-        table.delimiter = request["delimiter"] or (said[1] if said else detect_delimiter(start))
+        result = SEPARATOR.match(start)
+        table.delimiter = request["delimiter"] or (result[1] if result else detect_delimiter(start))
         text = Lines(io.TextIOWrapper(raw, encoding=table.encoding, errors="replace", newline=""))
         csv.field_size_limit(MAX_FIELD_CHARS)
-        if said:
+        if result:
             next(text)
         reader = csv.reader(text, delimiter=table.delimiter)
         try:
@@ -231,8 +234,12 @@ def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], reques
             if first is None:
                 raise CsvRefused(f"{table.path!r} is empty.")
             table.columns = column_names(first if request["header"] else [""] * len(first))
-            create_table(connection, table)
-            lines = reader if request["header"] else prepend_row(first, reader)
+            columns = ", ".join(map(quote_name, table.columns))
+            try:
+                connection.execute(f"CREATE TABLE {quote_name(name)} ({columns})")
+            except sqlite3.Error as error:
+                raise CsvRefused(f"{table.path!r} makes no table: {error}.") from None
+            lines = reader if request["header"] else itertools.chain([first], reader)
             insert_rows(connection, table, lines, text)
             if text.is_open(table.delimiter):
                 table.open_line = text.number - len(text.row) + 1
@@ -245,12 +252,6 @@ def load(connection: sqlite3.Connection, name: str, file: dict[str, Any], reques
             raise CsvRefused(f"{table.path!r} cannot be read as {table.encoding}: {error}.") from None
     convert_columns(connection, table)
     return table
-
-
-def prepend_row(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
-    """A row and the others."""
-    yield first
-    yield from rest
 
 
 def column_names(row: list[str]) -> list[str]:
@@ -283,15 +284,6 @@ def sqlite_text(text: str) -> str:
 def quote_name(name: str) -> str:
     """A name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def create_table(connection: sqlite3.Connection, table: Table) -> None:
-    """The empty table, its columns without a type so that they hold what they are given."""
-    columns = ", ".join(quote_name(name) for name in table.columns)
-    try:
-        connection.execute(f"CREATE TABLE {quote_name(table.name)} ({columns})")
-    except sqlite3.Error as error:
-        raise CsvRefused(f"{table.path!r} makes no table: {error}.") from None
 
 
 def insert_rows(

@@ -63,17 +63,18 @@ def load_document(text: IO[str], kind: Format, label: str, size_bytes: int) -> A
             f"{label} has {size_bytes >> 20} MB; at most {WHOLE_BYTES >> 20} MB are read whole. For JSON Lines or a "
             "top-level array, each=true reads one item at a time and takes any size."
         )
-    content = parse_text(text, label)
+    try:
+        content = text.read()
+    except UnicodeError as error:
+        raise DocumentRefused(
+            f"{label} is not UTF-8 text: {error}. Convert it, for instance with iconv."
+        ) from None
     try:
         match kind:
             case "json":
                 return json.loads(content, parse_constant=str)
             case "jsonl":
-                return [
-                    parse_line(line, number, label)
-                    for number, line in enumerate(content.split("\n"), 1)
-                    if line.strip()
-                ]
+                return list(parse_lines(content, label))
             case "toml":
                 import tomllib
 
@@ -86,16 +87,6 @@ def load_document(text: IO[str], kind: Format, label: str, size_bytes: int) -> A
         raise DocumentRefused(f"{label} is no JSON, at {place}: {error.msg}.{hint}") from None
     except ValueError as error:
         raise DocumentRefused(f"{label} is no {kind.upper()}: {str(error)[:300]}.") from None
-
-
-def parse_text(text: IO[str], label: str) -> str:
-    """All of a text. Raises `DocumentRefused`."""
-    try:
-        return text.read()
-    except UnicodeError as error:
-        raise DocumentRefused(
-            f"{label} is not UTF-8 text: {error}. Convert it, for instance with iconv."
-        ) from None
 
 
 def parse_yaml(content: str, label: str) -> Any:
@@ -165,12 +156,14 @@ def refuse_many(value: Any, label: str) -> None:
             waiting += current
 
 
-def parse_line(line: str, number: int, label: str) -> Any:
-    """One line of JSON Lines. Raises `DocumentRefused`."""
-    try:
-        return json.loads(line, parse_constant=str)
-    except ValueError as error:
-        raise DocumentRefused(f"{label} has no JSON in line {number}: {str(error)[:200]}.") from None
+def parse_lines(content: str, label: str) -> Iterator[Any]:
+    """The values of JSON Lines. Raises `DocumentRefused`."""
+    for number, line in enumerate(content.split("\n"), 1):
+        if line.strip():
+            try:
+                yield json.loads(line, parse_constant=str)
+            except ValueError as error:
+                raise DocumentRefused(f"{label} has no JSON in line {number}: {str(error)[:200]}.") from None
 
 
 def iterate_items(text: IO[str], kind: Format, label: str) -> Iterator[Any]:
@@ -360,9 +353,9 @@ def apply_to_items(
 
 def bound_value(value: Any, max_items: int) -> dict[str, Any]:
     """A value, with the first items of a long list and of one that is too long as text the beginning."""
-    said: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if isinstance(value, list) and len(value) > max_items:
-        said = {
+        result = {
             "more": True,
             "note": f"{len(value)} items; the first {max_items} are shown. Slice such as [100:200].",
         }
@@ -376,7 +369,7 @@ def bound_value(value: Any, max_items: int) -> dict[str, Any]:
         )
         note = f"The value ({shape}) is too long; this is its beginning as text. Narrow the expression."
         return {"result": rendered, "more": True, "note": note}
-    return {"result": decode_result(rendered), **said}
+    return {"result": decode_result(rendered), **result}
 
 
 def fit_json(value: Any, room: int) -> tuple[str, bool]:
@@ -420,11 +413,11 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
     instance = decode_result(json.dumps(document))
     with timer:
         issues = validator.issues(instance)
-    said: dict[str, Any] = {"valid": not issues}
+    result: dict[str, Any] = {"valid": not issues}
     if issues:
-        said["problems"] = [
+        result["problems"] = [
             {"path": path or "/", "message": message} for path, message in issues[:MAX_PROBLEMS]
         ]
     if len(issues) > MAX_PROBLEMS:
-        said["more"] = len(issues) - MAX_PROBLEMS
-    return said
+        result["more"] = len(issues) - MAX_PROBLEMS
+    return result

@@ -14,7 +14,6 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import InvalidArguments
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.changes import name_for_clients
 from jaato.tools.host_services import roots_of
 from jaato.tools.processes.sandbox_process import (
     NOWHERE,
@@ -244,11 +243,11 @@ class DataPlugin(Plugin):
             order |= {"time_s": self.limit_s or QUERY_S}
             room = size + 4 * GB if write else GB
             around = Mounts(directory=place.dir_fd)
-            said = self._work(f"sqlite:{what}", order, call, QUERY_S, [], places=around, file_bytes=room)
+            result = self._work(f"sqlite:{what}", order, call, QUERY_S, [], places=around, file_bytes=room)
             if write:
                 change: Literal["created", "modified"] = "created" if info is None else "modified"
-                call.changed.append(FileChange(name_for_clients(self.roots, place), change))
-            return said
+                call.changed.append(FileChange(self.roots.label(place), change))
+            return result
 
     def _csv(self, what: str, paths: dict[str, str], order: dict[str, Any], call: Call) -> dict[str, Any]:
         """Some work on CSV files, handed over open."""
@@ -288,10 +287,10 @@ class DataPlugin(Plugin):
         order["query_s"] = query_s = self.limit_s or QUERY_S
         bounds = ResourceLimits((self.limit_s or time_s) + GRACE_S, memory_bytes, file_bytes, advice, query_s)
         handed = [one for one in descriptors if one is not None]
-        said: dict[str, Any] = run_in_sandbox_process(
+        result: dict[str, Any] = run_in_sandbox_process(
             f"{WORK}.{entry}", order, bounds, call.token, handed, places=places
         )
-        return said
+        return result
 
 
 def bound(params: Parameters) -> Parameters:

@@ -206,8 +206,8 @@ def fetch_rows(guarded: BoundedConnection, cursor: sqlite3.Cursor, max_rows: int
     except (sqlite3.Error, ValueError) as error:
         raise guarded.failure(error) from None
     columns = [column[0] for column in cursor.description or ()]
-    said: dict[str, Any] = {"columns": columns, "rows": rows, "row_count": len(rows)}
-    return {**said, "more": True, "note": note} if note else said
+    result: dict[str, Any] = {"columns": columns, "rows": rows, "row_count": len(rows)}
+    return {**result, "more": True, "note": note} if note else result
 
 
 def to_json_value(cell: Any) -> Any:
@@ -332,8 +332,8 @@ def schema(request: dict[str, Any]) -> dict[str, Any]:
     if wanted is not None and not rows:
         raise QueryFailed(f"There is no table or view {wanted!r}. Leave table out to see all.")
     counts = request["size"] <= COUNTED_BYTES
-    said = [describe_table(guarded, kind, name, sql, counts) for kind, name, sql in rows[:MAX_OBJECTS]]
-    result: dict[str, Any] = {"tables": said, "size_bytes": request["size"]}
+    answer = [describe_table(guarded, kind, name, sql, counts) for kind, name, sql in rows[:MAX_OBJECTS]]
+    result: dict[str, Any] = {"tables": answer, "size_bytes": request["size"]}
     if len(rows) > MAX_OBJECTS:
         result |= {
             "more": True,

@@ -5,49 +5,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from jaato.errors import ToolError
 from jaato.plugins.files.diff import unified_diff
 from jaato.plugins.files.edits import change_result, refuse_slash
 from jaato.plugins.files.find_replace import replace_spans
 from jaato.plugins.files.hunk_matching import PlacedHunk, place_hunks
-from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused, parse_patch
+from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused
 from jaato.tools.call import Call
 from jaato.tools.filesystem.edits.atomic_replace import FileState
 from jaato.tools.filesystem.edits.changes import Change, Changes, Target
 from jaato.tools.filesystem.edits.text_encoding import Form, Lined
-from jaato.tools.tool import tool
 
 MAX_PATCH_CHARS = 4 << 20
 MAX_FILES = 200
 MAX_DIFF_CHARS = 16_000
 ACTION = "apply_patch"
-
-
-class ApplyPatchTool:
-    """The tool, for a plugin that has the `changes` of files."""
-
-    changes: Changes
-
-    @tool(
-        category="filesystem",
-        access="write",
-        examples=({"patch": "--- a/app.py\n+++ b/app.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"},),
-    )
-    def apply_patch(
-        self,
-        patch: Annotated[str, Meta(min_length=1, max_length=MAX_PATCH_CHARS, description="the diff itself")],
-        path: Annotated[str, "directory that the names in the patch are relative to"] = ".",
-        dry_run: Annotated[bool, "only say whether it would fit"] = False,
-        *,
-        call: Call,
-    ) -> dict[str, Any]:
-        """Apply a patch: a unified diff, as git diff or diff -u make it, to one or many files; creates, deletes and renames
-        too. All or nothing. A hunk that does not fit is reported with the nearest match."""
-        return apply(self.changes, parse_patch(patch), path, call, dry_run=dry_run)
 
 
 @dataclass(slots=True)
@@ -64,10 +38,6 @@ class StagedFile:
     actions: list[str] = field(default_factory=list)
     hunks: list[dict[str, int | str]] = field(default_factory=list)
 
-    def changes_something(self) -> bool:
-        """Whether there is anything to do; a file that is made and removed again needs nothing."""
-        return self.seen is not None or self.text is not None
-
 
 def apply(
     changes: Changes, files: Sequence[FilePatch], top: str, call: Call, *, dry_run: bool
@@ -80,7 +50,8 @@ def apply(
         try:
             for file in files:
                 work.take(file)
-            stages = [stage for stage in work.stages.values() if stage.changes_something()]
+            # a file that is made and removed again needs nothing
+            stages = [one for one in work.stages.values() if one.seen is not None or one.text is not None]
             steps = [step_of(stage) for stage in stages if stage.target is not None]
             if not dry_run:
                 for first in steps[:1]:
@@ -90,15 +61,15 @@ def apply(
             changes.unmake(work.made)
             raise
     room = MAX_DIFF_CHARS
-    said: list[dict[str, Any]] = []
+    answer: list[dict[str, Any]] = []
     by_label = {step.target.label: step for step in steps}
     for stage in stages:
         diff = unified_diff(stage.before, stage.text or "")[:room]
         room -= len(diff)
         step = by_label.get(stage.target.label) if stage.target is not None else None
         entry = change_result(step, diff) if step is not None else {"path": stage.path, "diff": diff}
-        said.append({**entry, "action": " and ".join(dict.fromkeys(stage.actions)), "hunks": stage.hunks})
-    result: dict[str, Any] = {"dry_run": dry_run, "files": said}
+        answer.append({**entry, "action": " and ".join(dict.fromkeys(stage.actions)), "hunks": stage.hunks})
+    result: dict[str, Any] = {"dry_run": dry_run, "files": answer}
     if dry_run:
         result["note"] = "The patch fits; nothing was changed. Call again with dry_run=false to apply it."
     return result
@@ -254,14 +225,9 @@ def apply_hunks(raw: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[P
         new = "".join(f"{line}\n" for line in one.new)
         if one.first == len(lines) and is_open and new:
             new = f"\n{new}"
-        if at_end and new and stays_open(one.hunk, is_open):
+        decided = one.hunk.old_open or one.hunk.new_open
+        stays_open = one.hunk.new_open if decided else is_open and one.hunk.lines[-1][0] == " "
+        if at_end and new and stays_open:
             new = new[:-1]
         spans.append((begin, end, new))
     return replace_spans(raw, spans), placed
-
-
-def stays_open(hunk: Hunk, is_open: bool) -> bool:
-    """Whether the text ends without a newline once this hunk is at its end."""
-    if hunk.old_open or hunk.new_open:
-        return hunk.new_open
-    return is_open and hunk.lines[-1][0] == " "

@@ -320,12 +320,12 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
             changes.unmake(made)
             raise
     room = 2 * MAX_DIFF_CHARS
-    said: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for change, loaded, text in steps.values():
         diff = unified_diff(loaded.text if loaded else "", text)[:room]
         room -= len(diff)
-        said.append(change_result(change, diff))
-    return said
+        result.append(change_result(change, diff))
+    return result
 
 
 def stage_edit(
@@ -356,12 +356,12 @@ def stage_edit(
 
 def change_result(change: Change, diff: str) -> dict[str, Any]:
     """What a tool says of one change."""
-    said: dict[str, Any] = {"path": change.target.label, "diff": diff}
+    result: dict[str, Any] = {"path": change.target.label, "diff": diff}
     if change.record is not None:
-        said["backup_id"] = change.record.id
+        result["backup_id"] = change.record.id
     if change.notes:
-        said["notes"] = change.notes
-    return said
+        result["notes"] = change.notes
+    return result
 
 
 def refuse_surrogates(text: str) -> None:

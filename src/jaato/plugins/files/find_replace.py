@@ -176,10 +176,10 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
             entry["backup_id"] = change.record.id if change.record else None
             if change.notes:
                 entry["notes"] = change.notes
-        said = {"dry_run": dry_run, "matches": total, "matching_files": number, "files": files}
+        result = {"dry_run": dry_run, "matches": total, "matching_files": number, "files": files}
         if dry_run and files:
-            said["note"] = "Nothing was changed. Call again with dry_run=false to apply."
-        return said
+            result["note"] = "Nothing was changed. Call again with dry_run=false to apply."
+        return result
 
 
 def list_files(roots: Roots, path: str, glob: str, token: CancelToken) -> list[str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Annotated, Any
+
+from msgspec import Meta
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import reading
-from jaato.plugins.files.apply_patch import ApplyPatchTool
+from jaato.plugins.files.apply_patch import MAX_PATCH_CHARS, apply
 from jaato.plugins.files.diff import unified_diff
 from jaato.plugins.files.edits import (
     Edit,
@@ -22,6 +25,7 @@ from jaato.plugins.files.edits import (
     retry_on_change,
 )
 from jaato.plugins.files.find_replace import Search, replace_all
+from jaato.plugins.files.patch_parser import parse_patch
 from jaato.plugins.files.reading import HANDLE, read_handle, read_lines
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output
@@ -53,7 +57,7 @@ def backup_bounds(setting: Any) -> dict[str, int]:
     return setting
 
 
-class FilesPlugin(ApplyPatchTool, Plugin):
+class FilesPlugin(Plugin):
     """Read, write, edit, move and restore files beneath the workspace and what was granted.
 
     The host's service `roots` says what that is; without it, the host's workspace and the setting `granted`.
@@ -76,6 +80,23 @@ class FilesPlugin(ApplyPatchTool, Plugin):
         if self.backups.workspace != self.roots.workspace:
             self.backups = Backups(self.roots.workspace, **backup_bounds(self.host.config.get("backups", {})))
             self.changes = Changes(self.roots, self.backups)
+
+    @tool(
+        category=FILES,
+        access="write",
+        examples=({"patch": "--- a/app.py\n+++ b/app.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"},),
+    )
+    def apply_patch(
+        self,
+        patch: Annotated[str, Meta(min_length=1, max_length=MAX_PATCH_CHARS, description="the diff itself")],
+        path: Annotated[str, "directory that the names in the patch are relative to"] = ".",
+        dry_run: Annotated[bool, "only say whether it would fit"] = False,
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Apply a patch: a unified diff, as git diff or diff -u make it, to one or many files; creates, deletes and renames
+        too. All or nothing. A hunk that does not fit is reported with the nearest match."""
+        return apply(self.changes, parse_patch(patch), path, call, dry_run=dry_run)
 
     @tool(category=FILES, access="read", core=True)
     def readFile(
@@ -148,7 +169,7 @@ class FilesPlugin(ApplyPatchTool, Plugin):
             self.changes.lock,
             self.changes.target(path, follow=False) as target,
         ):
-            if reading.is_directory(target.info):
+            if stat.S_ISDIR(target.info.st_mode):
                 return reading.remove_directory(self.changes, target, call)
             change = Change(target, "removeFile", self.changes.see(target), None)
             self.changes.commit([change], call)
@@ -260,8 +281,8 @@ class FilesPlugin(ApplyPatchTool, Plugin):
         """Undo or revert the last edit a tool made to this path; again to redo it. Refused when somebody else has
         changed it since. See also listBackups, restoreFile."""
         change, record = undo(self.changes, path, call)
-        said = change_result(change, reading.change_diff(change))
-        return {**said, "undone": record.action, "undone_backup_id": record.id}
+        result = change_result(change, reading.change_diff(change))
+        return {**result, "undone": record.action, "undone_backup_id": record.id}
 
     @tool(category=FILES, access="write")
     def restoreFile(self, path: str, backup_id: str, *, call: Call) -> dict[str, Any]:

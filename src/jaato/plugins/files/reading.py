@@ -92,15 +92,15 @@ def read_lines(roots: Roots, path: str, offset: int, limit: int | None, call: Ca
 def binary_result(file: BinaryIO, head: bytes, name: str, size: int, call: Call) -> str | Output:
     """What a binary file is; a small image is shown."""
     mime = guess_type(head, name)
-    said = f"{name} is {mime}, {size} bytes"
+    result = f"{name} is {mime}, {size} bytes"
     if mime.startswith("image/") and size <= MAX_IMAGE_BYTES:
         file.seek(0)
         try:
             blob = call.keep(file.read()).removeprefix(HANDLE)
         except LookupError:
-            return f"{said}. It cannot be shown here."
-        return Output(text=f"{said}.", media=(Media(mime, blob, size, name),))
-    return f"{said}. It is not text, so it is not shown; use run with a program that understands it."
+            return f"{result}. It cannot be shown here."
+        return Output(text=f"{result}.", media=(Media(mime, blob, size, name),))
+    return f"{result}. It is not text, so it is not shown; use run with a program that understands it."
 
 
 class Window:
@@ -294,23 +294,10 @@ MAX_DIFF_BYTES = 8 << 20
 MAX_LISTED = 2000
 
 
-def is_directory(info: os.stat_result) -> bool:
-    """Whether it is a directory."""
-    return stat.S_ISDIR(info.st_mode)
-
-
 def remove_directory(changes: Changes, target: Target, call: Call) -> dict[str, Any]:
     """Remove an empty directory."""
-    record = Record(
-        id="",
-        path=target.label,
-        action="removeFile",
-        time=0.0,
-        before="directory",
-        mode=stat.S_IMODE(target.info.st_mode),
-        call_id=call.id,
-        session_id=call.session_id,
-    )
+    mode = stat.S_IMODE(target.info.st_mode)
+    record = Record.new(target.label, "removeFile", call, "directory", mode=mode)
     with changes.backups.open() as shelf:
         record = changes.backups.record(shelf, record)
         try:
@@ -380,26 +367,26 @@ def line_of(entry: Entry, sizes: Mapping[str, int]) -> str:
 def file_info(roots: Roots, path: str) -> dict[str, Any]:
     """What is known of a path."""
     own = roots.stat(path, follow=False)
-    said: dict[str, Any] = {"path": path, "kind": kind_of(own.st_mode)}
+    result: dict[str, Any] = {"path": path, "kind": kind_of(own.st_mode)}
     if stat.S_ISLNK(own.st_mode):
         with roots.locate(path, follow=False) as place:
-            said["link_to"] = os.readlink(place.name, dir_fd=place.dir_fd)
+            result["link_to"] = os.readlink(place.name, dir_fd=place.dir_fd)
         with roots.locate(path) as place:
             if place.info is None:
-                return {**said, "target": "missing"}
+                return {**result, "target": "missing"}
             own = place.info
-            said |= {"real_path": str(place.path), "target": kind_of(own.st_mode)}
-    said |= {
+            result |= {"real_path": str(place.path), "target": kind_of(own.st_mode)}
+    result |= {
         "size_bytes": own.st_size,
         "mode": f"{stat.S_IMODE(own.st_mode):04o}",
         "owner": f"{own.st_uid}:{own.st_gid}",
         "modified": datetime.fromtimestamp(own.st_mtime, UTC).isoformat(timespec="seconds"),
     }
     if stat.S_ISREG(own.st_mode):
-        said |= {"hard_links": own.st_nlink, **describe(roots, path)}
+        result |= {"hard_links": own.st_nlink, **describe(roots, path)}
     if roots.is_control(path):
-        said["protected"] = True
-    return said
+        result["protected"] = True
+    return result
 
 
 def change_diff(change: Change) -> str:
@@ -423,13 +410,13 @@ def list_backups(changes: Changes, path: str | None, limit: int) -> dict[str, An
     records = changes.backups.records(label)
     if label is not None and not records:
         with changes.roots.locate(path or "") as place:
-            records = changes.backups.records(changes.label(place))
+            records = changes.backups.records(changes.roots.label(place))
     return {"total": len(records), "backups": [backup_row(record) for record in records[:limit]]}
 
 
 def backup_row(record: Record) -> dict[str, Any]:
     """One backup as the model sees it."""
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "backup_id": record.id,
         "path": record.path,
         "before": record.action,
@@ -437,7 +424,7 @@ def backup_row(record: Record) -> dict[str, Any]:
         "held": record.before,
     }
     if record.digest:
-        said["size_bytes"] = record.size_bytes
+        result["size_bytes"] = record.size_bytes
     if record.other:
-        said["moved" + ("_from" if record.before == "absent" or record.digest else "_to")] = record.other
-    return said
+        result["moved" + ("_from" if record.before == "absent" or record.digest else "_to")] = record.other
+    return result

@@ -199,7 +199,8 @@ def is_own(directory: Path, git_dir: Path, common: Path, top: Path | None, roots
     back = first_line(git_dir / "gitdir")
     if back is not None:
         return (git_dir / back).resolve() == (top / ".git").resolve()
-    return points_back(git_dir, top)
+    found = re.search(r"^\s*worktree\s*=\s*(.+?)\s*$", first_line(git_dir / "config") or "", re.MULTILINE)
+    return found is not None and (git_dir / found[1].strip('"')).resolve() == top  # a submodule's
 
 
 def find_outside_storage(git_dir: Path, roots: Roots) -> Path | None:
@@ -254,13 +255,6 @@ def first_line(path: Path) -> str | None:
             return file.read(4096).decode("utf-8", "surrogateescape").strip()
     except OSError:
         return None
-
-
-def points_back(git_dir: Path, top: Path) -> bool:
-    """Whether a submodule's repository names this work tree as its own."""
-    text = first_line(git_dir / "config") or ""
-    found = re.search(r"^\s*worktree\s*=\s*(.+?)\s*$", text, re.MULTILINE)
-    return found is not None and (git_dir / found[1].strip('"')).resolve() == top
 
 
 STATES = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jaato.errors import ToolError
+from jaato.tools.filesystem.atomic import is_below
 from jaato.tools.filesystem.edits.backup_directory import Record, State, held, state_of
 from jaato.tools.filesystem.edits.backups import MAX_FILE_BYTES
 from jaato.tools.filesystem.edits.changes import Changes
@@ -271,8 +272,3 @@ def pair_moves(records: Iterable[Record]) -> Iterator[tuple[Record, Record]]:
             waiting[record.path, record.other or ""] = record
         elif record.other is not None and (record.other, record.path) in waiting:
             yield waiting.pop((record.other, record.path)), record
-
-
-def is_below(path: str, directory: str) -> bool:
-    """Whether a path is a directory or in it."""
-    return path == directory or path.startswith(f"{directory}/")

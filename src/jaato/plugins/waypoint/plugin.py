@@ -161,10 +161,10 @@ class WaypointPlugin(Plugin):
         if session is not None and session.is_busy:
             raise WaypointRefused("The agent is at work; stop it, or wait until its turn is over.")
         done = await course.restore(waypoint_id, "user", call or Call("", "waypoint", {}), force=force)
-        said = render_restore(done, dry_run=False)
+        result = render_restore(done, dry_run=False)
         if session is not None and done.plan:
-            session.notify(f"The user took the files back to waypoint {said}")
-        return said
+            session.notify(f"The user took the files back to waypoint {result}")
+        return result
 
 
 def render_info(found: dict[str, Any]) -> str:
@@ -216,7 +216,7 @@ def headline(waypoint: Waypoint, tree: Tree) -> str:
 
 def waypoint_row(waypoint: Waypoint, tree: Tree) -> dict[str, Any]:
     """A waypoint as data."""
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "waypoint_id": waypoint.id,
         "description": waypoint.description,
         "owner": waypoint.owner,
@@ -224,48 +224,48 @@ def waypoint_row(waypoint: Waypoint, tree: Tree) -> dict[str, Any]:
         "created_at": waypoint.created_at,
     }
     flags = {"ceiling": waypoint.ceiling, "current": waypoint.id == tree.current}
-    return said | {name: True for name, value in flags.items() if value}
+    return result | {name: True for name, value in flags.items() if value}
 
 
 def waypoint_details(waypoint: Waypoint, tree: Tree, since: RestoreResult | None) -> dict[str, Any]:
     """Everything about a waypoint: the conversation then, and what going back would do where that is possible."""
-    said = waypoint_row(waypoint, tree) | {
+    result = waypoint_row(waypoint, tree) | {
         "message_count": waypoint.message_count,
         "turn_index": waypoint.turn_index,
         "preview": waypoint.preview,
         "children": [one.id for one in tree.children(waypoint.id)],
     }
-    return said if since is None else said | {"restoring_would": restore_effects(since)}
+    return result if since is None else result | {"restoring_would": restore_effects(since)}
 
 
 def restore_effects(done: RestoreResult) -> dict[str, Any]:
     """What going back changes, and what it leaves alone."""
     changes = planned_changes(done.plan)
     kept = done.plan.kept
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "changed": [{"path": path, "change": change} for path, change in changes[:MAX_SHOWN]]
     }
     if kept:
-        said["kept"] = [{"path": path, "reason": reason} for path, reason in kept[:MAX_SHOWN]]
+        result["kept"] = [{"path": path, "reason": reason} for path, reason in kept[:MAX_SHOWN]]
     totals = {"changed_in_all": len(changes), "kept_in_all": len(kept)}
-    return said | {name: number for name, number in totals.items() if number > MAX_SHOWN}
+    return result | {name: number for name, number in totals.items() if number > MAX_SHOWN}
 
 
 def restore_result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
     """What the model is told of going back."""
-    said: dict[str, Any] = {"waypoint_id": done.waypoint.id} | restore_effects(done)
+    result: dict[str, Any] = {"waypoint_id": done.waypoint.id} | restore_effects(done)
     if dry_run:
-        said |= {"dry_run": True, "makes_ceiling": done.unsaved}
+        result |= {"dry_run": True, "makes_ceiling": done.unsaved}
     elif done.ceiling is not None:
-        said["ceiling"] = done.ceiling.id
-        said["note"] = (
+        result["ceiling"] = done.ceiling.id
+        result["note"] = (
             f"What the files held before is kept in {done.ceiling.id}; restore it to go there again."
         )
     if done.plan.kept:
-        said["kept_note"] = (
+        result["kept_note"] = (
             "These are as they were; nobody's work is overwritten. Ask the user what is to become of them."
         )
-    return said
+    return result
 
 
 def render_restore(done: RestoreResult, *, dry_run: bool) -> str:

@@ -33,7 +33,7 @@ from jaato.tools.filesystem.edits.transactions import (
     recover_transactions,
     remove_empty,
 )
-from jaato.tools.waypoints import RESTORING, START, Action, Tree, WaypointLog, waypoint_key
+from jaato.tools.waypoints import RESTORING, START, Tree, WaypointLog, waypoint_key
 
 DIRECTORY = "a directory is in its place"
 FILE = "a file is in its place"
@@ -170,18 +170,25 @@ class Planner:
         )
 
 
+def carry_out(changes: Changes, plan: RestorePlan, call: Call) -> None:
+    """Change the files as planned. Raises `FileChanged` when one is no longer as the plan found it."""
+    if plan:
+        commit_transaction(changes, plan.relocations, plan.steps, call, RESTORING)
+    remove_empty(changes, plan.emptied)
+
+
 def planned_changes(plan: RestorePlan) -> Sequence[tuple[str, str]]:
     """Every change of a plan, as the path and what happens to it."""
-    said = [(one.destination, f"moved back from {one.source}") for one in plan.relocations]
+    result = [(one.destination, f"moved back from {one.source}") for one in plan.relocations]
     for step in plan.steps:
         match step.state:
             case "absent":
-                said.append((step.path, "removed"))
+                result.append((step.path, "removed"))
             case _ if step.now == "absent":
-                said.append((step.path, "brought back"))
+                result.append((step.path, "brought back"))
             case _:
-                said.append((step.path, "restored"))
-    return sorted(said)
+                result.append((step.path, "restored"))
+    return sorted(result)
 
 
 class WaypointRefused(ToolError):
@@ -247,15 +254,14 @@ class WaypointRestorer:
             raise WaypointRefused(
                 f"There are {MAX_WAYPOINTS} waypoints already. Delete some that are no longer needed."
             )
-        marks = self._marks()
-        mark = await self._away(lambda: self._pinned(marks))
+        mark = await self._away(functools.partial(self._pin_new_mark, self._marks()))
         return self._book.create(text, owner, mark, ceiling=ceiling)
 
     def _marks(self) -> list[str]:
         """Every moment in the backups that a waypoint stands for, that of the start among them."""
         return [one.mark for one in self._book.tree.waypoints.values()]
 
-    def _pinned(self, marks: list[str]) -> str:
+    def _pin_new_mark(self, marks: list[str]) -> str:
         """A new mark, whose backups stay from now on."""
         for known in (*marks, self._book.tree.mark):
             IDS.passed(known)
@@ -291,7 +297,7 @@ class WaypointRestorer:
             if done.unsaved and ceiling is None:
                 ceiling = await self.create(f"before going back to {found.id}", by, ceiling=True)
             try:
-                await self._away(functools.partial(self._go, done.plan, call))
+                await self._away(functools.partial(carry_out, self._changes, done.plan, call))
                 break
             except FileChanged:
                 if attempt == TRIES:
@@ -299,12 +305,6 @@ class WaypointRestorer:
         done.ceiling = ceiling
         self._book.stand(found.id, IDS.next(), saved=not done.plan.kept)
         return done
-
-    def _go(self, plan: RestorePlan, call: Call) -> None:
-        """Carry a plan out."""
-        if plan:
-            commit_transaction(self._changes, plan.relocations, plan.steps, call, RESTORING)
-        remove_empty(self._changes, plan.emptied)
 
     def _looked(self, waypoint: Waypoint, by: Owner, force: bool) -> RestoreResult:
         """The plan, and whether it would take away what no waypoint has."""
@@ -341,20 +341,17 @@ class InMemoryWaypoints:
         made = Waypoint(
             tree.next_id, description, owner, tree.current, events.now(), mark=mark, ceiling=ceiling
         )
-        self._note("created", made, made.id, mark, True)
+        tree.apply("created", made, made.id, mark, True)
         return made
 
     def stand(self, waypoint_id: str, mark: str, saved: bool) -> None:
         """Note that the files went back to one."""
-        self._note("restored", self.tree.waypoints[waypoint_id], waypoint_id, mark, saved)
+        self.tree.apply("restored", self.tree.waypoints[waypoint_id], waypoint_id, mark, saved)
 
     def delete(self, waypoint_id: str) -> None:
         """Forget one."""
         current, saved = self.tree.without(waypoint_id)
-        self._note("deleted", self.tree.waypoints[waypoint_id], current, self.tree.mark, saved)
-
-    def _note(self, action: Action, waypoint: Waypoint, current: str, mark: str, saved: bool) -> None:
-        self.tree.apply(action, waypoint, current, mark, saved)
+        self.tree.apply("deleted", self.tree.waypoints[waypoint_id], current, self.tree.mark, saved)
 
 
 class WaypointManager:

@@ -12,7 +12,7 @@ from jaato.errors import ToolError
 from jaato.plugins.web.client import HttpResponse
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
-from jaato.tools.images import ImageRefused, identify_image
+from jaato.tools.images import ImageRefused, check_image
 from jaato.tools.processes.sandbox_process import ResourceLimits, run_in_sandbox_process_async
 
 Form = Literal["markdown", "text", "raw"]
@@ -24,8 +24,6 @@ ADVICE: dict[Kind, str] = {
 }
 WITHIN_S = 20.0
 MEMORY_BYTES = 1_500_000_000
-MAX_IMAGE_BYTES = 5 << 20
-MAX_SIDE = 8_000
 SLICE_BYTES = 65_536
 KIND = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,100}")
 MEDIA = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
@@ -132,19 +130,10 @@ def render_image(reply: HttpResponse, kind: str, facts: dict[str, Any], call: Ca
     """An image as a part of the conversation; a broken one would have the provider refuse every later request."""
     size = len(reply.body)
     facts["size_bytes"] = size
-    advice = "Use run with curl to save it to a file."
-    if size > MAX_IMAGE_BYTES:
-        raise ToolError(f"The image has {size} bytes; at most {MAX_IMAGE_BYTES} can be shown. {advice}")
     try:
-        found = identify_image(reply.body)
-    except ImageRefused:
-        raise ToolError(
-            f"{reply.url} says it is {kind}, but what it sent ({size} bytes) is no whole image. {advice}"
-        ) from None
-    if max(found.width, found.height) > MAX_SIDE:
-        raise ToolError(
-            f"The image has {found.width} x {found.height} pixels; at most {MAX_SIDE} a side can be shown. {advice}"
-        )
+        found = check_image(reply.body, "The image", "Use run with curl to save it to a file.")
+    except ImageRefused as error:
+        raise ToolError(f"{reply.url} ({kind}, {size} bytes) is not shown: {error}") from None
     facts["content_type"] = kind = found.mime
     head = f"[{reply.url} answered {reply.status}, {kind}, {size} bytes. {WARNING}]"
     try:

@@ -16,7 +16,7 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.client import OURS, TOKEN, VALUE, Client, Request, check_headers
 from jaato.plugins.web.page import WARNING, Form, render_response
-from jaato.plugins.web.web_search import Period, search_provider
+from jaato.plugins.web.web_search import Period, search_web
 from jaato.tools.call import Call, Output, replace_surrogates
 from jaato.tools.host_services import environ_of
 from jaato.tools.network.addresses import AllowedHosts, Url, parse_url
@@ -135,8 +135,8 @@ class WebPlugin(Plugin):
         you do not know or that change."""
         if not query.strip():
             raise ToolError("The query is empty; say what to search for.")
-        provider = search_provider(choose_setting(self.host, "search_engine", "ddgs"), environ_of(self.host))
-        rows = await provider.search(query, limit, page, period)
+        engine = choose_setting(self.host, "search_engine", "ddgs")
+        rows = await search_web(engine, environ_of(self.host), query, limit, page, period)
         lines = [
             f"{at}. {one['title']}\n   {one['url']}\n   {one['snippet']}" for at, one in enumerate(rows, 1)
         ]

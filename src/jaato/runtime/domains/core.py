@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jaato.plugins.calculation.arithmetic import MAX_CHARS, digits, evaluate
+from jaato.plugins.arithmetic import MAX_CHARS, digits, evaluate
 from jaato.plugins.clock import convert_zone
 from jaato.tools.tool import Tool, tool, tool_from
 

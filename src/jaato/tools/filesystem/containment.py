@@ -210,6 +210,11 @@ class Roots:
                 return root.path, PurePosixPath(*rest)
         raise outside(path, self._roots)
 
+    def label(self, place: ResolvedPath) -> str:
+        """The true name of a place, as clients and backups have it: relative in the workspace, else absolute."""
+        inside = place.root.path == self.workspace
+        return str(PurePosixPath(*place.parts)) if inside else str(place.path)
+
     def scan(self, path: str, *, with_info: bool = False) -> Iterator[Entry]:
         """The entries of one directory in no order, links not followed; `with_info` adds an `lstat`."""
         fd = self.open_dir(path)

@@ -14,12 +14,13 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from jaato.errors import ToolError
 from jaato.protocol.ids import ALPHABET, PAIRS, new_id
+from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic import copy, sync_names, write_new
 from jaato.tools.filesystem.errors import FileFailed, explain_os_error
 from jaato.tools.filesystem.safe_open import OPEN_DIRECTORY
@@ -49,6 +50,12 @@ class Record(Struct, frozen=True, omit_defaults=True):
     session_id: str = ""
     batch: str = ""
     """The set it belongs to, whose records are forgotten together when it is taken back."""
+
+    @classmethod
+    def new(cls, path: str, action: str, call: Call, before: State = "absent", **fields: Any) -> Record:
+        """The record of a change that a call is about to make; it gets its id and time when it is written."""
+        more = {"call_id": call.id, "session_id": call.session_id, **fields}
+        return cls(id="", path=path, action=action, time=0.0, before=before, **more)
 
     @property
     def held(self) -> str:

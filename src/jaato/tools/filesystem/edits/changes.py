@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from msgspec.structs import replace
+
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
@@ -83,11 +85,66 @@ class Change:
     done: bool = False
 
 
-class Targets:
-    """Looking at files beneath some roots before they are changed. Raises `ToolError`s."""
+MAX_COUNTED_BYTES = 1 << 20
+"""Of how large a file lines are counted."""
+MAX_TOLD = 500
+MAX_PATH_CHARS = 1_000
 
-    def __init__(self, roots: Roots) -> None:
+
+def record_changes(call: Call, changes: Iterable[Change]) -> None:
+    """Note changes that have appeared; a file that was written as it was is none."""
+    for change in changes:
+        told = to_file_change(change)
+        if told is not None:
+            call.changed.append(told)
+
+
+def to_file_change(change: Change) -> FileChange | None:
+    """A change in short."""
+    path, seen = change.target.label, change.seen
+    old = b"" if seen is None else seen.data
+    if change.content is None:
+        new = b"" if change.link is None else None
+    else:
+        new = change.content if isinstance(change.content, bytes) else None
+    if seen is None:
+        added, _ = count_changed_lines(b"", new)
+        return FileChange(path, "created", added, None if added is None else 0)
+    if change.content is None and change.link is None:
+        _, removed = count_changed_lines(old, b"")
+        return FileChange(path, "deleted", None if removed is None else 0, removed)
+    if old is not None and old == new:
+        return None
+    return FileChange(path, "modified", *count_changed_lines(old, new))
+
+
+def count_changed_lines(old: bytes | None, new: bytes | None) -> tuple[int | None, int | None]:
+    """How many lines only the new content has, and how many only the old; None for what is large or no text."""
+    if old is None or new is None or max(len(old), len(new)) > MAX_COUNTED_BYTES or b"\0" in old + new:
+        return None, None
+    before, after = Counter(old.splitlines()), Counter(new.splitlines())
+    return (after - before).total(), (before - after).total()
+
+
+def summarize_changes(changes: Sequence[FileChange]) -> tuple[list[FileChange], int]:
+    """Each file once, those that came and went left out; and how many more there are than are told."""
+    found: dict[str, FileChange] = {}
+    for change in changes:
+        before = found.pop(change.path, None)
+        now = change if before is None else before.then(change)
+        if now is not None:
+            found[change.path] = now
+    told = [change for change in found.values() if len(change.path) <= MAX_PATH_CHARS][:MAX_TOLD]
+    return told, len(found) - len(told)
+
+
+class Changes:
+    """Changes files beneath some roots, one change or set of changes at a time. Raises `ToolError`s."""
+
+    def __init__(self, roots: Roots, backups: Backups) -> None:
         self.roots = roots
+        self.backups = backups
+        self.lock = threading.RLock()
 
     @contextlib.contextmanager
     def target(self, path: str, *, follow: bool = True) -> Iterator[Target]:
@@ -97,14 +154,9 @@ class Targets:
                 raise PathRefused(f"{path!r} is a root directory itself; name something in it.")
             if self.roots.hides_control(path, place):
                 raise PathRefused(
-                    f"{path!r} leads by a link to {self.label(place)!r}, which is protected. Name it itself."
+                    f"{path!r} leads by a link to {self.roots.label(place)!r}, which is protected. Name it itself."
                 )
-            yield Target(path, place, self.label(place))
-
-    def label(self, place: ResolvedPath) -> str:
-        """The true name of a place: relative in the workspace, else absolute."""
-        inside = place.root.path == self.roots.workspace
-        return str(PurePosixPath(*place.parts)) if inside else str(place.path)
+            yield Target(path, place, self.roots.label(place))
 
     def load(self, target: Target) -> Loaded:
         """Read a text file to edit it. Raises `TooLarge` and `NotText` too."""
@@ -175,74 +227,6 @@ class Targets:
             with contextlib.suppress(ToolError, OSError), self.target(label) as target:
                 os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
 
-
-MAX_COUNTED_BYTES = 1 << 20
-"""Of how large a file lines are counted."""
-MAX_TOLD = 500
-MAX_PATH_CHARS = 1_000
-
-
-def record_changes(call: Call, changes: Iterable[Change]) -> None:
-    """Note changes that have appeared; a file that was written as it was is none."""
-    for change in changes:
-        told = to_file_change(change)
-        if told is not None:
-            call.changed.append(told)
-
-
-def to_file_change(change: Change) -> FileChange | None:
-    """A change in short."""
-    path, seen = change.target.label, change.seen
-    old = b"" if seen is None else seen.data
-    if change.content is None:
-        new = b"" if change.link is None else None
-    else:
-        new = change.content if isinstance(change.content, bytes) else None
-    if seen is None:
-        added, _ = count_changed_lines(b"", new)
-        return FileChange(path, "created", added, None if added is None else 0)
-    if change.content is None and change.link is None:
-        _, removed = count_changed_lines(old, b"")
-        return FileChange(path, "deleted", None if removed is None else 0, removed)
-    if old is not None and old == new:
-        return None
-    return FileChange(path, "modified", *count_changed_lines(old, new))
-
-
-def count_changed_lines(old: bytes | None, new: bytes | None) -> tuple[int | None, int | None]:
-    """How many lines only the new content has, and how many only the old; None for what is large or no text."""
-    if old is None or new is None or max(len(old), len(new)) > MAX_COUNTED_BYTES or b"\0" in old + new:
-        return None, None
-    before, after = Counter(old.splitlines()), Counter(new.splitlines())
-    return (after - before).total(), (before - after).total()
-
-
-def name_for_clients(roots: Roots, place: ResolvedPath) -> str:
-    """The true name of a place as changes tell it: relative in the workspace, else absolute."""
-    inside = place.root.path == roots.workspace
-    return str(PurePosixPath(*place.parts)) if inside else str(place.path)
-
-
-def summarize_changes(changes: Sequence[FileChange]) -> tuple[list[FileChange], int]:
-    """Each file once, those that came and went left out; and how many more there are than are told."""
-    found: dict[str, FileChange] = {}
-    for change in changes:
-        before = found.pop(change.path, None)
-        now = change if before is None else before.then(change)
-        if now is not None:
-            found[change.path] = now
-    told = [change for change in found.values() if len(change.path) <= MAX_PATH_CHARS][:MAX_TOLD]
-    return told, len(found) - len(told)
-
-
-class Changes(Targets):
-    """Every change of files beneath some roots goes through here, one at a time. Raises `ToolError`s."""
-
-    def __init__(self, roots: Roots, backups: Backups) -> None:
-        super().__init__(roots)
-        self.backups = backups
-        self.lock = threading.RLock()
-
     def commit(self, changes: Sequence[Change], call: Call) -> None:
         """Make every change or none: all are backed up and written first, then they appear."""
         with self.lock, self.backups.open() as shelf, contextlib.ExitStack() as drafts:
@@ -251,8 +235,9 @@ class Changes(Targets):
                 before = [self.kept(shelf, change, call) for change in changes]
                 ready = [self.written(change, shelf, drafts, call) for change in changes]
                 for change, record, made in zip(changes, before, ready, strict=True):
-                    whole = record_with(record, {"after": state_after(change, made)})
-                    change.record = self.backups.record(shelf, whole)
+                    after = held("absent") if change.link is None else held("link", link=change.link)
+                    after = after if made is None else held("file", made.digest)
+                    change.record = self.backups.record(shelf, replace(record, after=after))
                 if len(changes) > 1:
                     begun = self.backups.begin(shelf, [one.record for one in changes if one.record])
                 with self.roots.changing(change.target.place for change in changes):
@@ -270,40 +255,23 @@ class Changes(Targets):
                     ) from error
                 raise
 
-    def remember(self, shelf: BackupDirectory, change: Change, call: Call, other: str) -> Record:
-        """Back up what something moved here will replace, and note that it is about to."""
-        return self.backups.record(shelf, self.kept(shelf, change, call, other))
-
     def kept(self, shelf: BackupDirectory, change: Change, call: Call, other: str | None = None) -> Record:
         """Back up what a change will replace or remove; the record of it is not yet written."""
         target, seen = change.target, change.seen
-        record = Record(
-            id="",
-            path=target.label,
-            action=change.action,
-            time=0.0,
-            before="absent",
-            other=other,
-            made=list(change.made),
-            call_id=call.id,
-            session_id=call.session_id,
-        )
+        record = Record.new(target.label, change.action, call, other=other, made=list(change.made))
         if seen is None:
             return record
-        fields: dict[str, object] = {
-            "before": state_of(seen.info.st_mode),
-            "mode": stat.S_IMODE(seen.info.st_mode),
-        }
-        if seen.link is not None:
-            fields["link"] = seen.link
-        elif stat.S_ISREG(seen.info.st_mode):
-            fields["digest"], fields["size_bytes"] = self._keep(shelf, target, seen)
+        mode = seen.info.st_mode
+        record = replace(record, before=state_of(mode), mode=stat.S_IMODE(mode), link=seen.link)
+        if stat.S_ISREG(mode):
+            digest, size = self._keep(shelf, target, seen)
+            record = replace(record, digest=digest, size_bytes=size)
             if seen.info.st_nlink > 1:
                 change.notes.append(
                     f"the file had {seen.info.st_nlink} hard links; only this one has changed, "
                     "the others keep the old content"
                 )
-        return record_with(record, fields)
+        return record
 
     def _keep(self, shelf: BackupDirectory, target: Target, seen: FileState) -> tuple[str, int]:
         """The content of what was seen, in the backups."""
@@ -393,17 +361,3 @@ class Changes(Targets):
                 old.publish_over(change.published)
             else:
                 old.publish_new()
-
-
-def state_after(change: Change, made: PendingFile | None) -> str:
-    """What a change leaves at its place, as records say it."""
-    if made is not None:
-        return held("file", made.digest)
-    return held("absent") if change.link is None else held("link", link=change.link)
-
-
-def record_with(record: Record, fields: dict[str, object]) -> Record:
-    """The record with some fields set."""
-    import msgspec
-
-    return msgspec.structs.replace(record, **fields)

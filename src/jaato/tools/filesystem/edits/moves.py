@@ -62,23 +62,13 @@ def carry_out_move(
 ) -> Change:
     """Carry the move out, both ends noted first."""
     seen = changes.see(there)
-    leaving = Change(here, "moveFile", None, None)
     arriving = Change(there, "moveFile", seen, None, made=made)
     with changes.backups.open() as shelf:
-        left = Record(
-            id="",
-            path=here.label,
-            action="moveFile",
-            time=0.0,
-            before=state_of(here.info.st_mode),
-            mode=stat.S_IMODE(here.info.st_mode),
-            other=there.label,
-            call_id=call.id,
-            session_id=call.session_id,
-        )
-        leaving.record = changes.backups.record(shelf, left)
+        before, mode = state_of(here.info.st_mode), stat.S_IMODE(here.info.st_mode)
+        left = Record.new(here.label, "moveFile", call, before, mode=mode, other=there.label)
+        left = changes.backups.record(shelf, left)
         try:
-            arriving.record = changes.remember(shelf, arriving, call, here.label)
+            arriving.record = changes.backups.record(shelf, changes.kept(shelf, arriving, call, here.label))
             try:
                 with changes.roots.changing([here.place, there.place]):
                     rename_over(here, there, seen, shelf.staging)
@@ -87,9 +77,8 @@ def carry_out_move(
                     raise explain_move(error, here, there) from None
                 copy_and_remove(changes, here, there, seen, shelf.staging)
         except BaseException:
-            for record in (leaving.record, arriving.record):
-                if record is not None:
-                    changes.backups.forget(shelf, record)
+            for record in filter(None, (left, arriving.record)):
+                changes.backups.forget(shelf, record)
             raise
     sync_names(there.place.dir_fd)
     sync_names(here.place.dir_fd)

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
@@ -22,7 +24,7 @@ from jaato.tools.filesystem.edits.backup_directory import (
     held,
 )
 from jaato.tools.filesystem.edits.backups import Backups
-from jaato.tools.filesystem.edits.changes import MAX_EDIT_BYTES, Change, Changes, Target, record_with
+from jaato.tools.filesystem.edits.changes import MAX_EDIT_BYTES, Change, Changes, Target
 from jaato.tools.filesystem.edits.undo import current_state, digest_of, exists, is_moved, move_back, restore
 from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explain_os_error
 
@@ -41,7 +43,7 @@ def roll_back(changes: Changes, records: Sequence[Record], name: str) -> list[st
     stuck: list[str] = []
     whole = all(record.batch for record in records)
     moves = [record for record in records if is_moved(record)]
-    moved = [record for record in moves if is_in_effect(changes, record)]
+    moved = [one for one in moves if exists(changes, one.other or "") and not exists(changes, one.path)]
     if len(moved) == len(moves):  # else no file has appeared yet
         for record in reversed([record for record in records if not is_moved(record)]):
             try:
@@ -70,11 +72,6 @@ def roll_back_change(changes: Changes, record: Record, name: str) -> bool:
             restore(changes, record, call_of(record, name), "recovery")
             return True
     return now == record.held
-
-
-def is_in_effect(changes: Changes, record: Record) -> bool:
-    """Whether what a record says was moved is where it was moved to."""
-    return exists(changes, record.other or "") and not exists(changes, record.path)
 
 
 def call_of(record: Record, name: str) -> Call:
@@ -156,17 +153,11 @@ def commit_transaction(
                 ) from error
             raise
         backups.end(shelf, name)
-        call.changed += [change for one in relocations for change in move_changes(one)]
+        for one in relocations:
+            folder = one.state == "directory"
+            call.changed.append(FileChange(one.source, "deleted", directory=folder))
+            call.changed.append(FileChange(one.destination, "created", directory=folder))
         call.changed += [replacement_change(step) for step in steps]
-
-
-def move_changes(relocation: FileMove) -> tuple[FileChange, FileChange]:
-    """Both ends of a relocation as clients are told them."""
-    folder = relocation.state == "directory"
-    return (
-        FileChange(relocation.source, "deleted", directory=folder),
-        FileChange(relocation.destination, "created", directory=folder),
-    )
 
 
 def replacement_change(step: FileReplacement) -> FileChange:
@@ -202,18 +193,7 @@ def record_move(
     """Note both ends of a move that is about to be made; gives the record of what leaves."""
 
     def end(path: str, other: str, before: State) -> Record:
-        record = Record(
-            id="",
-            path=path,
-            action=action,
-            time=0.0,
-            before=before,
-            mode=relocation.mode,
-            other=other,
-            call_id=call.id,
-            session_id=call.session_id,
-            batch=batch,
-        )
+        record = Record.new(path, action, call, before, mode=relocation.mode, other=other, batch=batch)
         return backups.record(shelf, record)
 
     leaving = end(relocation.source, relocation.destination, relocation.state)
@@ -226,15 +206,7 @@ def record_replacement(
 ) -> Record:
     """Back up what a step replaces, and note what it is about to leave."""
     call.token.raise_if_cancelled()
-    record = Record(
-        id="",
-        path=step.path,
-        action=action,
-        time=0.0,
-        before="absent",
-        call_id=call.id,
-        session_id=call.session_id,
-    )
+    record = Record.new(step.path, action, call)
     now = held("absent")
     with contextlib.suppress(FileMissing):  # its directory is gone, too
         if step.at:
@@ -243,8 +215,7 @@ def record_replacement(
                 record = changes.kept(shelf, Change(target, action, seen, None), call)
     if now != step.now:
         raise refuse_changed(step.path)
-    fields: dict[str, object] = {"path": step.path, "after": step.held, "batch": batch}
-    return changes.backups.record(shelf, record_with(record, fields))
+    return changes.backups.record(shelf, replace(record, path=step.path, after=step.held, batch=batch))
 
 
 def move_file(changes: Changes, relocation: FileMove) -> list[str]:

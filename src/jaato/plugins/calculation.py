@@ -32,25 +32,25 @@ class CalculationPlugin(Plugin):
         """Work out arithmetic instead of doing it in your head: sums, percentages, powers, statistics, big
         integers. Integers and decimals are exact (0.1+0.2 is 0.3). Returns the value, and the fraction when its
         decimals do not end."""
-        from jaato.plugins.calculation.arithmetic import evaluate
+        from jaato.plugins.arithmetic import evaluate
 
         return {"expression": expression, **result_fields(evaluate(expression))}
 
 
 def result_fields(value: Any) -> dict[str, Any]:
     """A value as the tool gives it: numbers as text, so that no digit is lost on the way."""
-    from jaato.plugins.calculation.arithmetic import format_number
+    from jaato.plugins.arithmetic import format_number
 
     if isinstance(value, bool):
         return {"value": value}
     if isinstance(value, list):
         return {"value": [result_fields(one)["value"] for one in value]}
-    said: dict[str, Any] = {"value": format_number(value)}
+    result: dict[str, Any] = {"value": format_number(value)}
     if isinstance(value, float):
-        said["approximate"] = True
+        result["approximate"] = True
     elif isinstance(value, Fraction):
         fraction = f"{value.numerator}/{value.denominator}" if value.denominator < 10**100 else ""
-        if Fraction(said["value"]) != value and 0 < len(fraction) <= MAX_FRACTION_CHARS:
-            said["fraction"] = fraction
-            said["approximate"] = True
-    return said
+        if Fraction(result["value"]) != value and 0 < len(fraction) <= MAX_FRACTION_CHARS:
+            result["fraction"] = fraction
+            result["approximate"] = True
+    return result

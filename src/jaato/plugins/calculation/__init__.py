@@ -1,1 +1,0 @@
-"""Arithmetic: exact where it can be, bounded whatever is asked."""
