@@ -17,36 +17,13 @@ from jaato.tools.tool import tool
 
 HANDLE = "result:"
 
-MODELS = [
-    *("gemini-3-pro*", "gemini-3.5-*"),
-    *("*claude-[3-9]*", "*claude-[a-z]*-[3-9]*"),
-    *(
-        "gpt-4o*",
-        "gpt-4.1*",
-        "gpt-4-turbo*",
-        "gpt-[5-9]*",
-        "o1",
-        "o1-20*",
-        "o1-pro*",
-        "o3",
-        "o3-[2dp]*",
-        "o4-mini*",
-    ),
-    *("*/gpt-4o*", "*/gpt-4.1*", "*/gpt-[5-9]*", "*/o1", "*/o3", "*/o4-mini*"),
-    *(
-        "*llava*",
-        "*vision*",
-        "*-vl*",
-        "*vl:*",
-        "*vl-*",
-        "*pixtral*",
-        "*gemma-3*",
-        "*gemma3*",
-        "*llama-4*",
-        "*llama4*",
-    ),
-    *("*minicpm-v*", "*moondream*", "*internvl*", "*mistral-small3.[12]*", "*mistral-medium-3*"),
-]
+MODELS = """
+gemini-3-pro* gemini-3.5-* *claude-[3-9]* *claude-[a-z]*-[3-9]*
+gpt-4o* gpt-4.1* gpt-4-turbo* gpt-[5-9]* o1 o1-20* o1-pro* o3 o3-[2dp]* o4-mini*
+*/gpt-4o* */gpt-4.1* */gpt-[5-9]* */o1 */o3 */o4-mini*
+*llava* *vision* *-vl* *vl:* *vl-* *pixtral* *gemma-3* *gemma3* *llama-4* *llama4*
+*minicpm-v* *moondream* *internvl* *mistral-small3.[12]* *mistral-medium-3*
+""".split()
 """The models that see images, as globs of their names."""
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")

@@ -69,11 +69,12 @@ class MachinePlugin(Plugin):
     ) -> dict[str, Any]:
         """Running processes with pid, parent, user, CPU, memory and command line (secrets hidden), busiest first; own:
         what jaato started. Use it to see what is running or stuck."""
-        before = await anyio.to_thread.run_sync(processor_times)
+        before = await anyio.to_thread.run_sync(list_processes)
         begun = time.monotonic()
         await anyio.sleep(SAMPLE_S)
         found = await anyio.to_thread.run_sync(list_processes)
         passed_s = time.monotonic() - begun
+        used_s = {(one.pid, one.started_at_s): one.cpu_s for one in before}
         secrets = self._secrets()
         chosen = process_tree(found, pid) if pid is not None else found
         rows = []
@@ -83,7 +84,7 @@ class MachinePlugin(Plugin):
                 continue
             if user is not None and one.user != user:
                 continue
-            rows.append((one, cpu_percent(one, before.get((one.pid, one.started_at_s)), passed_s), command))
+            rows.append((one, cpu_percent(one, used_s.get((one.pid, one.started_at_s)), passed_s), command))
         rows.sort(key=lambda row: sort_key(row[0], row[1], sort))
         own = {one.pid for one in process_tree(found, os.getpid())}
         shown = [process_row(*row) | origin(row[0].pid, own) for row in rows[:limit]]
@@ -206,17 +207,6 @@ class Listener(NamedTuple):
     address: str
     port: int
     pid: int | None = None
-
-
-def processor_times() -> dict[tuple[int, float], float]:
-    """The seconds of the processor that each process has used, by its number and when it was started."""
-    import psutil
-
-    return {
-        (one.pid, one.info["create_time"] or 0.0): sum(one.info["cpu_times"][:2])
-        for one in psutil.process_iter(["create_time", "cpu_times"])
-        if one.info["cpu_times"]
-    }
 
 
 def list_processes() -> list[Process]:

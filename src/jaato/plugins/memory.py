@@ -295,7 +295,11 @@ class MemoryPlugin(Plugin):
         if len(fitting) > offset + limit:
             result["next_offset"] = offset + limit
         if not fitting:
-            result["note"] = no_match_message(page)
+            result["note"] = (
+                f"None of the {len(page.notes)} notes fits. Use other words, or list_memory_tags."
+                if page.notes
+                else "Nothing is remembered about this workspace yet; store_memory keeps a note."
+            )
         return result | damage_note(page)
 
     @tool(category=MEMORY, access="read")
@@ -329,13 +333,6 @@ def note_row(note: Note, score: float) -> dict[str, Any]:
 def name_of(note: Note) -> str:
     """A note's id in one line."""
     return one_line(note.id, 64)
-
-
-def no_match_message(page: Page) -> str:
-    """Why no note was found, and what to do."""
-    if not page.notes:
-        return "Nothing is remembered about this workspace yet; store_memory keeps a note."
-    return f"None of the {len(page.notes)} notes fits. Use other words, or list_memory_tags."
 
 
 def damage_note(page: Page) -> dict[str, Any]:

@@ -25,21 +25,14 @@ from jaato.tools.tool import tool
 
 MARKED = re.compile(r"\{\{[^{}\n]{1,500}\}\}|\{%[^{}\n]{1,500}%\}")
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
-SUFFIXES = {
-    "python": "py",
-    "javascript": "js",
-    "typescript": "ts",
-    "markdown": "md",
-    "rust": "rs",
-    "ruby": "rb",
-    "shell": "sh",
-    "bash": "sh",
-    "jinja": "j2",
-    "jinja2": "j2",
-    "csharp": "cs",
-    "kotlin": "kt",
-    "text": "txt",
-}
+SUFFIXES = dict(
+    pair.split(":")
+    for pair in (
+        "python:py javascript:js typescript:ts markdown:md rust:rs ruby:rb shell:sh bash:sh jinja:j2 jinja2:j2 csharp:cs "
+        "kotlin:kt text:txt"
+    ).split()
+)
+"""The file suffix by the language of a code block."""
 MAX_TEMPLATES = 50
 NAME = re.compile(r"(?:extracted/)?[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 PLACE = (".jaato", "templates")

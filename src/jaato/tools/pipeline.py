@@ -88,8 +88,7 @@ async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcom
     if refusal is None and tool.means is not None:
         tool = resolve_tool(call, tool, steps)
         refusal = steps.refuse(tool, call) or invalid(call, tool)
-    if refusal is None and tool.spec.access != "read":
-        refusal = check_placeholders(call, tool)
+    refusal = refusal or check_placeholders(call, tool)
     if refusal is not None:
         return failure_outcome(refusal)
     permission, refusal = await ask_permission(call, tool, steps)

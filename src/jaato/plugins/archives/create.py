@@ -20,17 +20,14 @@ from jaato.plugins.archives.formats import ArchiveRefused, compressor, printable
 from jaato.tools.filesystem.containment import Roots
 
 MAX_FILES = 50_000
-FORMATS = {
-    ".zip": "zip",
-    ".tar": "tar",
-    ".tar.gz": "tar.gz",
-    ".tgz": "tar.gz",
-    ".tar.bz2": "tar.bz2",
-    ".tbz2": "tar.bz2",
-    ".tar.xz": "tar.xz",
-    ".txz": "tar.xz",
-    ".tar.zst": "tar.zst",
-}
+FORMATS = dict(
+    pair.split(":")
+    for pair in (
+        ".zip:zip .tar:tar .tar.gz:tar.gz .tgz:tar.gz .tar.bz2:tar.bz2 .tbz2:tar.bz2 .tar.xz:tar.xz .txz:tar.xz "
+        ".tar.zst:tar.zst"
+    ).split()
+)
+"""The format by the end of an archive's name."""
 REPORTED = 50
 
 

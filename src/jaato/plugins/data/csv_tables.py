@@ -263,22 +263,14 @@ def column_names(row: list[str]) -> list[str]:
     names: list[str] = []
     taken: set[str] = set()
     for number, cell in enumerate(row, 1):
-        name = sqlite_text(cell).strip()[:200] or f"column_{number}"
+        text = cell.encode("utf-8", "replace").decode().replace("\0", "")  # as SQLite takes it
+        name = text.strip()[:200] or f"column_{number}"
         base, count = name, 2
         while name.lower() in taken:
             name, count = f"{base}_{count}", count + 1
         taken.add(name.lower())
         names.append(name)
     return names
-
-
-def sqlite_text(text: str) -> str:
-    """Text that SQLite takes: no lone surrogates, no NUL."""
-    return (
-        text.encode("utf-8", "replace").decode().replace("\0", "")
-        if not text.isascii() or "\0" in text
-        else text
-    )
 
 
 def quote_name(name: str) -> str:

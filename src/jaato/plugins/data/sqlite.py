@@ -250,7 +250,10 @@ def execute(request: dict[str, Any]) -> dict[str, Any]:
         )
     results: list[dict[str, Any]] = []
     before = guarded.connection.total_changes
-    early = run_pragmas(guarded, statements)
+    early = 0
+    while early < len(statements) and FOREIGN_KEYS.match(statements[early]):  # no effect in a transaction
+        guarded.run(statements[early]).close()
+        early += 1
     try:
         guarded.own("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
@@ -272,16 +275,6 @@ def execute(request: dict[str, Any]) -> dict[str, Any]:
         "changed_rows": changed,
         **({"results": results} if results else {}),
     }
-
-
-def run_pragmas(guarded: BoundedConnection, statements: list[str]) -> int:
-    """Run the first statements that set whether foreign keys are enforced, which nothing changes in a transaction;
-    gives how many they are. Raises `QueryFailed`."""
-    early = 0
-    while early < len(statements) and FOREIGN_KEYS.match(statements[early]):
-        guarded.run(statements[early]).close()
-        early += 1
-    return early
 
 
 def roll_back(guarded: BoundedConnection) -> None:

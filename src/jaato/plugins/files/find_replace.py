@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import stat
 from dataclasses import dataclass
 from typing import Any
@@ -57,16 +58,6 @@ def check_pattern(pattern: str, replacement: str, *, regex: bool) -> None:
         raise PatternRefused("The pattern is empty. Give the text to find.")
     if regex and len(pattern) + len(replacement) > 10_000:
         raise PatternRefused("The pattern is longer than 10,000 characters. Use a simpler one.")
-
-
-def find_literal(text: str, pattern: str, replacement: str) -> list[Span]:
-    """Where a literal text occurs, with its replacement."""
-    found: list[Span] = []
-    place = text.find(pattern)
-    while place >= 0 and pattern != replacement:
-        found.append((place, place + len(pattern), replacement))
-        place = text.find(pattern, place + len(pattern))
-    return found
 
 
 def find_matches(
@@ -221,7 +212,10 @@ def search_files(changes: Changes, search: Search, call: Call) -> list[tuple[Loa
         if search.regex:
             batch.append(loaded)
         else:
-            spans = find_literal(Lined(loaded.text).view, wanted, search.replacement)
+            if wanted == search.replacement:
+                continue
+            places = re.finditer(re.escape(wanted), Lined(loaded.text).view)
+            spans = [(place.start(), place.end(), search.replacement) for place in places]
             if not spans:
                 continue
             found.append((loaded, spans))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -55,7 +56,7 @@ def place_hunk(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> Place
         if fuzz and not head and not tail:
             continue
         for same, loose in (
-            (same_line, False),
+            (operator.eq, False),
             (lambda line, wanted: line.rstrip() == wanted.rstrip(), True),
         ):
             block = hunk.old[head : len(hunk.old) - tail]
@@ -63,11 +64,6 @@ def place_hunk(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> Place
             if first is not None:
                 return placed_hunk(lines, hunk, first - head, head, tail, drift, fuzz, loose)
     return None
-
-
-def same_line(line: str, wanted: str) -> bool:
-    """The same line."""
-    return line == wanted
 
 
 def trim_context(hunk: Hunk, fuzz: int) -> tuple[int, int]:
@@ -207,7 +203,7 @@ def search_plain(lines: Sequence[str], block: list[str]) -> int | None:
     """Where a block stands, None when nowhere; only in texts of bearable size."""
     if len(block) < 2 or len(lines) > MAX_COMPARED:
         return None
-    return next((place for place in range(len(lines)) if fits(lines, block, place, same_line)), None)
+    return next((place for place in range(len(lines)) if fits(lines, block, place, operator.eq)), None)
 
 
 def nearest_place(lines: Sequence[str], wanted: list[str]) -> tuple[int, int]:

@@ -37,6 +37,13 @@ class Hunk:
     old_open: bool = False
     new_open: bool = False
 
+    def mark_open(self) -> None:
+        """Note that the line before has no newline at its end."""
+        sign = self.lines[-1][0] if self.lines else " "
+        self.old_open = self.old_open or sign != "+"
+        self.new_open = self.new_open or sign != "-"
+        self.ends = True
+
     @property
     def old(self) -> list[str]:
         """The lines that must be there."""
@@ -150,7 +157,8 @@ class UnifiedDiffParser:
         while self._place < len(self._lines):
             line = self._lines[self._place]
             if line.startswith("diff --git "):
-                self._start_git(line)
+                self._files.append(FilePatch(*parse_git_names(line[len("diff --git ") :])))
+                self._git, self._named = True, False
             elif self._is_file_head(self._place):
                 self._file_head()
             elif line.startswith("@@"):
@@ -166,11 +174,6 @@ class UnifiedDiffParser:
         if place + 1 >= len(self._lines):
             return False
         return self._lines[place].startswith("--- ") and self._lines[place + 1].startswith("+++ ")
-
-    def _start_git(self, line: str) -> None:
-        old, new = parse_git_names(line[len("diff --git ") :])
-        self._files.append(FilePatch(old, new))
-        self._git, self._named = True, False
 
     def _file_head(self) -> None:
         """The two names."""
@@ -227,7 +230,7 @@ class UnifiedDiffParser:
                 break
             sign, rest = (text[0], text[1:]) if text else (" ", "")
             if sign == "\\":
-                mark_open(hunk)
+                hunk.mark_open()
             elif sign in " -+":
                 hunk.lines.append((sign, rest))
                 old -= sign != "+"
@@ -254,14 +257,6 @@ class UnifiedDiffParser:
         if not done:
             return text.startswith("```")
         return text in ("-- ", "--", "") or text[0] not in " -+\\"
-
-
-def mark_open(hunk: Hunk) -> None:
-    """The line before has no newline at its end."""
-    sign = hunk.lines[-1][0] if hunk.lines else " "
-    hunk.old_open = hunk.old_open or sign != "+"
-    hunk.new_open = hunk.new_open or sign != "-"
-    hunk.ends = True
 
 
 class ApplyPatchParser:

@@ -31,6 +31,7 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
     pattern, most = request["pattern"], request["most"]
     names = [(multiple or single, bool(multiple)) for multiple, single in VARIABLE.findall(pattern)]
     names = list(dict.fromkeys(names))
+    plain_code = ANY_VARIABLE.sub(lambda found: f"x{found[1] or ''}", pattern)
     refused: dict[str, str] = {}
     doubtful: set[str] = set()
     files = []
@@ -44,8 +45,11 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
             try:
                 matches = root.find_all(pattern=pattern)
             except RuntimeError as error:
-                refused[language] = last_cause(str(error))
-            if language not in doubtful and is_broken(SgRoot(plain_pattern(pattern), language).root()):
+                complaint = str(error)  # the last cause it names, before the trace some systems add
+                causes = CAUSE.findall(complaint.partition("Stack backtrace")[0])
+                refused[language] = (causes[-1] if causes else complaint.partition("\n")[0])[:200]
+            code = SgRoot(plain_code, language).root()
+            if code.kind() == "ERROR" or code.find(kind="ERROR") is not None:  # the parser had to guess
                 doubtful.add(language)
         shown = [match_row(match, names) for match in matches[:most]]
         most -= len(shown)
@@ -60,22 +64,6 @@ def decode_source(data: bytes) -> str:
     return data.decode("utf-8-sig", "replace")
 
 
-def last_cause(complaint: str) -> str:
-    """The last cause that an error names, before the trace some systems add."""
-    causes = CAUSE.findall(complaint.partition("Stack backtrace")[0])
-    return (causes[-1] if causes else complaint.partition("\n")[0])[:200]
-
-
-def is_broken(root: Any) -> bool:
-    """Whether the parser had to guess."""
-    return root.find(kind="ERROR") is not None if root.kind() != "ERROR" else True
-
-
-def plain_pattern(pattern: str) -> str:
-    """A pattern with names where its variables stand, as code of most languages."""
-    return ANY_VARIABLE.sub(lambda found: f"x{found[1] or ''}", pattern)
-
-
 def match_row(match: Any, names: list[tuple[str, bool]]) -> dict[str, Any]:
     """A match as data: where it stands (from 1), its text, what the variables stand for."""
     place = match.range()
@@ -83,7 +71,9 @@ def match_row(match: Any, names: list[tuple[str, bool]]) -> dict[str, Any]:
     for name, multiple in names:
         found = match.get_multiple_matches(name) if multiple else [match.get_match(name)]
         texts = [node.text() for node in found if node is not None]
-        variables[name] = shorten("".join(add_spaces(texts)) if multiple else "".join(texts), MAX_VALUE)
+        variables[name] = shorten(
+            "".join(", " if multiple and one == "," else one for one in texts), MAX_VALUE
+        )
     return {
         "line": place.start.line + 1,
         "column": place.start.column + 1,
@@ -91,11 +81,6 @@ def match_row(match: Any, names: list[tuple[str, bool]]) -> dict[str, Any]:
         "text": shorten(match.text(), MAX_TEXT),
         "variables": variables,
     }
-
-
-def add_spaces(texts: list[str]) -> list[str]:
-    """The pieces of a list, with a space after each comma."""
-    return [f"{text} " if text == "," else text for text in texts]
 
 
 def shorten(text: str, most: int) -> str:

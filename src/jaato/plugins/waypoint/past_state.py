@@ -54,18 +54,6 @@ class PathContent:
 ABSENT = PathContent()
 
 
-def cached_reader(changes: Changes) -> Callable[[str], PathContent]:
-    """A function that tells what is on the disk under a true name, each looked at once."""
-    seen: dict[str, PathContent] = {}
-
-    def look(path: str) -> PathContent:
-        if path not in seen:
-            seen[path] = read_path(changes, path)
-        return seen[path]
-
-    return look
-
-
 def read_path(changes: Changes, path: str) -> PathContent:
     """What is at a path now. What cannot be read, or is neither file, link nor directory, is unknown."""
     try:

@@ -16,7 +16,7 @@ from jaato.plugins.waypoint.past_state import (
     PROTECTED,
     PastState,
     PathContent,
-    cached_reader,
+    read_path,
 )
 from jaato.protocol import events
 from jaato.protocol.specs import Owner, Waypoint
@@ -73,7 +73,8 @@ def plan_restore(changes: Changes, session_id: str, mark: str, rules: RestoreOpt
     records = changes.backups.since(mark)
     own = [record for record in records if record.session_id == session_id]
     foreign = frozenset(record.path for record in records if record.session_id != session_id)
-    world = PastState(cached_reader(changes), foreign, rules.protected)
+    look = functools.cache(functools.partial(read_path, changes))
+    world = PastState(look, foreign, rules.protected)
     world.go_back(own)
     return Planner(changes, world, rules).plan()
 

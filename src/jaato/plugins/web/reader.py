@@ -39,7 +39,11 @@ def read_html(options: dict[str, Any], data: bytes) -> dict[str, Any]:
         base = absolute_link(base, declared.attributes.get("href") or "") or base
     for attribute in ("href", "src"):
         for node in tree.css(f"[{attribute}]")[:MAX_LINKS]:
-            absolutize_link(node, attribute, base)
+            link = absolute_link(base, (node.attributes.get(attribute) or "").strip())
+            if link.lower().startswith(("http://", "https://", "mailto:")):
+                node.attrs[attribute] = link
+            else:
+                del node.attrs[attribute]
     selector = options.get("selector")
     if selector:
         try:
@@ -55,15 +59,6 @@ def read_html(options: dict[str, Any], data: bytes) -> dict[str, Any]:
     read = plain_text if options.get("plain") else to_markdown
     texts = [read(part) for part in parts]
     return {**found, "text": "\n\n".join(texts)[: options["most_chars"] + 1]}
-
-
-def absolutize_link(node: Any, attribute: str, base: str) -> None:
-    """Make one link whole; those that are no link of the web lose it."""
-    whole = absolute_link(base, (node.attributes.get(attribute) or "").strip())
-    if whole.lower().startswith(("http://", "https://", "mailto:")):
-        node.attrs[attribute] = whole
-    else:
-        del node.attrs[attribute]
 
 
 def absolute_link(base: str, place: str) -> str:

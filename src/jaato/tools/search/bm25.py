@@ -159,7 +159,9 @@ class Bm25Index:
             for term, share in clause.items():
                 shares[term] = max(share, shares.get(term, 0.0))
         raw, strength = self._scores(clauses, shares)
-        scores = scale_scores(self._covered(raw, shares), strength)
+        scores = self._covered(raw, shares)
+        scale = strength / max(scores.values(), default=1.0)
+        scores = {name: score * scale for name, score in scores.items()}
         exact = query.strip()
         if exact in self._entries:
             scores[exact] = 1.0
@@ -253,24 +255,12 @@ class Bm25Index:
             if other not in shares and 0 < having <= frequent:
                 # no rarer than the word asked for
                 factor = related * nearness * rarity(count, max(having, len(own)))
-                raise_to(credit, self._postings.get(other, NOTHING), factor, among)
+                posting = self._postings.get(other, NOTHING)
+                for name in posting if among is None else posting.keys() & among:
+                    value = factor * posting[name]
+                    if value > credit.get(name, 0.0):
+                        credit[name] = value
         return credit
-
-
-def raise_to(
-    credit: dict[str, float], posting: Mapping[str, float], factor: float, among: Set[str] | None
-) -> None:
-    """Let each tool of a posting, or those `among`, earn its weight there times a factor, if that is more."""
-    for name in posting if among is None else posting.keys() & among:
-        value = factor * posting[name]
-        if value > credit.get(name, 0.0):
-            credit[name] = value
-
-
-def scale_scores(scores: Mapping[str, float], strength: float) -> dict[str, float]:
-    """Scores brought to where the best is this strong."""
-    scale = strength / max(scores.values(), default=1.0)
-    return {name: score * scale for name, score in scores.items()}
 
 
 def best_scores(scores: Mapping[str, float], limit: int) -> list[tuple[str, float]]:

@@ -75,7 +75,8 @@ class Model:
         """A unit vector of `SIZE` for each of these texts, of which the first `MAX_TOKENS` tokens are read."""
         import numpy as np
 
-        encoded = self._tokenizer.encode_batch([readable_text(text) for text in texts])
+        readable = [text[:MAX_CHARS].encode("utf-8", "replace").decode() for text in texts]
+        encoded = self._tokenizer.encode_batch(readable)
         mask = np.array([one.attention_mask for one in encoded], np.int64)
         tokens = np.array([one.ids for one in encoded], np.int64)
         inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
@@ -98,11 +99,6 @@ def open_session(model: Path) -> Any:
 def the_model() -> Model:
     """The model of this process, loaded once for all its sessions. Raises as `Model` does."""
     return Model()
-
-
-def readable_text(text: str) -> str:
-    """A text as far as it is read, without what is no text."""
-    return text[:MAX_CHARS].encode("utf-8", "replace").decode()
 
 
 def normalize_rows(rows: Any) -> Vectors:

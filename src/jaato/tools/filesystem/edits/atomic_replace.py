@@ -21,7 +21,7 @@ from jaato.tools.filesystem.atomic import (
     sync_names,
     write_all,
 )
-from jaato.tools.filesystem.errors import FileFailed, explain_os_error
+from jaato.tools.filesystem.errors import explain_os_error
 from jaato.tools.filesystem.safe_open import ResolvedPath
 
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
@@ -280,30 +280,27 @@ def copy_attributes(made: PendingFile) -> None:
 
 
 def take_away(place: ResolvedPath, path: str, seen: FileState, staging_fd: int) -> None:
-    """Remove what was seen at a place. Raises `FileChanged`, the file still there, when it is another."""
-    with lock_directory(place.dir_fd):
-        _take(place, path, seen, staging_fd)
-    sync_names(place.dir_fd)
+    """Remove what was seen at a place: move it out of the way, check it again, then unlink it.
 
-
-def _take(place: ResolvedPath, path: str, seen: FileState, staging_fd: int) -> None:
-    """Move it out of the way, look once more, and only then unlink it."""
-    if not seen.is_at(place.dir_fd, place.name, by_content=False):
-        raise refuse_changed(path)
+    Raises `FileChanged`, the file still there, when it is another.
+    """
     hidden = f".jaato-{new_id('t')}.tmp"
-    for holder in (staging_fd, place.dir_fd):
+    with lock_directory(place.dir_fd):
+        if not seen.is_at(place.dir_fd, place.name, by_content=False):
+            raise refuse_changed(path)
         try:
-            os.rename(place.name, hidden, src_dir_fd=place.dir_fd, dst_dir_fd=holder)
-        except OSError as error:
-            if error.errno == errno.EXDEV and holder != place.dir_fd:
-                continue
-            raise explain_os_error(error, path) from None
-        try:
+            holder = staging_fd
+            try:
+                os.rename(place.name, hidden, src_dir_fd=place.dir_fd, dst_dir_fd=holder)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                holder = place.dir_fd
+                os.rename(place.name, hidden, src_dir_fd=holder, dst_dir_fd=holder)
             if not seen.is_at(holder, hidden):
                 rename_new(holder, hidden, place.dir_fd, place.name)
                 raise refuse_changed(path)
             os.unlink(hidden, dir_fd=holder)
         except OSError as error:
             raise explain_os_error(error, path) from None
-        return
-    raise FileFailed(f"{path!r} could not be removed.")
+    sync_names(place.dir_fd)

@@ -245,19 +245,15 @@ class Backups:
             os.unlink(f"{folder_of(record.path)}/{record.id}.json", dir_fd=shelf.records)
 
     def records(self, path: str | None = None) -> list[Record]:
-        """The records of a path, or all, newest first; damaged ones are passed over."""
-        with contextlib.ExitStack() as stack:
-            try:
-                top = existing(self.workspace, "records", stack)
-            except FileNotFoundError:
-                return []
-            except OSError as error:
-                raise refuse_backup(error) from None
-            found = [record for _, record in self._read(top, None if path is None else folder_of(path))]
-        return sorted(found, key=lambda record: record.id, reverse=True)
+        """The records of a path, or all, newest first; damaged ones are skipped."""
+        return self._load(None if path is None else folder_of(path))[::-1]
 
     def since(self, mark: str) -> list[Record]:
-        """The records that are newer than a mark, oldest first; damaged ones are passed over."""
+        """The records that are newer than a mark, oldest first; damaged ones are skipped."""
+        return self._load(None, mark)
+
+    def _load(self, folder: str | None, mark: str = "") -> list[Record]:
+        """The records in a folder, or all, that are newer than a mark, oldest first."""
         with contextlib.ExitStack() as stack:
             try:
                 top = existing(self.workspace, "records", stack)
@@ -265,7 +261,7 @@ class Backups:
                 return []
             except OSError as error:
                 raise refuse_backup(error) from None
-            found = [record for _, record in self._read(top, None, mark)]
+            found = [record for _, record in self._read(top, folder, mark)]
         return sorted(found, key=lambda record: record.id)
 
     def pin(self, session_id: str, marks: Sequence[str]) -> None:
