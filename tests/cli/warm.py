@@ -38,7 +38,6 @@ PACKAGES = (
         "jaato.server",
         "jaato.tools",
         "jaato.tools.filesystem",
-        "jaato.tools.filesystem.edits",
     ),
     *(
         "jaato.tools.network",

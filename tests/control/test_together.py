@@ -16,9 +16,9 @@ from jaato.abc.plugin import TaskStatus
 from jaato.plugins.background import BackgroundPlugin
 from jaato.tools.background import BackgroundTask, TaskRecords
 from jaato.tools.call import Call
+from jaato.tools.filesystem.backups import Backups
+from jaato.tools.filesystem.changes import Change, Changes
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.filesystem.edits.backups import Backups
-from jaato.tools.filesystem.edits.changes import Change, Changes
 
 pytestmark = pytest.mark.spec("C4", "Permissions")
 

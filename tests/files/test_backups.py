@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.tools.filesystem.edits.backup_directory import IDS
+from jaato.tools.filesystem.backup_directory import IDS
 
 STEP = st.one_of(
     st.tuples(st.just("edit"), st.sampled_from("ab"), st.sampled_from(["x", "y", "z"])),

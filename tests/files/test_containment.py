@@ -123,8 +123,6 @@ def test_pipes_sockets_and_devices_are_refused_unopened(yard: Path) -> None:
         for path, kind in (("pipe", "named pipe"), ("socket", "socket"), ("null", "character device")):
             with pytest.raises(PathRefused, match=kind):
                 roots.open_file(path)
-            with pytest.raises(PathRefused, match=kind):
-                roots.open_file(path, write=True)
 
 
 def test_granted_roots_are_reached_and_nothing_beside_them(yard: Path) -> None:
@@ -146,19 +144,6 @@ def test_a_root_given_by_a_link_is_understood_in_both_spellings(yard: Path) -> N
     for path in (yard / "alias/a/f", yard / "w/a/f"):
         with roots.open_file(str(path)) as file:
             assert file.read() == b"inside"
-
-
-def test_a_file_with_several_links_is_not_written_in_place(yard: Path) -> None:
-    """Opening for writing refuses a hard link, and creating refuses what exists."""
-    os.link(yard / "secret", yard / "w" / "hard")
-    roots = Roots(yard / "w")
-    with pytest.raises(PathRefused, match="hard links"):
-        roots.open_file("hard", write=True)
-    with pytest.raises(ToolError, match="exists"):
-        roots.open_file("a/f", create=True)
-    with roots.open_file("a/f", write=True) as file:
-        file.write(b"I")
-    assert (yard / "w/a/f").read_text() == "Inside"
 
 
 def test_a_swapper_gains_nothing(tmp_path: Path) -> None:

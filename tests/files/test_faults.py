@@ -19,8 +19,8 @@ from tests.files.desk import Desk
 
 from jaato.errors import ToolError
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.atomic_replace import FileChanged
-from jaato.tools.filesystem.edits.changes import Change
+from jaato.tools.filesystem.atomic_replace import FileChanged
+from jaato.tools.filesystem.changes import Change
 
 
 @pytest.fixture

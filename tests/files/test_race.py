@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 
 from jaato.tools.filesystem.atomic import read_at
+from jaato.tools.filesystem.atomic_replace import FileChanged, FileState, draft
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.filesystem.edits.atomic_replace import FileChanged, FileState, draft
 
 
 def add_line(roots: Roots, staging: int, line: bytes) -> None:

@@ -12,13 +12,13 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.backup_directory import held
-from jaato.tools.filesystem.edits.changes import Change
+from jaato.tools.filesystem.backup_directory import held
+from jaato.tools.filesystem.changes import Change
 
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from jaato.tools.filesystem.edits.atomic_replace import PendingFile
+from jaato.tools.filesystem.atomic_replace import PendingFile
 from tests.files.desk import Desk
 desk = Desk(Path(sys.argv[1]))
 left = int(sys.argv[2])

@@ -13,7 +13,7 @@ from tests.files.desk import Desk
 from jaato.errors import ToolError
 from jaato.plugins.files.diff import unified_diff
 from jaato.plugins.files.edits import Edit, apply_edit
-from jaato.tools.filesystem.edits.text_encoding import NotText, form_of, lines_of
+from jaato.tools.filesystem.text_encoding import NotText, form_of, lines_of
 
 LINES = st.lists(
     st.tuples(st.text(st.sampled_from("abé €x\t"), max_size=6), st.sampled_from(["\n", "\r\n"])), max_size=12

@@ -9,7 +9,7 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.tools.filesystem.edits.atomic_replace import FileChanged
+from jaato.tools.filesystem.atomic_replace import FileChanged
 
 
 @pytest.fixture

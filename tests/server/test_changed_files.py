@@ -19,7 +19,7 @@ from jaato.protocol.frames import Opened
 from jaato.protocol.specs import FileChange
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.snapshot import Folding
-from jaato.tools.filesystem.edits.changes import MAX_TOLD, count_changed_lines, summarize_changes
+from jaato.tools.filesystem.changes import MAX_TOLD, count_changed_lines, summarize_changes
 from jaato.tools.redaction.redactor import Redactor
 
 C8 = pytest.mark.spec("C8", "Server and events")

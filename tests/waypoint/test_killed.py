@@ -15,8 +15,8 @@ import os, shutil, signal, sys
 from pathlib import Path
 from jaato.plugins.waypoint.restore import WaypointManager
 from jaato.tools.filesystem import atomic
-from jaato.tools.filesystem.edits import moves
-from jaato.tools.filesystem.edits import atomic_replace
+from jaato.tools.filesystem import moves
+from jaato.tools.filesystem import atomic_replace
 left = -1
 def step(event, arguments):
     global left

@@ -12,7 +12,7 @@ from tests.waypoint.trip import Trip, kept
 
 from jaato.errors import ToolError
 from jaato.plugins.waypoint.restore import WaypointManager, WaypointRefused
-from jaato.tools.filesystem.edits.backup_directory import IDS, Ids, id_text
+from jaato.tools.filesystem.backup_directory import IDS, Ids, id_text
 
 S4 = pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")
 

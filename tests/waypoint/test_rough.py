@@ -15,7 +15,7 @@ from tests.waypoint.live import ACTIVATE, PLUGINS, S4, data, turn, typed
 from tests.waypoint.trip import Trip, kept
 
 from jaato.plugins.waypoint.restore import MAX_WAYPOINTS, PRUNED, WaypointRefused
-from jaato.tools.filesystem.edits.backup_directory import IDS
+from jaato.tools.filesystem.backup_directory import IDS
 
 
 @S4

@@ -24,7 +24,7 @@ from jaato.tools.processes.output_text import NOT_SHOWN
 from jaato.tools.redaction.redactor import StreamRedactor
 
 if TYPE_CHECKING:
-    from jaato.tools.filesystem.edits.backup_directory import Record
+    from jaato.tools.filesystem.backup_directory import Record
 
 KEPT_CHARS = 64_000
 """Characters shown of what piles up while the loop is busy; the tool's result is not affected."""
@@ -116,7 +116,7 @@ def files_changed(journal: Journal, call: Call) -> list[WorkspaceFilesChanged]:
     taken = call.changed[:]
     if not taken:
         return []
-    from jaato.tools.filesystem.edits.changes import summarize_changes
+    from jaato.tools.filesystem.changes import summarize_changes
 
     del call.changed[: len(taken)]  # a worker may add more meanwhile
     files, more = summarize_changes(taken)
@@ -131,9 +131,9 @@ def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
     `StoreError`."""
     if not begun:
         return
-    from jaato.tools.filesystem.edits.backup_directory import first_id
-    from jaato.tools.filesystem.edits.backups import Backups
-    from jaato.tools.filesystem.edits.changes import summarize_changes
+    from jaato.tools.filesystem.backup_directory import first_id
+    from jaato.tools.filesystem.backups import Backups
+    from jaato.tools.filesystem.changes import summarize_changes
 
     backups = Backups(Path(journal.state.workspace), max_count=0)
     try:
@@ -152,7 +152,7 @@ def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
 
 def noted(record: Record) -> FileChange:
     """A change as its record has it: it may be that it was about to happen and did not."""
-    from jaato.tools.filesystem.edits.undo import is_moved
+    from jaato.tools.filesystem.undo import is_moved
 
     folder = record.before == "directory"
     if is_moved(record) or record.after == "absent" or (folder and record.other is None):

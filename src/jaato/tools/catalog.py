@@ -18,6 +18,7 @@ from jaato.tools.search.bm25 import Bm25Index, best_scores
 from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores
 from jaato.tools.tool import WIRE_NAME, Rename, Tool
 
+MAX_SIMILAR = 3
 CATEGORY_TEXTS = {
     "system": "commands, environment, discovery",
     "filesystem": "read, write, move and find files",
@@ -263,10 +264,12 @@ class Catalog:
             return False
         return self.meaning.await_view(self._view, timeout_s)
 
-    def similar(self, name: str, limit: int = 3) -> list[str]:
+    def similar(self, name: str) -> list[str]:
         """Names like one that is not known."""
         import difflib
 
         known = [*self._tools, *self._other_names]
-        close = difflib.get_close_matches(name, known[:5000], limit, 0.6)
-        return list(dict.fromkeys(close + [spec.name for spec, _ in self.search(name, limit)]))[:limit]
+        close = difflib.get_close_matches(name, known[:5000], MAX_SIMILAR, 0.6)
+        return list(dict.fromkeys(close + [spec.name for spec, _ in self.search(name, MAX_SIMILAR)]))[
+            :MAX_SIMILAR
+        ]

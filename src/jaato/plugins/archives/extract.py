@@ -20,9 +20,9 @@ from jaato.plugins.archives.formats import (
     split_name,
 )
 from jaato.tools.filesystem.atomic import write_all
+from jaato.tools.filesystem.atomic_replace import FileState, open_draft
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.control_files import control_names
-from jaato.tools.filesystem.edits.atomic_replace import FileState, open_draft
 
 MAX_REPORTED = 50
 SPARE_BYTES = 64 << 20

@@ -114,7 +114,7 @@ class ArchivesPlugin(Plugin):
         """Zip, pack or compress files and folders (directories) into an archive (zip, tarball, tar.gz, …). Links are packed
         as links. Returns how much it holds."""
         from jaato.plugins.archives.create import format_for
-        from jaato.tools.filesystem.edits.atomic_replace import FileState, open_draft
+        from jaato.tools.filesystem.atomic_replace import FileState, open_draft
 
         kind = format_for(path)
         with self.roots.locate(path, follow=False) as place:

@@ -14,9 +14,9 @@ from jaato.plugins.files.find_replace import replace_spans
 from jaato.plugins.files.hunk_matching import PlacedHunk, place_hunks
 from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.atomic_replace import FileState
-from jaato.tools.filesystem.edits.changes import Change, Changes, Target
-from jaato.tools.filesystem.edits.text_encoding import Form, Lined
+from jaato.tools.filesystem.atomic_replace import FileState
+from jaato.tools.filesystem.changes import Change, Changes, Target
+from jaato.tools.filesystem.text_encoding import Form, Lined
 
 MAX_PATCH_CHARS = 4 << 20
 MAX_FILES = 200

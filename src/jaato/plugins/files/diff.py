@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.tools.filesystem.edits.text_encoding import align_lines, lines_of, shown, strip
+from jaato.tools.filesystem.text_encoding import align_lines, lines_of, shown, strip
 
 CONTEXT = 3
 MAX_LINES = 120

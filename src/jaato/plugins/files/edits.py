@@ -15,10 +15,10 @@ from msgspec import Struct
 from jaato.errors import ToolError
 from jaato.plugins.files.diff import unified_diff
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.atomic_replace import FileChanged
-from jaato.tools.filesystem.edits.changes import Change, Changes, Loaded
-from jaato.tools.filesystem.edits.text_encoding import Lined, NotText, shown
+from jaato.tools.filesystem.atomic_replace import FileChanged
+from jaato.tools.filesystem.changes import Change, Changes, Loaded
 from jaato.tools.filesystem.errors import PathRefused
+from jaato.tools.filesystem.text_encoding import Lined, NotText, shown
 
 MAX_SHOWN = 8
 MAX_WINDOWS = 20_000

@@ -13,10 +13,10 @@ from jaato.plugins.files.diff import unified_diff
 from jaato.plugins.files.edits import MAX_DIFF_CHARS, MAX_FILES, TooMany, refuse_surrogates
 from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken
+from jaato.tools.filesystem.changes import Change, Changes, Loaded
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.control_files import names_control
-from jaato.tools.filesystem.edits.changes import Change, Changes, Loaded
-from jaato.tools.filesystem.edits.text_encoding import Lined
+from jaato.tools.filesystem.text_encoding import Lined
 
 MAX_SEARCHED_BYTES = 10 << 20
 MAX_TOTAL_BYTES = 64 << 20

@@ -29,13 +29,13 @@ from jaato.plugins.files.patch_parser import parse_patch
 from jaato.plugins.files.reading import HANDLE, read_handle, read_lines
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output
-from jaato.tools.filesystem.edits.backup_directory import PLACE
-from jaato.tools.filesystem.edits.backups import SET, Backups
-from jaato.tools.filesystem.edits.changes import Change, Changes
-from jaato.tools.filesystem.edits.moves import check, move
-from jaato.tools.filesystem.edits.transactions import recover_transactions
-from jaato.tools.filesystem.edits.undo import find_backup, restore, undo
+from jaato.tools.filesystem.backup_directory import PLACE
+from jaato.tools.filesystem.backups import SET, Backups
+from jaato.tools.filesystem.changes import Change, Changes
 from jaato.tools.filesystem.errors import PathRefused
+from jaato.tools.filesystem.moves import check, move
+from jaato.tools.filesystem.transactions import recover_transactions
+from jaato.tools.filesystem.undo import find_backup, restore, undo
 from jaato.tools.host_services import roots_of
 from jaato.tools.tool import tool
 

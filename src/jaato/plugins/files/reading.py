@@ -17,11 +17,11 @@ from jaato.plugins.files.diff import unified_diff
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output
+from jaato.tools.filesystem.backup_directory import Record
+from jaato.tools.filesystem.changes import Change, Changes, Target
 from jaato.tools.filesystem.containment import Roots, shown_name
-from jaato.tools.filesystem.edits.backup_directory import Record
-from jaato.tools.filesystem.edits.changes import Change, Changes, Target
-from jaato.tools.filesystem.edits.text_encoding import Form, NotText, form_of, newlines_of, shown
 from jaato.tools.filesystem.errors import Entry, FileMissing, explain_os_error, kind_of
+from jaato.tools.filesystem.text_encoding import Form, NotText, form_of, newlines_of, shown
 
 DEFAULT_LINES = 2000
 MAX_LINE_CHARS = 2000

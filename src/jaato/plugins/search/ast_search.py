@@ -10,9 +10,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from jaato.errors import InvalidArguments, ToolError
-from jaato.plugins.search.results import list_names, stop_fields
 from jaato.tools.filesystem.containment import Roots, shown_name
-from jaato.tools.processes.ripgrep import SearchLimits
+from jaato.tools.processes.ripgrep import SearchLimits, list_names
 from jaato.tools.processes.sandbox_process import ResourceLimits, WorkFailed, run_in_sandbox_process
 
 WORK = "jaato.plugins.search.ast_worker:find"
@@ -235,4 +234,4 @@ def structured_matches(result: SyntaxMatches, limits: SearchLimits) -> dict[str,
         "truncated": len(result.matches) < result.total,
     }
     named = {"too_large": result.large, "binary": result.binary, "failed": result.failed}
-    return data | stop_fields(limits) | {key: names[:100] for key, names in named.items() if names}
+    return data | limits.fields() | {key: names[:100] for key, names in named.items() if names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
 
@@ -16,20 +17,94 @@ from jaato.plugins.search.ast_search import (
     search_trees,
     structured_matches,
 )
-from jaato.plugins.search.results import (
-    Result,
-    add_notes,
-    count_remarks,
-    render_lines,
-    stop_fields,
-    stop_message,
-    structured_result,
-)
 from jaato.tools.call import Call, Output, replace_surrogates
 from jaato.tools.filesystem.containment import Roots, shown_name
 from jaato.tools.host_services import roots_of
-from jaato.tools.processes.ripgrep import Pattern, Ripgrep, SearchLimits, Selection
+from jaato.tools.processes.ripgrep import Line, Pattern, Ripgrep, SearchLimits, Selection
 from jaato.tools.tool import tool
+
+MAX_LINE = 400
+
+
+@dataclass(slots=True)
+class Result:
+    """The matching lines shown, and counts of everything."""
+
+    lines: dict[str, Sequence[Line]] = field(default_factory=dict)
+    total: int = 0
+    files: int = 0
+    searched: int = 0
+    shown: int = 0
+
+    def add(self, name: str, lines: list[Line], most: int) -> None:
+        """Show the lines of a file up to the last match there is room for."""
+        room = most - self.shown
+        matches = [at for at, line in enumerate(lines) if line.is_match]
+        if len(matches) > room:
+            lines, matches = lines[: matches[room]], matches[:room]
+        if matches:
+            self.lines[name] = lines
+            self.shown += len(matches)
+
+
+def shorten_line(line: Line) -> str:
+    """The text of a line, of a long one the part around its match."""
+    text = line.text
+    if len(text) <= MAX_LINE:
+        return text
+    start = max(0, min(line.column - MAX_LINE // 4, len(text) - MAX_LINE))
+    end = start + MAX_LINE
+    return f"{'…' * (start > 0)}{text[start:end]}{'…' * (end < len(text))} ({len(text)} characters)"
+
+
+def render_lines(result: Result) -> str:
+    """The lines as a model reads them: `number: match` and `number- neighbour` beneath each file's name."""
+    blocks: list[str] = []
+    for name, lines in result.lines.items():
+        block = [shown_name(name)]
+        last = lines[0].number - 1
+        for line in lines:
+            if line.number > last + 1 and any(not other.is_match for other in lines):
+                block.append("--")
+            block.append(f"{line.number}{':' if line.is_match else '-'} {shorten_line(line)}")
+            last = line.number
+        blocks.append("\n".join(block))
+    return "\n\n".join(blocks)
+
+
+def count_remarks(result: Result, limits: SearchLimits) -> list[str]:
+    """How many lines there are beside those that are shown."""
+    lines = f"{result.total} matching lines in {result.files}"
+    if result.total > result.shown:
+        more = f"the first {result.shown} are shown. Narrow with path, glob or a longer pattern."
+        return [f"{lines} files; {more}"]
+    if result.total:
+        return [f"{lines} of {result.searched} files."]
+    return [f"No line matches in {result.searched} files."] if limits.stopped is None else []
+
+
+def structured_result(result: Result, limits: SearchLimits) -> dict[str, Any]:
+    """The result as data for programs."""
+    matches = [
+        {"path": name, "line": line.number, "text": shorten_line(line)}
+        for name, lines in result.lines.items()
+        for line in lines
+        if line.is_match
+    ]
+    data: dict[str, Any] = {
+        "matches": matches,
+        "total": result.total,
+        "files": result.files,
+        "searched": result.searched,
+        "truncated": result.shown < result.total,
+    }
+    return data | limits.fields()
+
+
+def add_notes(text: str, notes: Sequence[str]) -> str:
+    """The text with remarks below it."""
+    return "\n\n".join(part for part in (text, "\n".join(f"[{note}]" for note in notes)) if part)
+
 
 MAX_RESULTS = 1000
 MAX_CONTEXT = 20
@@ -76,9 +151,9 @@ class SearchPlugin(Plugin):
         if not total:
             notes.append("No file matches." + ("" if "/" in pattern else f" Deeper ones: **/{pattern}"))
             notes += glob_notes(pattern, include_ignored)
-        text = "\n".join([*map(shown_name, paths), *(f"[{note}]" for note in notes + stop_message(limits))])
+        text = "\n".join([*map(shown_name, paths), *(f"[{note}]" for note in notes + limits.notes())])
         data: dict[str, Any] = {"files": paths, "total": total, "truncated": total > len(paths)}
-        return Output(replace_surrogates(text), data | stop_fields(limits))
+        return Output(replace_surrogates(text), data | limits.fields())
 
     @tool(
         category="search",
@@ -129,7 +204,7 @@ class SearchPlugin(Plugin):
             return Output(
                 f"[{shown_name(path)} is binary and was not searched.]", structured_result(Result(), limits)
             )
-        notes = [*count_remarks(result, limits), *notes, *stop_message(limits)]
+        notes = [*count_remarks(result, limits), *notes, *limits.notes()]
         return Output(
             replace_surrogates(add_notes(render_lines(result), notes)), structured_result(result, limits)
         )
@@ -176,7 +251,7 @@ class SearchPlugin(Plugin):
         if result.refused and not result.total:
             reasons = "; ".join(f"{name}: {why}" for name, why in sorted(result.refused.items())[:3])
             notes.append(f"This is no pattern ({reasons}). Write one whole expression or statement.")
-        notes = [*result_notes(result, limits), *notes, *stop_message(limits)]
+        notes = [*result_notes(result, limits), *notes, *limits.notes()]
         return Output(
             replace_surrogates(add_notes(render_matches(result), notes)), structured_matches(result, limits)
         )

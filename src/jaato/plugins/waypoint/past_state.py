@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from jaato.errors import ToolError
 from jaato.tools.filesystem.atomic import is_below
-from jaato.tools.filesystem.edits.backup_directory import Record, State, held, state_of
-from jaato.tools.filesystem.edits.backups import MAX_FILE_BYTES
-from jaato.tools.filesystem.edits.changes import Changes
-from jaato.tools.filesystem.edits.transactions import FileMove, locate
-from jaato.tools.filesystem.edits.undo import digest_of, is_moved
+from jaato.tools.filesystem.backup_directory import Record, State, held, state_of
+from jaato.tools.filesystem.backups import MAX_FILE_BYTES
+from jaato.tools.filesystem.changes import Changes
 from jaato.tools.filesystem.errors import FileMissing
+from jaato.tools.filesystem.transactions import FileMove, locate
+from jaato.tools.filesystem.undo import digest_of, is_moved
 
 EDITED = "somebody else has changed it since"
 AMID = "somebody else has changed it between two changes of this session"

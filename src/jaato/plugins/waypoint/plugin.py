@@ -21,10 +21,10 @@ from jaato.plugins.waypoint.restore import (
 )
 from jaato.protocol.specs import Waypoint
 from jaato.tools.call import CURRENT, Call, Output
-from jaato.tools.filesystem.edits.backup_directory import PLACE
-from jaato.tools.filesystem.edits.backups import Backups
-from jaato.tools.filesystem.edits.changes import Changes
-from jaato.tools.filesystem.edits.transactions import recover_transactions
+from jaato.tools.filesystem.backup_directory import PLACE
+from jaato.tools.filesystem.backups import Backups
+from jaato.tools.filesystem.changes import Changes
+from jaato.tools.filesystem.transactions import recover_transactions
 from jaato.tools.host_services import roots_of
 from jaato.tools.tool import tool
 from jaato.tools.waypoints import START, Tree, WaypointLog

@@ -21,12 +21,12 @@ from jaato.plugins.waypoint.past_state import (
 from jaato.protocol import events
 from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.call import Call, replace_surrogates
+from jaato.tools.filesystem.atomic_replace import FileChanged
+from jaato.tools.filesystem.backup_directory import IDS, first_id
+from jaato.tools.filesystem.backups import Backups
+from jaato.tools.filesystem.changes import Changes
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.filesystem.edits.atomic_replace import FileChanged
-from jaato.tools.filesystem.edits.backup_directory import IDS, first_id
-from jaato.tools.filesystem.edits.backups import Backups
-from jaato.tools.filesystem.edits.changes import Changes
-from jaato.tools.filesystem.edits.transactions import (
+from jaato.tools.filesystem.transactions import (
     FileMove,
     FileReplacement,
     commit_transaction,

@@ -57,26 +57,16 @@ def write_private(path: Path, content: bytes) -> None:
         os.close(directory)
 
 
-def replace_file_at(
-    dir_fd: int, name: str, data: bytes, mode: int, *, new: bool = False, exact: bool = False
-) -> None:
-    """Write beside a name in an open directory, then take it, durable when this returns; no link is followed.
-
-    `new` takes it only if it is still free; `exact` gives the file this mode whatever the process masks. Raises OSError.
-    """
+def replace_file_at(dir_fd: int, name: str, data: bytes, mode: int) -> None:
+    """Replace a file of an open directory atomically, durable when this returns; no link is followed. Raises OSError."""
     temporary = f".{secrets.token_hex(8)}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(temporary, flags, mode, dir_fd=dir_fd), "wb") as file:
             file.write(data)
-            if exact:
-                os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
-        if new:
-            os.link(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
-        else:
-            os.rename(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        os.rename(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=dir_fd)

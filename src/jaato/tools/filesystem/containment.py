@@ -143,37 +143,18 @@ class Roots:
         """Where the path really leads, as an open directory and a name; which may be absent. Close it."""
         return PathResolver(self._roots, path).resolve(self._absolute(path), follow=follow)
 
-    def open_file(self, path: str, *, write: bool = False, create: bool = False) -> BinaryIO:
-        """The regular file, opened for bytes; `write` opens it for both, untruncated, `create` makes it.
+    def open_file(self, path: str) -> BinaryIO:
+        """The regular file, opened to read its bytes; pipes, devices and sockets are refused without opening them."""
+        with self.helpful(path):
+            return os.fdopen(self._open_existing(path), "rb")
 
-        Refuses pipes, devices and sockets without opening them, and writing to a file that has several links.
-        """
-        if not write and not create:
-            with self.helpful(path):
-                return os.fdopen(self._open_existing(path, os.O_RDONLY), "rb")
-        with self.locate(path, follow=not create) as place:
-            if create:
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                try:
-                    return os.fdopen(os.open(place.name, flags, 0o666, dir_fd=place.dir_fd), "w+b")
-                except OSError as error:
-                    raise explain_os_error(error, path) from None
-            fd = self.open_place(place, path, os.O_RDWR)
-        if os.fstat(fd).st_nlink > 1:
-            os.close(fd)
-            raise PathRefused(
-                f"{path!r} has several hard links, so it is not written in place. Replace it instead."
-            )
-        return os.fdopen(fd, "r+b")
-
-    def open_place(self, place: ResolvedPath, path: str, access: int = os.O_RDONLY) -> int:
-        """A descriptor of the regular file at a place; `path` is how messages name it."""
+    def open_place(self, place: ResolvedPath, path: str) -> int:
+        """A descriptor to read the regular file at a place; `path` is how messages name it."""
         if place.info is None:
             raise file_missing(path)
         self._regular(place.info, path)
-        flags = access | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            fd = os.open(place.name, flags, dir_fd=place.dir_fd)
+            fd = os.open(place.name, READ_FLAGS | os.O_NOFOLLOW, dir_fd=place.dir_fd)
         except OSError as error:
             raise explain_os_error(error, path) from None
         try:
@@ -215,17 +196,13 @@ class Roots:
         inside = place.root.path == self.workspace
         return str(PurePosixPath(*place.parts)) if inside else str(place.path)
 
-    def scan(self, path: str, *, with_info: bool = False) -> Iterator[Entry]:
-        """The entries of one directory in no order, links not followed; `with_info` adds an `lstat`."""
+    def scan(self, path: str) -> Iterator[Entry]:
+        """The entries of one directory in no order, links not followed."""
         fd = self.open_dir(path)
         try:
             with os.scandir(fd) as listing:
                 for entry in listing:
-                    try:
-                        info = entry.stat(follow_symlinks=False) if with_info else None
-                        yield Entry(entry.name, entry_kind(entry), info)
-                    except FileNotFoundError:
-                        continue  # gone meanwhile
+                    yield Entry(entry.name, entry_kind(entry))
         except OSError as error:
             raise explain_os_error(error, path) from None
         finally:
@@ -324,7 +301,7 @@ class Roots:
             except OSError as error:
                 raise explain_os_error(error, path) from None
 
-    def _open_existing(self, path: str, access: int) -> int:
+    def _open_existing(self, path: str) -> int:
         """A descriptor of an existing regular file: by openat2 where it decides, else by the walk."""
         parts = self._absolute(path)
         for root in self._roots:
@@ -342,7 +319,7 @@ class Roots:
                 break
             try:
                 self._regular(os.fstat(handle), path)
-                return os.open(f"/proc/self/fd/{handle}", access | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+                return os.open(f"/proc/self/fd/{handle}", READ_FLAGS)
             except FileNotFoundError:
                 break  # no /proc here
             except OSError as error:
@@ -350,7 +327,7 @@ class Roots:
             finally:
                 os.close(handle)
         with self.locate(path) as place:
-            return self.open_place(place, path, access)
+            return self.open_place(place, path)
 
     def _regular(self, info: os.stat_result, path: str) -> None:
         """Raise unless it is a regular file."""

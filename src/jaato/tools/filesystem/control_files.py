@@ -292,48 +292,37 @@ def control_path(
     path: str,
     place: str,
     protected: Iterable[Path] = (),
-    root: str | None = None,
     *,
-    hidden: bool = True,
     names: ControlNames = STANDARD,
     tiers: Tier = 1,
 ) -> str | None:
     """Which control path a path means: as written, normalised, through links, by identity; None when it
     means none.
 
-    `place` is the directory it is relative to, `root` the workspace if that is another; `protected` are
-    directories whose whole content counts as control. A pattern means what it may match, `hidden` says whether
-    that includes names with a leading dot. `tiers` says whether the second tier counts too.
+    `place` is the workspace, to which it is relative; `protected` are directories whose whole content counts as
+    control. A pattern means what it may match. `tiers` says whether the second tier counts too.
     """
     if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
         return None
-    if may_match_control(path, hidden):
+    if any(
+        WILD.search(part) is not None and any(fnmatch.fnmatch(name, part) for name in NAMES)
+        for part in path.split("/")
+    ):
         return path
     written = os.path.join(place, os.path.expanduser(path) if path.startswith("~") else path)
-    root = root or place
-    inside = path if not os.path.isabs(path) else os.path.relpath(written, root)
+    inside = path if not os.path.isabs(path) else os.path.relpath(written, place)
     if has_control_name(inside, names, tiers) or has_control_name(os.path.normpath(inside), names, tiers):
         return path
     real = resolve_path(written)
-    below = os.path.relpath(real, resolve_path(root))
+    below = os.path.relpath(real, resolve_path(place))
     if has_control_name(below, names, tiers):
         return below
-    if tiers == 2 and in_virtual_environment(Path(resolve_path(root)), Path(below).parts):
+    if tiers == 2 and in_virtual_environment(Path(resolve_path(place)), Path(below).parts):
         return below
     for directory in protected:
         if real == str(directory) or real.startswith(f"{directory}/"):
             return path
-    return is_same_inode(real, resolve_path(root))
-
-
-def may_match_control(path: str, hidden: bool) -> bool:
-    """Whether a pattern of file names may match a control path; `hidden` when `*` also matches a leading dot."""
-    return any(
-        WILD.search(part) is not None
-        and (hidden or part.startswith("."))
-        and any(fnmatch.fnmatch(name, part) for name in NAMES)
-        for part in path.split("/")
-    )
+    return is_same_inode(real, resolve_path(place))
 
 
 def holds_workspace(path: str, place: str, root: str) -> bool:

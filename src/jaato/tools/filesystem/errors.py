@@ -62,11 +62,10 @@ Kind = Literal["file", "directory", "link", "other"]
 
 
 class Entry(NamedTuple):
-    """One name in a directory; `info` (of the entry itself, links not followed) only when asked for."""
+    """One name in a directory, and what it is itself, links not followed."""
 
     name: str
     kind: Kind
-    info: os.stat_result | None = None
 
 
 def kind_of(mode: int) -> Kind:

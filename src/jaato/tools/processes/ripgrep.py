@@ -23,7 +23,7 @@ import msgspec
 
 from jaato.errors import CancelledException, InvalidArguments, ToolError
 from jaato.tools.cancel import CancelToken
-from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.containment import Roots, shown_name
 from jaato.tools.filesystem.safe_open import ResolvedPath
 from jaato.tools.processes.environment import find_program
 from jaato.tools.processes.sandbox.worker_sandbox import code_of, worker_sandbox
@@ -34,6 +34,7 @@ TIME_LIMIT_S = 20.0
 MAX_OUTPUT_BYTES = 64 << 20
 MAX_FILE_BYTES = 64 << 20
 MAX_ARGUMENT_CHARS = 20_000
+MAX_NAMED = 10
 OPEN_AT_ONCE = 32
 """Files whose lines one process reads: few descriptors are enough."""
 
@@ -73,6 +74,28 @@ class SearchLimits:
         if self.stopped is None and self.left_s <= 0:
             self.stopped = f"it took longer than {TIME_LIMIT_S:.0f} s"
         return self.stopped is None
+
+    def fields(self) -> dict[str, Any]:
+        """What ended the search early or was not read, as data."""
+        data: dict[str, Any] = {} if self.stopped is None else {"stopped": self.stopped}
+        return data | ({"unreadable": self.unread[:100]} if self.unread else {})
+
+    def notes(self) -> list[str]:
+        """What ended the search early or was not read, in words."""
+        notes = []
+        if self.stopped is not None:
+            notes.append(
+                f"Stopped: {self.stopped}; there may be more. Start in a smaller directory, or simplify the pattern."
+            )
+        if self.unread:
+            notes.append(f"Could not be read: {list_names(self.unread)}.")
+        return notes
+
+
+def list_names(names: list[str]) -> str:
+    """A few names and how many more there are."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(map(shown_name, names[:MAX_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 class Selection(NamedTuple):

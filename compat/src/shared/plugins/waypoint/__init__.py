@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from jaato.plugins.waypoint.plugin import WaypointPlugin
 from jaato.plugins.waypoint.restore import WaypointManager
-from jaato.tools.filesystem.edits.backups import Backups as BackupManager
+from jaato.tools.filesystem.backups import Backups as BackupManager
 
 __all__ = ["BackupManager", "WaypointManager", "WaypointPlugin"]

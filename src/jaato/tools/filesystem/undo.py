@@ -8,11 +8,11 @@ import os
 from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.edits.atomic_replace import FileChanged
-from jaato.tools.filesystem.edits.backup_directory import BackupRefused, Record, held, state_of
-from jaato.tools.filesystem.edits.changes import Change, Changes, Target
-from jaato.tools.filesystem.edits.moves import move
+from jaato.tools.filesystem.atomic_replace import FileChanged
+from jaato.tools.filesystem.backup_directory import BackupRefused, Record, held, state_of
+from jaato.tools.filesystem.changes import Change, Changes, Target
 from jaato.tools.filesystem.errors import FileMissing, PathRefused, explain_os_error
+from jaato.tools.filesystem.moves import move
 
 
 class NothingToUndo(ToolError):

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from jaato.protocol.ids import new_id
 from jaato.tools.filesystem.atomic import list_names, read_at, replace_file_at, write_new
-from jaato.tools.filesystem.edits.backup_directory import (
+from jaato.tools.filesystem.backup_directory import (
     IDS,
     BackupDirectory,
     BackupRefused,

@@ -11,9 +11,9 @@ from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic import EXCHANGE, lock_directory, rename, rename_new, sync_names
-from jaato.tools.filesystem.edits.atomic_replace import FileState, draft, refuse_changed, take_away
-from jaato.tools.filesystem.edits.backup_directory import Record, state_of
-from jaato.tools.filesystem.edits.changes import Change, Changes, Target
+from jaato.tools.filesystem.atomic_replace import FileState, draft, refuse_changed, take_away
+from jaato.tools.filesystem.backup_directory import Record, state_of
+from jaato.tools.filesystem.changes import Change, Changes, Target
 from jaato.tools.filesystem.errors import FileFailed, PathRefused, explain_os_error, kind_of
 
 

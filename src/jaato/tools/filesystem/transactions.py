@@ -14,8 +14,8 @@ from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic import rename_new, sync_names
-from jaato.tools.filesystem.edits.atomic_replace import FileState, refuse_changed
-from jaato.tools.filesystem.edits.backup_directory import (
+from jaato.tools.filesystem.atomic_replace import FileState, refuse_changed
+from jaato.tools.filesystem.backup_directory import (
     BackupDirectory,
     BackupRefused,
     Record,
@@ -23,10 +23,10 @@ from jaato.tools.filesystem.edits.backup_directory import (
     existing,
     held,
 )
-from jaato.tools.filesystem.edits.backups import Backups
-from jaato.tools.filesystem.edits.changes import MAX_EDIT_BYTES, Change, Changes, Target
-from jaato.tools.filesystem.edits.undo import current_state, digest_of, exists, is_moved, move_back, restore
+from jaato.tools.filesystem.backups import Backups
+from jaato.tools.filesystem.changes import MAX_EDIT_BYTES, Change, Changes, Target
 from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explain_os_error
+from jaato.tools.filesystem.undo import current_state, digest_of, exists, is_moved, move_back, restore
 
 
 def recover_transactions(changes: Changes) -> None:

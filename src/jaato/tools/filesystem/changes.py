@@ -17,11 +17,10 @@ from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic import sync_names
+from jaato.tools.filesystem.atomic_replace import FileState, PendingFile, draft, take_away
+from jaato.tools.filesystem.backup_directory import BackupDirectory, Record, held, state_of
+from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.filesystem.edits.atomic_replace import FileState, PendingFile, draft, take_away
-from jaato.tools.filesystem.edits.backup_directory import BackupDirectory, Record, held, state_of
-from jaato.tools.filesystem.edits.backups import Backups
-from jaato.tools.filesystem.edits.text_encoding import Form, form_of
 from jaato.tools.filesystem.errors import (
     FileFailed,
     FileMissing,
@@ -31,6 +30,7 @@ from jaato.tools.filesystem.errors import (
     refuse_special_file,
 )
 from jaato.tools.filesystem.safe_open import ResolvedPath
+from jaato.tools.filesystem.text_encoding import Form, form_of
 
 MAX_EDIT_BYTES = 64 << 20
 

@@ -1,1 +1,0 @@
-"""Change files so that nothing is lost: backups, atomic replacement, transactions, undo."""
