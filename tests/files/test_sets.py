@@ -12,7 +12,7 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.tools.call import Call
-from jaato.tools.filesystem.backup_directory import held
+from jaato.tools.filesystem.backup_directory import content_key
 from jaato.tools.filesystem.changes import Change
 
 WRITER = """
@@ -76,8 +76,8 @@ def test_a_set_at_work_is_left_alone(tmp_path: Path) -> None:
     changes = desk.plugin.changes
     with desk.plugin.backups.open() as shelf, changes.target("a") as target:
         change = Change(target, "multiFileEdit", changes.see(target), b"new")
-        record = changes.kept(shelf, change, Call("c", "x", {}))
-        after = held("file", hashlib.sha256(b"new").hexdigest())
+        record = changes.back_up(shelf, change, Call("c", "x", {}))
+        after = content_key("file", hashlib.sha256(b"new").hexdigest())
         record = msgspec.structs.replace(record, after=after)
         name = desk.plugin.backups.begin(shelf, [record])
         (desk.workspace / "a").write_text("new")

@@ -19,7 +19,7 @@ from jaato.protocol.frames import Opened
 from jaato.protocol.specs import FileChange
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.snapshot import Folding
-from jaato.tools.filesystem.changes import MAX_TOLD, count_changed_lines, summarize_changes
+from jaato.tools.filesystem.changes import MAX_REPORTED, count_changed_lines, summarize_changes
 from jaato.tools.redaction.redactor import Redactor
 
 C8 = pytest.mark.spec("C8", "Server and events")
@@ -167,13 +167,13 @@ def test_lines_are_counted_where_that_is_cheap() -> None:
 
 def test_lists_of_files_are_bounded() -> None:
     """A call that changes thousands of files says how many it leaves out, and a state keeps the latest."""
-    many = [changed(f"f{n}", "created") for n in range(MAX_TOLD + 7)] + [changed("x" * 5_000)]
+    many = [changed(f"f{n}", "created") for n in range(MAX_REPORTED + 7)] + [changed("x" * 5_000)]
     files, more = summarize_changes(many)
-    assert (len(files), more) == (MAX_TOLD, 8)
+    assert (len(files), more) == (MAX_REPORTED, 8)
     state = State(session_id="s")
     head: dict[str, Any] = {"session_id": "s", "agent_id": "a"}
     for seq in range(1, 4):
         apply(state, WorkspaceFilesChanged(**head, seq=seq, files=files, more=more))
     assert len(state.files) == FILES
-    assert next(iter(state.files)) == f"f{MAX_TOLD - FILES}"
-    assert state.files_left_out == 3 * (MAX_TOLD - FILES + 8)
+    assert next(iter(state.files)) == f"f{MAX_REPORTED - FILES}"
+    assert state.files_left_out == 3 * (MAX_REPORTED - FILES + 8)

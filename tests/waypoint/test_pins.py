@@ -125,10 +125,10 @@ def test_a_clock_that_goes_back_puts_nothing_out_of_order(tmp_path: Path) -> Non
     """Changes after a waypoint are newer than it, also when the last process had a clock that ran ahead."""
     ids = Ids()
     ahead = id_text((int(time.time() * 1000) + 86_400_000) << 80)
-    ids.passed(ahead)
+    ids.advance_past(ahead)
     assert ids.next() > ahead
-    ids.passed("f" + "Z" * 26)
-    ids.passed("nonsense")
+    ids.advance_past("f" + "Z" * 26)
+    ids.advance_past("nonsense")
     assert ids.next() < "f" + "Z" * 26
     trip = Trip(tmp_path / "w")
     trip.write("a", "0")

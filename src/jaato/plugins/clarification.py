@@ -17,7 +17,7 @@ from jaato.tools.tool import tool
 MAX_QUESTIONS = 20
 
 Clarify = Callable[[Clarification], Awaitable[list[str | None] | None]]
-"""Puts questions to whoever is there: an answer each (None: left open), or None when nobody can answer."""
+"""Sends questions to the client: an answer each (None: left open), or None when no client can answer."""
 
 NOBODY = (
     "Nobody is there to answer. Go on with your best assumption, the default where there is one, "
@@ -27,7 +27,7 @@ LEFT_OPEN = "The user left these open. Go on with your best assumption and state
 
 
 class Ask(Struct, frozen=True):
-    """One question, with what may be chosen and what holds when nobody answers."""
+    """One question, its choices, and the default used without an answer."""
 
     question: str
     choices: list[str] = []

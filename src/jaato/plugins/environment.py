@@ -155,9 +155,9 @@ async def git(
     try:
         with anyio.fail_after(GIT_WITHIN_S):
             reader = await anyio.to_thread.run_sync(sandbox.reader, (workspace,))
-            told = await guarded_environment(program, workspace, environ, reader)
+            guarded = await guarded_environment(program, workspace, environ, reader)
             done = await run_git(
-                program, asked, reader, cwd=workspace, environ=told, most_bytes=MAX_STATUS_BYTES
+                program, asked, reader, cwd=workspace, environ=guarded, most_bytes=MAX_STATUS_BYTES
             )
     except GitFailed:
         return None

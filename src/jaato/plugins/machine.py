@@ -201,7 +201,7 @@ class Process(NamedTuple):
 
 
 class Listener(NamedTuple):
-    """A socket that waits for others; `pid` is None when its process may not be looked at."""
+    """A socket that waits for others; `pid` is None when its process is not readable."""
 
     protocol: str
     address: str
@@ -210,7 +210,7 @@ class Listener(NamedTuple):
 
 
 def list_processes() -> list[Process]:
-    """Every process that can be seen; of what may not be looked at, nothing is told."""
+    """Every process that can be seen; those of other users without the details that are not readable."""
     import psutil
 
     found = []
@@ -249,7 +249,7 @@ def list_listeners() -> set[Listener]:
 
 
 def iterate_connections() -> Iterator[tuple[Any, int]]:
-    """The connections of each process that may be looked at, with its number."""
+    """The connections of each readable process, with its pid."""
     import psutil
 
     for process in psutil.process_iter():

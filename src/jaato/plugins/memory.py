@@ -28,7 +28,7 @@ FILE = "memories.jsonl"
 NEAR = 0.3  # the share of a note's words that makes a text akin to it
 MAX_FILE_BYTES = 4 << 20
 MAX_NOTES = 5_000
-"""So many can be kept; of more that a stranger put there the newest are searched."""
+"""Notes that can be kept; when the file has more, the newest are searched."""
 MAX_CONTENT_CHARS, MAX_TAGS = 8_000, 16
 PLACE = (".jaato", "memory")
 MAX_TOLD, MAX_BEGINNING_CHARS, MAX_TAG_CHARS = 100, 80, 64
@@ -117,7 +117,7 @@ class Notes:
 
         Raises `MemoryMissing` for an unknown id, `MemoryFull`.
         """
-        with self._lock, self._folder.locked():
+        with self._lock, self._folder.lock():
             page = self._current()
             known = {note.id for note in page.notes}
             if replaces is not None and replaces not in known:
@@ -138,7 +138,7 @@ class Notes:
             self._folder.write(FILE, data, mode=0o600)
             return note, len(kept)
 
-    def ranked(self, query: str, limit: int) -> list[tuple[Note, float]]:
+    def rank(self, query: str, limit: int) -> list[tuple[Note, float]]:
         """The notes that fit a query, best first, each with its score."""
         with self._lock:
             page = self._current()
@@ -151,7 +151,7 @@ class Notes:
             by_id = {note.id: note for note in page.notes}
             return [(by_id[name], score) for name, score in self._index.search(query, limit)]
 
-    def akin(self, text: str, limit: int) -> list[Note]:
+    def find_related(self, text: str, limit: int) -> list[Note]:
         """The notes most of whose words a text of any length has, the nearest first; one word alone does not count."""
         with self._lock:
             notes = self._current().notes[-MAX_NOTES:]
@@ -188,7 +188,7 @@ def encode_line(note: Note) -> bytes:
 
 
 def unused_id(known: set[str]) -> str:
-    """An id nobody has."""
+    """An unused id."""
     while (name := f"n{secrets.token_hex(4)}") in known:
         continue
     return name
@@ -245,7 +245,7 @@ class MemoryPlugin(Plugin):
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt and the first words of the notes that fit it."""
-        found = self.notes.akin(prompt[:MAX_PROMPT_CHARS], MAX_HINTS)
+        found = self.notes.find_related(prompt[:MAX_PROMPT_CHARS], MAX_HINTS)
         if not found:
             return PromptEnrichmentResult(prompt)
         lines = [f"- {name_of(note)}: {quote(one_line(note.content, MAX_HINT_CHARS))}" for note in found]
@@ -282,10 +282,9 @@ class MemoryPlugin(Plugin):
         query the newest first; tags narrow them."""
         page = self.notes.read()
         wanted = {normalize_tag(tag) for tag in tags or ()}
-        if query is not None and query.strip():
-            found = self.notes.ranked(query, MAX_NOTES)
-        else:
-            found = [(note, 0.0) for note in reversed(page.notes)]
+        has_query = query is not None and query.strip()
+        newest = [(note, 0.0) for note in reversed(page.notes)]
+        found = self.notes.rank(query or "", MAX_NOTES) if has_query else newest
         fitting = [(note, score) for note, score in found if wanted <= set(note.tags)]
         shown = fitting[offset : offset + limit]
         result: dict[str, Any] = {

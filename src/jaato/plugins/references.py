@@ -62,7 +62,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Declared(NamedTuple):
-    """Every reference by its id, and what is wrong with those left out, one line each, as far as anybody reads on."""
+    """Every reference by its id, and what is wrong with those left out, one line each, up to `MAX_PROBLEMS`."""
 
     references: dict[str, Reference]
     problems: list[str]
@@ -74,7 +74,7 @@ class Declared(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is taken or told."""
+        """Whether the limits are reached."""
         return len(self.references) >= MAX_REFERENCES and len(self.problems) >= MAX_PROBLEMS
 
 
@@ -363,7 +363,7 @@ class ReferencesPlugin(Plugin):
         if not ids and not tags:
             raise InvalidArguments("Give ids or tags; listReferences shows them.")
         found = load_declarations(self._places)
-        wanted = [self._named(found, name) for name in dict.fromkeys(ids or ())]
+        wanted = [self._find(found, name) for name in dict.fromkeys(ids or ())]
         wanted += [one for one in select_by_tags(found, tags) if one not in wanted] if tags else []
         if not wanted:
             raise ReferenceMissing("No reference has one of these tags; listReferences shows them.")
@@ -406,7 +406,7 @@ class ReferencesPlugin(Plugin):
         lines = [f"{one.id}  {one.name}" + (f"  ({', '.join(one.tags)})" if one.tags else "") for one in rows]
         return "\n".join(lines) or "There are no reference documents."
 
-    def _named(self, found: Declared, name: str) -> Reference:
+    def _find(self, found: Declared, name: str) -> Reference:
         """The reference of this id. Raises `ReferenceMissing` that names some."""
         one = found.references.get(name)
         if one is None:

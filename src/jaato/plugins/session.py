@@ -172,7 +172,7 @@ class FileSessionPlugin:
                 f"The session has {len(data):,} bytes, more than the {MAX_BYTES:,} of a file; its log stays in the store."
             )
         folder = self._folder
-        with folder.locked():
+        with folder.lock():
             folder.write(name, data, mode=0o600)
             self._cap(folder, name)
         return f"{self._storage_path}/{name}"

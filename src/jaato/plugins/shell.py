@@ -109,7 +109,7 @@ class ShellPlugin(Plugin):
                 ended.spool.unlink(missing_ok=True)
             raise CancelledException("The command was stopped on request; nothing of it is running.")
         if ended.reason == "failure":
-            raise ToolError(not_started(command, args, call, ended))
+            raise ToolError(start_error(command, args, call, ended))
         value = await render_result(ended, timeout_s, self.limits, call)
         return add_to_result(add_sandbox_refusals(value, confinement, call.access_reason), removed)
 
@@ -164,7 +164,7 @@ class ShellPlugin(Plugin):
         return [shell_of(), "-c", command] if args is None else [command, *args]
 
 
-def not_started(command: str, args: list[str] | None, call: Call, ended: Ended) -> str:
+def start_error(command: str, args: list[str] | None, call: Call, ended: Ended) -> str:
     """Why a command could not be started, and what to do."""
     doing, error = ended.stuck
     if doing == "enter" and error in ("No such file or directory", "Not a directory"):
@@ -268,22 +268,22 @@ def add_sandbox_refusals(value: dict[str, Any], confinement: Confinement, why: s
     if access.profile == "full":
         return value
     reading = access.profile == "read-only"
-    told: dict[str, Any] = {**value, "sandbox": "read-only"} if reading else dict(value)
+    result: dict[str, Any] = {**value, "sandbox": "read-only"} if reading else dict(value)
     failed = value.get("exit_code") not in (0, None)
     if confinement.offline:
-        told["offline"] = f"The hosts that were granted cannot be reached. {confinement.offline}."
+        result["offline"] = f"The hosts that were granted cannot be reached. {confinement.offline}."
     hosts = [f"net:{host}" for host in confinement.refused]
     if not (failed or reading or hosts):
-        return told
+        return result
     writing = ("write",) if reading else ("dir:/PATH", "control")
     lines, needs = find_refusals(str(value.get("output", "")), writing, failed=failed)
     lines, needs = [*lines, *confinement.refused], [*needs, *hosts]
     if lines:
         note = f"Why: {why}. " if reading and why else ""
         note += ASKING.format(needs=", ".join(needs))
-        told["refused"] = [*value.get("refused", ()), *lines]
-        told["note"] = f"{value['note']} {note}" if "note" in value else note
-    return told
+        result["refused"] = [*value.get("refused", ()), *lines]
+        result["note"] = f"{value['note']} {note}" if "note" in value else note
+    return result
 
 
 def find_refusals(output: str, writing: tuple[str, ...], *, failed: bool) -> tuple[list[str], list[str]]:

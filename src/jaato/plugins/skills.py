@@ -207,7 +207,7 @@ def read_item(
 
 
 def read_text(folder: PrivateDirectory, name: str) -> str:
-    """A file as text. Raises `ToolError`: it is too large, no UTF-8, or has characters nobody sees."""
+    """A file as text. Raises `ToolError`: it is too large, no UTF-8, or has invisible characters."""
     data = folder.read(name, MAX_FILE_BYTES)
     label = f"{folder.label}/{name}"
     if data is None:
@@ -392,7 +392,7 @@ def fill_slots(body: str, given: list[str], name: str) -> str:
     missing: list[int] = []
     room = MAX_FILLED_CHARS
 
-    def bounded(slot: re.Match[str]) -> str:
+    def fill_bounded(slot: re.Match[str]) -> str:
         nonlocal room
         found = value(slot)
         room -= len(found)
@@ -414,7 +414,7 @@ def fill_slots(body: str, given: list[str], name: str) -> str:
             missing.append(at)
         return default or ""
 
-    text = SLOT.sub(bounded, body)
+    text = SLOT.sub(fill_bounded, body)
     if missing:
         wanted = max(missing)
         raise InvalidArguments(

@@ -149,7 +149,7 @@ class TemplateStore:
             raise ToolError(
                 f"The template has {len(data):,} bytes; at most {MAX_TEMPLATE_BYTES:,} are possible."
             )
-        with folder.locked():
+        with folder.lock():
             known = folder.stat(file) is not None
             if known and not overwrite:
                 raise TemplateTaken(f"The template {name!r} exists. Give overwrite=true or another name.")

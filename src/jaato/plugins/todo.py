@@ -131,7 +131,7 @@ def find_step(plan: Plan, step_id: str) -> int:
     raise PlanError(f"Plan {plan.id} has no step {step_id!r}. Steps: {known}.")
 
 
-def with_step(plan: Plan, at: int, status: StepStatus, result: str | None) -> Plan:
+def set_step_status(plan: Plan, at: int, status: StepStatus, result: str | None) -> Plan:
     """The plan with one step's status set, and under way; a result that is not given stays."""
     old = plan.steps[at]
     kept = old.result if result is None else result.strip()[:MAX_TEXT] or None
@@ -140,7 +140,7 @@ def with_step(plan: Plan, at: int, status: StepStatus, result: str | None) -> Pl
     return msgspec.structs.replace(plan, steps=steps, status="active")
 
 
-def with_added(plan: Plan, description: str, after: str | None) -> tuple[Plan, PlanStep]:
+def add_step(plan: Plan, description: str, after: str | None) -> tuple[Plan, PlanStep]:
     """The plan with one more step, and that step; other steps keep their ids."""
     at = len(plan.steps) if after is None else find_step(plan, after) + 1
     step = PlanStep(
@@ -244,7 +244,7 @@ class TodoPlugin(Plugin):
             plans = self.plans_of(call)
             plan = open_plan(plans)
             at = find_step(plan, step_id)
-            plan = with_step(plan, at, status, result)
+            plan = set_step_status(plan, at, status, result)
             plans.update(plan)
         return {"step_id": plan.steps[at].id, "status": status} | plan_progress(plan)
 
@@ -261,7 +261,7 @@ class TodoPlugin(Plugin):
         """Add a step, by default last."""
         with self._lock:
             plans = self.plans_of(call)
-            plan, step = with_added(open_plan(plans), require_text(description, "step"), after_step_id)
+            plan, step = add_step(open_plan(plans), require_text(description, "step"), after_step_id)
             plans.update(plan)
         return {"step_id": step.id} | plan_progress(plan)
 

@@ -27,7 +27,7 @@ HERE = Path()
 
 
 def no_output(_text: str) -> None:
-    """Nobody listens."""
+    """Discard the text: no client shows it."""
 
 
 def no_blobs(_data: bytes | Path) -> str:
@@ -46,10 +46,10 @@ class Call(msgspec.Struct, eq=False):
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
     (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from; `waits_for_end` that
-    whoever called has no later turn, so that a slow call is not moved to the background. `stands_for` is the
+    the caller has no later turn, so that a slow call is not moved to the background. `stands_for` is the
     active tool whose call this one is. `again`: an earlier process had begun it, and it goes on. `token` is cancelled when
     the call is. `within_s` is how long it may run at most, where that is less than the tool's own time. `access` is what a
-    process that the call starts may reach, None where nobody was asked for permission: everything; `access_reason` says
+    process that the call starts may reach, None without a permission policy: everything; `access_reason` says
     why that and no more. A tool that changes files appends to `changed`, so that clients learn of them.
     """
 

@@ -70,8 +70,8 @@ def claim_name(name: str, tool: Tool, taken: Tool | None) -> None:
 
 
 class NameAllocator:
-    """The names of a set of tools to be. A tool with a fallback takes that where another wants its name, and goes without
-    saying where it can have neither: it is a stranger's, and must not keep out anybody else's."""
+    """Assigns names to a set of tools. A tool with a fallback name (a remote one) takes that when another tool has its name,
+    and is left out when both are taken, so that it never displaces a local tool."""
 
     def __init__(self, tools: dict[str, Tool], others: dict[str, ToolMatch]) -> None:
         self.tools = tools
@@ -144,10 +144,10 @@ class Catalog:
     def __init__(self, meaning: EmbeddingIndex | None = None) -> None:
         self.meaning = meaning
         self.sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        """What asks others whether they offer something new, before somebody looks, by plugin; bounded in time, never raises."""
+        """Refreshes the tools of remote servers before a search, by plugin; bounded in time, never raises."""
         self.strangers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        """What has those say for the first time what they offer whom nobody has asked yet, by plugin: for a door that serves all
-        there is; may start programs, bounded in time, never raises."""
+        """Connects remote servers that were not connected yet, by plugin, to list all their tools; may start programs, bounded in
+        time, never raises."""
         self.mark = os.urandom(8).hex()
         """By what a server knows that tools came from itself, in a circle of servers."""
         self.marks: dict[str, frozenset[str]] = {}
@@ -234,7 +234,7 @@ class Catalog:
         return [tool for tool in self._tools.values() if tool.spec.category == category]
 
     def search(self, query: str, limit: int = 10) -> list[tuple[ToolSpec, float]]:
-        """The best tools for what somebody wants to do, with scores from 0 to 1; an original name finds its tool."""
+        """The best tools for a request, with scores from 0 to 1; an original name finds its tool."""
         with self._reading:
             if not self._indexed:
                 self._indexed = True
@@ -252,7 +252,7 @@ class Catalog:
         return ranked[: max(0, limit)]
 
     def _look_again(self, specs: list[ToolSpec]) -> None:
-        """Begin a new view of the tools for the search by meaning; nobody waits for the old one any more."""
+        """Begin a new view of the tools for the search by meaning, and drop the old one."""
         if self._view is not None:
             self._view.dropped = True
         self._view = ToolView(specs) if self.meaning is not None else None

@@ -11,7 +11,7 @@ from jaato.errors import ToolError
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF})
-"""The JPEG segments that tell width and height."""
+"""The JPEG segments that hold width and height."""
 MAX_UNPACKED_BYTES = 64 << 20
 """So much of a PNG is unpacked to see whether it is one."""
 MAX_IMAGE_BYTES = 5 << 20
@@ -68,7 +68,7 @@ def check_image(data: bytes, label: str, advice: str) -> Picture:
 
 
 def refuse_damaged(kind: str, why: str) -> ImageRefused:
-    """That the image would be refused by whoever is to see it."""
+    """The error for an image that a provider would refuse."""
     return ImageRefused(f"This is a damaged file of {kind}: {why}. Make it anew or convert it with run.")
 
 
@@ -101,7 +101,7 @@ def png(data: bytes) -> Picture:
 
 
 def count_unpacked(pixels: Any, packed: bytes, most: int) -> int:
-    """How many bytes the next piece of a picture unpacks to, as far as anybody looks. Raises `ImageRefused`."""
+    """How many bytes the next piece of a picture unpacks to, counted up to a limit. Raises `ImageRefused`."""
     count = 0
     try:
         while count < most and packed and (piece := pixels.decompress(packed, min(most, 1 << 20))):

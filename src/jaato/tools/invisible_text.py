@@ -86,7 +86,7 @@ def is_joined(char: str) -> bool:
 
 
 def escape_invisible(text: str) -> str:
-    """A text for a model, with what nobody would see of it as codes; line ends, tabs, emoji and scripts stay."""
+    """A text for a model, with invisible characters escaped; line ends, tabs, emoji and scripts stay."""
     if text.isascii() and text.isprintable():
         return text
     return ODD.sub(lambda match: show_character(text, match.start(), match[0]), text)

@@ -36,7 +36,7 @@ class Steps(Protocol):
         ...
 
     async def permit(self, call: Call, tool: Tool) -> Decision | None:
-        """May it run? None where nobody asked for permissions."""
+        """Decide whether it may run; None without a permission policy."""
         ...
 
     def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:

@@ -1,4 +1,4 @@
-"""JSON Schema of tools: made from signatures, validated, and bounded where a stranger wrote it."""
+"""JSON Schema of tools: made from signatures, validated, and bounded in cost where it comes from outside."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Node = dict[str, Any]
 
 
 class TooMuch(Exception):
-    """More steps than anyone waits for."""
+    """Validation would take more than `MAX_STEPS`."""
 
 
 class SchemaCost:
@@ -154,7 +154,7 @@ class SchemaCost:
         return schemas * 2 if "unevaluatedProperties" in node or "unevaluatedItems" in node else schemas
 
     def _target(self, reference: Any) -> Node:
-        """The node a reference leads to; the whole schema, when that cannot be told."""
+        """The node a reference leads to; the whole schema, when it cannot be resolved."""
         base, _, fragment = str(reference).partition("#")
         place: Any = self._anchors.get(base, self._root)
         if fragment and not fragment.startswith("/"):
@@ -307,7 +307,7 @@ def without_null(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse_reference(uri: str) -> Any:
-    """Schemas come from strangers: nothing is fetched for them."""
+    """Refuse to fetch a referenced schema: schemas are untrusted."""
     raise ValueError(f"refers to {uri}, which is not part of the schema")
 
 
@@ -363,7 +363,7 @@ MAX_SCHEMA_DEPTH = 32
 
 
 def validator_of(schema: dict[str, Any], what: str = "its parameters") -> Validator:
-    """A validator for a stranger's schema. Raises `PluginError`."""
+    """A validator for an untrusted schema, bounded in size and depth. Raises `PluginError`."""
     if json_problems(schema) or not depth_within(schema, MAX_SCHEMA_DEPTH):
         raise PluginError(f"{what} are nested too deeply, or hold what is no JSON")
     if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:

@@ -27,7 +27,7 @@ Meant = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """What `@tool` was told."""
+    """The options of `@tool`."""
 
     name: str | None = None
     category: str = "uncategorized"
@@ -49,11 +49,11 @@ class ToolOptions:
 
 
 class Remote(Protocol):
-    """Somebody else, by whom a tool is known by its name and description until it is asked for."""
+    """The remote server of a tool, whose parameters are loaded lazily, when they are first needed."""
 
     @property
     def place(self) -> str:
-        """Where a call of it is carried out, in words for who is asked."""
+        """Where a call of it is carried out, as permission questions say it."""
         ...
 
     @property
@@ -191,7 +191,7 @@ def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
 
 
 def options_of(function: Callable[..., Any]) -> ToolOptions | None:
-    """What `@tool` was told about this function, or None."""
+    """The options of `@tool` on this function, or None."""
     return getattr(inspect.unwrap(function), MARK, None)
 
 

@@ -220,7 +220,7 @@ def put_zip(
 
 
 class FixedSizeReader(io.RawIOBase):
-    """A file as if it had this many bytes, though somebody writes to it: cut, or filled with zeros."""
+    """Reads exactly this many bytes of a file that may change meanwhile: cut, or padded with zeros."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         super().__init__()

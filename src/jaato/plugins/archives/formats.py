@@ -50,7 +50,7 @@ class ArchiveRefused(ToolError):
 
 @dataclass(slots=True)
 class Member:
-    """One entry as tar has it; its size is -1 where nobody knows. `content` are its bytes if it is a file."""
+    """One entry as tar has it; its size is -1 where it is unknown. `content` are its bytes if it is a file."""
 
     info: tarfile.TarInfo
     content: IO[bytes] | None = None

@@ -111,7 +111,7 @@ def to_json_value(value: Any) -> Any:
     """
     done: dict[int, tuple[Any, Any]] = {}
 
-    def made(one: Any) -> Any:
+    def convert(one: Any) -> Any:
         if isinstance(one, str | int | float | None):
             return one
         if isinstance(one, date | time):
@@ -122,14 +122,14 @@ def to_json_value(value: Any) -> Any:
             return str(one)
         if id(one) not in done:
             whole = (
-                {json_key(key): made(inner) for key, inner in one.items()}
+                {json_key(key): convert(inner) for key, inner in one.items()}
                 if isinstance(one, dict)
-                else [made(inner) for inner in (sorted(one, key=str) if isinstance(one, set) else one)]
+                else [convert(inner) for inner in (sorted(one, key=str) if isinstance(one, set) else one)]
             )
             done[id(one)] = (whole, one)  # which keeps its number from being used again
         return done[id(one)][0]
 
-    return made(value)
+    return convert(value)
 
 
 def json_key(key: Any) -> str:

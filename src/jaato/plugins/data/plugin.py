@@ -77,7 +77,7 @@ class DataPlugin(Plugin):
     ) -> dict[str, Any]:
         """Query a SQLite database with SQL, read-only: SELECT, count rows, join, aggregate. Use sqlite_schema first to see
         its tables. Returns columns and rows, and more=true when there are further ones."""
-        order = {"sql": sql, "params": bound(params), "max_rows": max_rows}
+        order = {"sql": sql, "params": check_params(params), "max_rows": max_rows}
         return self._sqlite("query", path, order, call)
 
     @tool(category=DATA, access="write")
@@ -95,7 +95,7 @@ class DataPlugin(Plugin):
     ) -> dict[str, Any]:
         """Change a SQLite database: INSERT, UPDATE, DELETE, CREATE, ALTER, DROP; add or edit records. All statements
         run in one transaction, all or none. Returns the number of changes."""
-        order = {"sql": sql, "params": bound(params), "max_rows": max_rows, "create": create}
+        order = {"sql": sql, "params": check_params(params), "max_rows": max_rows, "create": create}
         return self._sqlite("execute", path, order, call, write=True, create=create)
 
     @tool(category=DATA, access="read")
@@ -140,7 +140,7 @@ class DataPlugin(Plugin):
             raise InvalidArguments("data is the table of path. Give the files of more_tables other names.")
         order = {
             "sql": sql,
-            "params": bound(params),
+            "params": check_params(params),
             "max_rows": max_rows,
             "delimiter": delimiter,
             "header": header,
@@ -293,7 +293,7 @@ class DataPlugin(Plugin):
         return result
 
 
-def bound(params: Parameters) -> Parameters:
+def check_params(params: Parameters) -> Parameters:
     """Values SQLite can take; raises `InvalidArguments` for lists and objects among them."""
     values = params.values() if isinstance(params, dict) else params or ()
     for value in values:

@@ -1,4 +1,4 @@
-"""Opens SQLite databases of strangers so that nothing outside the one file is read or changed.
+"""Queries untrusted SQLite databases: nothing but the one file is read or changed, and time and size are bounded.
 
 Runs in a process of its own, whose directory becomes the database's.
 """
@@ -22,7 +22,7 @@ MAX_RESULT_CHARS = 1_000_000
 MAX_VALUE_BYTES = 64 << 20
 CHANGING = "Changing the data"
 STEPS = 5_000
-"""Of SQLite's virtual machine between two looks at the clock."""
+"""Of SQLite's virtual machine between two checks of the deadline."""
 FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"})
 READING_PRAGMAS = frozenset(
     "table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list foreign_key_check "
@@ -114,7 +114,7 @@ class BoundedConnection:
             self._trusted = False
 
     def run(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
-        """Run one statement of somebody else's. Raises `QueryFailed`."""
+        """Run one untrusted statement. Raises `QueryFailed`."""
         self._refused = ""
         try:
             return self.connection.execute(sql, parameters)

@@ -102,13 +102,13 @@ class PatchApplication:
         elif file.new != file.old:
             self._move(file)
         else:
-            stage = self._existing(file.old)
+            stage = self._stage_existing(file.old)
             self._change(stage, file)
             stage.actions.append("changed")
 
     def _create(self, file: FilePatch) -> None:
         assert file.new is not None
-        stage = self._absent(file.new)
+        stage = self._stage_new(file.new)
         added = [hunk for hunk in file.hunks if hunk.lines]
         if any(sign != "+" for hunk in added for sign, _ in hunk.lines):
             raise PatchRefused(
@@ -123,7 +123,7 @@ class PatchApplication:
 
     def _remove(self, file: FilePatch) -> None:
         assert file.old is not None
-        stage = self._existing(file.old)
+        stage = self._stage_existing(file.old)
         if not file.whole:
             self._change(stage, file)
             if stage.text:
@@ -138,8 +138,8 @@ class PatchApplication:
     def _move(self, file: FilePatch) -> None:
         assert file.old is not None
         assert file.new is not None
-        source = self._existing(file.old)
-        stage = self._absent(file.new)
+        source = self._stage_existing(file.old)
+        stage = self._stage_new(file.new)
         stage.form, stage.text = source.form, source.text
         stage.mode = source.seen.info.st_mode & 0o777 if source.seen is not None else source.mode
         before = source.text or ""
@@ -171,7 +171,7 @@ class PatchApplication:
             )
         return path
 
-    def _existing(self, name: str) -> StagedFile:
+    def _stage_existing(self, name: str) -> StagedFile:
         """A file as it is now, or as the patch has left it."""
         path = self._path(name)
         known = self.stages.get(path)
@@ -190,7 +190,7 @@ class PatchApplication:
         self.stages[path] = stage
         return stage
 
-    def _absent(self, name: str) -> StagedFile:
+    def _stage_new(self, name: str) -> StagedFile:
         """A file that is to be made."""
         path = self._path(name)
         known = self.stages.get(path)

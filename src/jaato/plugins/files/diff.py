@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.tools.filesystem.text_encoding import align_lines, lines_of, shown, strip
+from jaato.tools.filesystem.text_encoding import align_lines, display_text, lines_of, strip
 
 CONTEXT = 3
 MAX_LINES = 120
@@ -39,7 +39,7 @@ def unified_diff(old: str, new: str) -> str:
 
 def cut(line: str) -> str:
     """A line to show: without its end, cut when long, and saying so when it ends in CR LF or not at all."""
-    body = shown(strip(line))
+    body = display_text(strip(line))
     body = body if len(body) <= MAX_LINE_CHARS else f"{body[:MAX_LINE_CHARS]}… ({len(body)} characters)"
     return body if line.endswith("\n") else f"{body} ⟨no newline at the end⟩"
 

@@ -18,7 +18,7 @@ from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic_replace import FileChanged
 from jaato.tools.filesystem.changes import Change, Changes, Loaded
 from jaato.tools.filesystem.errors import PathRefused
-from jaato.tools.filesystem.text_encoding import Lined, NotText, shown
+from jaato.tools.filesystem.text_encoding import Lined, NotText, display_text
 
 MAX_SHOWN = 8
 MAX_WINDOWS = 20_000
@@ -79,14 +79,14 @@ def apply_edit(text: str, edit: Edit) -> str:
     old = normalize_newlines(old)
     if not old:
         place = insertion_point(lined.view, edit)
-        return lined.replaced(place, place, new)
+        return lined.replace(place, place, new)
     found = find_candidates(lined.view, old, edit)
     if len(found) > 1:
         raise EditRefused(
             f"{edit.path!r}: old {ambiguity_error(lined.view, found)} Add the lines around it to old, or give "
             "prologue (text before it) or epilogue (text after it). Nothing was changed."
         )
-    return lined.replaced(found[0], found[0] + len(old), new)
+    return lined.replace(found[0], found[0] + len(old), new)
 
 
 def replace_text(text: str, content: str) -> str:
@@ -97,7 +97,7 @@ def replace_text(text: str, content: str) -> str:
     lined = Lined(text)
     if lined.view.endswith("\n") and content and not content.endswith("\n"):
         content += "\n"
-    return lined.replaced(0, len(lined.view), content)
+    return lined.replace(0, len(lined.view), content)
 
 
 def normalize_newlines(text: str) -> str:
@@ -204,7 +204,7 @@ def missing_error(view: str, text: str, edit: Edit, role: str) -> EditRefused:
     first, last, same = nearest
     there = view.split("\n")[first - 1 : min(last, first + MAX_EXCERPT_LINES - 1)]
     why = "is the same but for white space" if same else "is the nearest"
-    excerpt = shown("\n".join(line[:300] for line in there))
+    excerpt = display_text("\n".join(line[:300] for line in there))
     return EditRefused(
         f"{head}Lines {first} to {last} hold what {why}:\n{excerpt}\nCopy it exactly. Nothing was changed."
     )

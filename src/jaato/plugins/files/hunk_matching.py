@@ -67,7 +67,7 @@ def place_hunk(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> Place
 
 
 def trim_context(hunk: Hunk, fuzz: int) -> tuple[int, int]:
-    """How many lines of context at either end are not looked at; some line always is."""
+    """How many lines of context at either end are ignored; one line is always compared."""
     signs = [sign for sign, _ in hunk.lines if sign != "+"]
     lead = next((place for place, (sign, _) in enumerate(hunk.lines) if sign != " "), len(signs))
     trail = next((place for place, (sign, _) in enumerate(reversed(hunk.lines)) if sign != " "), len(signs))
@@ -131,7 +131,7 @@ def fits(lines: Sequence[str], block: list[str], place: int, same: Same) -> bool
 def placed_hunk(
     lines: Sequence[str], hunk: Hunk, first: int, head: int, tail: int, drift: int, fuzz: int, loose: bool
 ) -> PlacedHunk:
-    """The hunk at this place; what it only looks at stays as the text has it."""
+    """The hunk at this place; context lines stay as the text has them."""
     new: list[str] = []
     place = first
     count = len(hunk.old)

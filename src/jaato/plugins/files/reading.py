@@ -21,7 +21,7 @@ from jaato.tools.filesystem.backup_directory import Record
 from jaato.tools.filesystem.changes import Change, Changes, Target
 from jaato.tools.filesystem.containment import Roots, shown_name
 from jaato.tools.filesystem.errors import Entry, FileMissing, explain_os_error, kind_of
-from jaato.tools.filesystem.text_encoding import Form, NotText, form_of, newlines_of, shown
+from jaato.tools.filesystem.text_encoding import Form, NotText, display_text, form_of, newlines_of
 
 DEFAULT_LINES = 2000
 MAX_LINE_CHARS = 2000
@@ -117,7 +117,7 @@ class Window:
         )
 
     def release(self) -> None:
-        """Give the file back to whoever opened it."""
+        """Detach the decoder, so that the caller can close the file."""
         if isinstance(self.lines, io.TextIOWrapper):
             self.lines.detach()
 
@@ -177,7 +177,7 @@ class Window:
             return None
         text = piece if isinstance(piece, str) else piece.decode(self.form.encoding, "replace")
         if text.endswith("\n"):
-            text = shown(text)
+            text = display_text(text)
             return text if len(text) <= MAX_LINE_CHARS + 1 else f"{text[:MAX_LINE_CHARS]}…\n"
         while piece and not ends_line(piece):
             self.call.token.raise_if_cancelled()
@@ -313,14 +313,14 @@ def list_directory(roots: Roots, path: str, offset: int, limit: int) -> Output:
     """The entries of a directory, as lines and as data; of a huge one only the part asked for is held."""
     total = 0
 
-    def counted() -> Iterator[Entry]:
+    def count_entries() -> Iterator[Entry]:
         nonlocal total
         for entry in roots.scan(path):
             total += 1
             yield entry
 
     until = offset + min(limit, MAX_LISTED)
-    chosen = heapq.nsmallest(until, counted(), key=lambda entry: entry.name)[offset:]
+    chosen = heapq.nsmallest(until, count_entries(), key=lambda entry: entry.name)[offset:]
     sizes = sizes_of(roots, path, chosen)
     lines = [line_of(entry, sizes) for entry in chosen]
     rest = total - offset - len(chosen)

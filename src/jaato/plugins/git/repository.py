@@ -174,8 +174,8 @@ async def open_repository(
         around = (one for one in roots.paths if directory.is_relative_to(one))
         root = max(around, key=lambda one: len(one.parts))
         prefix = str(root.relative_to(top))
-    told = await guarded_environment(program, directory, environ, reader)
-    return Repository(program, told, reader, git_dir, top, prefix)
+    guarded = await guarded_environment(program, directory, environ, reader)
+    return Repository(program, guarded, reader, git_dir, top, prefix)
 
 
 def resolve_path(directory: Path, path: str) -> Path:

@@ -144,7 +144,7 @@ class SearchPlugin(Plugin):
         hidden = include_hidden or wants_hidden(pattern)
         found = self.ripgrep.files(Selection(root, glob, hidden, include_ignored), limits)
         total = len(found)
-        paths = [name for name, _ in self.named(root, found[: clamp(max_results, MAX_RESULTS)])]
+        paths = [name for name, _ in self.name_paths(root, found[: clamp(max_results, MAX_RESULTS)])]
         notes = []
         if total > len(paths):
             notes.append(f"{total} files; the first {len(paths)} are shown. Narrow the pattern or root.")
@@ -195,7 +195,7 @@ class SearchPlugin(Plugin):
         result.searched, result.files = len(files), len(counted)
         result.total = sum(count for _, count in counted)
         most = clamp(max_results, MAX_RESULTS)
-        shown = dict(self.named(path, [name for name, _ in first_files(counted, most)]))
+        shown = dict(self.name_paths(path, [name for name, _ in first_files(counted, most)]))
         names = {place: name for name, place in shown.items()}
         around = clamp(context, MAX_CONTEXT, 0)
         for place, lines in self.ripgrep.lines([*names], wanted, around, most, limits):
@@ -236,11 +236,11 @@ class SearchPlugin(Plugin):
         if self.is_directory(path):
             hidden = include_hidden or (glob is not None and wants_hidden(glob))
             files = self.ripgrep.files(Selection(path, glob, hidden, include_ignored), limits)
-            named = self.named(path, files)
+            named = self.name_paths(path, files)
             result = search_trees(self.roots, named, pattern, wanted, False, most, limits)
             notes += [] if result.total else glob_notes(glob or "", include_ignored)
         else:
-            named = self.named(path, [""])
+            named = self.name_paths(path, [""])
             result = search_trees(self.roots, named, pattern, wanted, True, most, limits)
             if (
                 not result.searched
@@ -263,7 +263,7 @@ class SearchPlugin(Plugin):
         self.roots.open_file(path).close()
         return False
 
-    def named(self, start: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def name_paths(self, start: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Files below a directory: each by the name it is shown by and by its whole path."""
         with self.roots.locate(start) as place:
             top = PurePosixPath(place.root.path, *place.parts)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from jaato.errors import ToolError
 from jaato.tools.filesystem.atomic import is_below
-from jaato.tools.filesystem.backup_directory import Record, State, held, state_of
+from jaato.tools.filesystem.backup_directory import Record, State, content_key, state_of
 from jaato.tools.filesystem.backups import MAX_FILE_BYTES
 from jaato.tools.filesystem.changes import Changes
 from jaato.tools.filesystem.errors import FileMissing
@@ -41,9 +41,9 @@ class PathContent:
     unknown: str = ""
 
     @property
-    def held(self) -> str:
+    def content_key(self) -> str:
         """The same as records say it; nothing is equal to what is not known."""
-        return f"unknown:{self.unknown}" if self.unknown else held(self.state, self.digest, self.link)
+        return f"unknown:{self.unknown}" if self.unknown else content_key(self.state, self.digest, self.link)
 
     @property
     def is_huge(self) -> bool:
@@ -132,7 +132,7 @@ class PastState:
     def _edit(self, record: Record) -> None:
         """Take back a change of one path."""
         path, now = record.path, self.at(record.path)
-        if now.held == record.held:
+        if now.content_key == record.content_key:
             return  # it is not in effect
         first = path not in self.groups
         self.made |= set(record.made)
@@ -142,10 +142,10 @@ class PastState:
             self._blame(path, now.unknown or OCCUPIED.format(path=path))
         elif now.is_huge:
             self._blame(path, HUGE)
-        elif now.held != after:
+        elif now.content_key != after:
             reason = ANOTHER if path in self.foreign else EDITED if first else AMID
             self._blame(path, now.unknown or reason)
-        if "absent" in (record.held, after):
+        if "absent" in (record.content_key, after):
             self.born.add(path)
         self.contents[path] = PathContent(
             record.before, record.digest, record.link, record.mode, record.size_bytes
@@ -155,7 +155,7 @@ class PastState:
         """Take back a move."""
         source, destination = leaving.path, arriving.path
         before, moved = self.at(source), self.at(destination)
-        if before.state != "absent" and moved.held == arriving.held:
+        if before.state != "absent" and moved.content_key == arriving.content_key:
             return  # it is not in effect
         if leaving.before == "directory":
             self._move_directory(leaving, arriving, before, moved)
@@ -180,12 +180,12 @@ class PastState:
         inside = [path for path in {*self.contents, *self.groups} if is_below(path, source)]
         below = any(self.at(path).state != "absent" for path in inside if path != source)
         place = self.now_at(source)
-        if before.state == "directory" and place is not None and self.look(place).held == "absent":
+        if before.state == "directory" and place is not None and self.look(place).content_key == "absent":
             before = ABSENT  # it came and went meanwhile
         reason = ""
         if moved.state != "directory":
             reason = GONE
-        elif before.held != "absent" or below:
+        elif before.content_key != "absent" or below:
             reason = OCCUPIED.format(path=source)
         elif self.protected(source) or self.protected(destination):
             reason = PROTECTED

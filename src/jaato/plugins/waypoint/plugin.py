@@ -34,7 +34,7 @@ USAGE = "waypoint create TEXT | list | info ID | restore ID [--dry-run] [--force
 WaypointId = Annotated[str, Meta(min_length=1, max_length=40), "such as w1"]
 MAX_SHOWN = 100
 MAX_DEPTH = 12
-"""From this depth on the branches are drawn no deeper, as nobody could follow them."""
+"""From this depth on the branches are drawn no deeper, to stay readable."""
 
 
 class WaypointPlugin(Plugin):
@@ -153,7 +153,7 @@ class WaypointPlugin(Plugin):
         return f"Usage: {USAGE}"
 
     async def _restore(self, waypoint_id: str, call: Call | None, flags: set[str]) -> str:
-        """Take the files back for the user, and tell the model."""
+        """Restore the files for the user, and notify the model."""
         course, force = self._course(call), "--force" in flags
         if "--dry-run" in flags:
             return render_restore(await course.look(waypoint_id, "user", force=force), dry_run=True)
@@ -252,7 +252,7 @@ def restore_effects(done: RestoreResult) -> dict[str, Any]:
 
 
 def restore_result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
-    """What the model is told of going back."""
+    """The result of a restore for the model."""
     result: dict[str, Any] = {"waypoint_id": done.waypoint.id} | restore_effects(done)
     if dry_run:
         result |= {"dry_run": True, "makes_ceiling": done.unsaved}
@@ -269,7 +269,7 @@ def restore_result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
 
 
 def render_restore(done: RestoreResult, *, dry_run: bool) -> str:
-    """What the user is told of going back."""
+    """The result of a restore for the user."""
     changes, kept = planned_changes(done.plan), done.plan.kept
     lines = [f"  {printable(path)}: {change}" for path, change in changes[:MAX_SHOWN]]
     if len(changes) > MAX_SHOWN:

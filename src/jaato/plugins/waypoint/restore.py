@@ -89,7 +89,7 @@ class Planner:
         self._differing = [
             (path, content, self._now(path))
             for path, content in sorted(world.contents.items())
-            if content.held != self._now(path).held
+            if content.content_key != self._now(path).content_key
         ]
 
     def _now(self, path: str) -> PathContent:
@@ -133,13 +133,13 @@ class Planner:
         moves: dict[str, str] = {}
         for path, content, now in self._differing:
             source = leaving.get(content.origin) if content.origin else None
-            free = now.held == "absent" and source not in moves.values()
+            free = now.content_key == "absent" and source not in moves.values()
             if source is not None and free and not any(map(self._rules.protected, (path, source))):
                 moves[path] = source
         return moves
 
     def _obstacle(self, path: str, content: PathContent, now: PathContent) -> str:
-        """Why a path cannot be changed, whoever wants it; empty for no reason."""
+        """Why a path cannot be changed even by force; empty for no reason."""
         world = self._world
         known = world.problem(path)
         if known and known not in MAY_BE_FORCED:
@@ -162,7 +162,7 @@ class Planner:
         return FileReplacement(
             path=path,
             at=self._world.now_at(path) or "",
-            now=now.held,
+            now=now.content_key,
             state=content.state,
             digest=content.digest,
             link=content.link,
@@ -265,7 +265,7 @@ class WaypointRestorer:
     def _pin_new_mark(self, marks: list[str]) -> str:
         """A new mark, whose backups stay from now on."""
         for known in (*marks, self._book.tree.mark):
-            IDS.passed(known)
+            IDS.advance_past(known)
         with self._changes.backups.open():
             mark = IDS.next()
         self._changes.backups.pin(self._session_id, [*marks, mark])
@@ -286,7 +286,7 @@ class WaypointRestorer:
     async def look(self, waypoint_id: str, by: Owner, *, force: bool = False) -> RestoreResult:
         """What going back would change, without doing it."""
         found = self.find(waypoint_id)
-        return await self._away(lambda: self._looked(found, by, force))
+        return await self._away(lambda: self._plan_restore(found, by, force))
 
     async def restore(self, waypoint_id: str, by: Owner, call: Call, *, force: bool = False) -> RestoreResult:
         """Take the files back to a waypoint; what is unsaved becomes a ceiling first. Raises `ToolError`s; the files are
@@ -294,7 +294,7 @@ class WaypointRestorer:
         found = self.find(waypoint_id)
         ceiling: Waypoint | None = None
         for attempt in range(1, TRIES + 1):
-            done = await self._away(lambda: self._looked(found, by, force))
+            done = await self._away(lambda: self._plan_restore(found, by, force))
             if done.unsaved and ceiling is None:
                 ceiling = await self.create(f"before going back to {found.id}", by, ceiling=True)
             try:
@@ -307,7 +307,7 @@ class WaypointRestorer:
         self._book.stand(found.id, IDS.next(), saved=not done.plan.kept)
         return done
 
-    def _looked(self, waypoint: Waypoint, by: Owner, force: bool) -> RestoreResult:
+    def _plan_restore(self, waypoint: Waypoint, by: Owner, force: bool) -> RestoreResult:
         """The plan, and whether it would take away what no waypoint has."""
         recover_transactions(self._changes)
         tree = self._book.tree

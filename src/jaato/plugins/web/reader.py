@@ -1,4 +1,4 @@
-"""Extracts text from HTML and PDF of strangers; runs in a sandbox process (see `page`)."""
+"""Extracts text from untrusted HTML and PDF; runs in a sandbox process (see `page`)."""
 
 from __future__ import annotations
 

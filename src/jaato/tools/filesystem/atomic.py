@@ -174,10 +174,10 @@ def rename_new(from_fd: int, source: str, to_fd: int, target: str) -> None:
 
 @contextlib.contextmanager
 def lock_directory(dir_fd: int) -> Iterator[None]:
-    """Look at a name of this directory and replace it while no other process or thread of ours does.
+    """Hold an advisory lock on a directory while a name in it is checked and replaced.
 
-    Two exchanges of one name may otherwise interleave, and giving back what the first had taken would undo
-    a third. Whoever holds the lock for seconds is not one of us, who need it for microseconds: we go on.
+    Without it two exchanges of one name may interleave. It is held for microseconds; when another program keeps it for
+    seconds, go on without it.
     """
     try:
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)

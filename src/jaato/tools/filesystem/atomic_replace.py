@@ -28,7 +28,7 @@ UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR, errno
 
 
 class FileChanged(ToolError):
-    """Somebody else changed the file meanwhile; theirs is untouched."""
+    """The file was changed concurrently; that change is kept."""
 
     code = "file_changed"
     retryable = True
@@ -36,7 +36,7 @@ class FileChanged(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file as it was when it was looked at: to tell whether it is still the same."""
+    """A snapshot of a file, to detect whether it has changed since."""
 
     info: os.stat_result
     data: bytes | None = None
@@ -58,7 +58,7 @@ class FileState:
 
 
 def is_unchanged(one: os.stat_result, other: os.stat_result) -> bool:
-    """Whether two looks at a file saw one and the same, untouched."""
+    """Whether two `stat` results are of the same, unchanged file."""
     return (one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, stat.S_IFMT(one.st_mode)) == (
         other.st_dev,
         other.st_ino,
@@ -70,7 +70,7 @@ def is_unchanged(one: os.stat_result, other: os.stat_result) -> bool:
 
 @dataclass(slots=True)
 class PendingFile:
-    """New bytes for a place: on the disk, durable and complete, but under no name that anyone looks at.
+    """New bytes for a place: written to disk, durable and complete, but not yet visible under its name.
 
     `publish_new` or `publish_over` gives them the name, that too durably if it is to be; `close` discards what was not
     published.
@@ -159,7 +159,7 @@ class PendingFile:
             sync_names(target_fd)
 
     def _give_back(self) -> None:
-        """Exchange once more; should a stranger have replaced the draft already, theirs stays."""
+        """Exchange the files back; if another program has replaced the draft meanwhile, its file stays."""
         ends = (self.holder_fd, self.name, self.place.dir_fd, self.place.name, EXCHANGE)
         rename(*ends)
         if (
@@ -170,7 +170,7 @@ class PendingFile:
 
 
 def refuse_changed(path: str) -> FileChanged:
-    """The refusal to overwrite what somebody else wrote."""
+    """The refusal to overwrite a concurrent change."""
     return FileChanged(
         f"{path!r} was changed by somebody else meanwhile. Read it again; nothing was overwritten."
     )

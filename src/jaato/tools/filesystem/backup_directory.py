@@ -43,7 +43,7 @@ class Record(Struct, frozen=True, omit_defaults=True):
     other: str | None = None
     """Where it was moved to or came from."""
     after: str | None = None
-    """What the change left, as `held` says it; None where nobody knows."""
+    """What the change left, as `content_key` says it; None where it is unknown."""
     made: list[str] = []
     """The directories that were made for it, outermost first."""
     call_id: str = ""
@@ -58,12 +58,12 @@ class Record(Struct, frozen=True, omit_defaults=True):
         return cls(id="", path=path, action=action, time=0.0, before=before, **more)
 
     @property
-    def held(self) -> str:
+    def content_key(self) -> str:
         """What was there before, to be compared: `absent`, `directory`, `file:` its hash, `link:` its target."""
-        return held(self.before, self.digest, self.link)
+        return content_key(self.before, self.digest, self.link)
 
 
-def held(state: State, digest: str | None = None, link: str | None = None) -> str:
+def content_key(state: State, digest: str | None = None, link: str | None = None) -> str:
     """What is at a place, in one line that is equal where that is equal."""
     match state:
         case "file":
@@ -89,7 +89,7 @@ class Ids:
             number = self._last
         return id_text(number)
 
-    def passed(self, known: str) -> None:
+    def advance_past(self, known: str) -> None:
         """Give only greater identifiers than this one from now on; what is none does nothing."""
         if ID.fullmatch(known) is None:
             return
@@ -114,7 +114,7 @@ def first_id(moment: str) -> str:
 
 ID = re.compile(r"f[0-9A-HJKMNP-TV-Z]{26}")
 LAST = 1 << 129
-"""Identifiers beyond are nobody's: the clock would have to run for millennia."""
+"""Larger identifiers are invalid: no clock gives them for millennia."""
 IDS = Ids()
 """The one source of identifiers, so that those of one process have an order."""
 

@@ -167,7 +167,7 @@ class Backups:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BackupDirectory]:
-        """The shelf, made when it is missing; cleared of what a killed process left if nobody uses it."""
+        """The open directories, created if missing; leftovers of a killed process are removed unless the backups are in use."""
         with contextlib.ExitStack() as stack:
             try:
                 shelf = BackupDirectory.of(self.workspace, stack)
@@ -180,7 +180,7 @@ class Backups:
                 fcntl.flock(lock, fcntl.LOCK_SH)
                 if self._behind:
                     self._behind = False
-                    IDS.passed(max(self._names(shelf.records), default="").removesuffix(".json"))
+                    IDS.advance_past(max(self._names(shelf.records), default="").removesuffix(".json"))
             except OSError as error:
                 raise refuse_backup(error) from None
             self._made += 1
@@ -316,8 +316,8 @@ class Backups:
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=shelf.staging)
 
-    def unfinished(self) -> dict[str, list[Record]]:
-        """The sets of changes that killed processes have begun, by name; none while somebody is at work."""
+    def find_unfinished(self) -> dict[str, list[Record]]:
+        """The sets of changes that killed processes have begun, by name; none while another process holds the lock."""
         found: dict[str, list[Record]] = {}
         with contextlib.ExitStack() as stack:
             try:

@@ -18,7 +18,7 @@ from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic import sync_names
 from jaato.tools.filesystem.atomic_replace import FileState, PendingFile, draft, take_away
-from jaato.tools.filesystem.backup_directory import BackupDirectory, Record, held, state_of
+from jaato.tools.filesystem.backup_directory import BackupDirectory, Record, content_key, state_of
 from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.errors import (
@@ -87,16 +87,16 @@ class Change:
 
 MAX_COUNTED_BYTES = 1 << 20
 """Of how large a file lines are counted."""
-MAX_TOLD = 500
+MAX_REPORTED = 500
 MAX_PATH_CHARS = 1_000
 
 
 def record_changes(call: Call, changes: Iterable[Change]) -> None:
     """Note changes that have appeared; a file that was written as it was is none."""
     for change in changes:
-        told = to_file_change(change)
-        if told is not None:
-            call.changed.append(told)
+        reported = to_file_change(change)
+        if reported is not None:
+            call.changed.append(reported)
 
 
 def to_file_change(change: Change) -> FileChange | None:
@@ -127,15 +127,15 @@ def count_changed_lines(old: bytes | None, new: bytes | None) -> tuple[int | Non
 
 
 def summarize_changes(changes: Sequence[FileChange]) -> tuple[list[FileChange], int]:
-    """Each file once, those that came and went left out; and how many more there are than are told."""
+    """One entry for each file, without those created and deleted again, and how many were left out."""
     found: dict[str, FileChange] = {}
     for change in changes:
         before = found.pop(change.path, None)
         now = change if before is None else before.then(change)
         if now is not None:
             found[change.path] = now
-    told = [change for change in found.values() if len(change.path) <= MAX_PATH_CHARS][:MAX_TOLD]
-    return told, len(found) - len(told)
+    reported = [change for change in found.values() if len(change.path) <= MAX_PATH_CHARS][:MAX_REPORTED]
+    return reported, len(found) - len(reported)
 
 
 class Changes:
@@ -232,11 +232,15 @@ class Changes:
         with self.lock, self.backups.open() as shelf, contextlib.ExitStack() as drafts:
             begun = ""
             try:
-                before = [self.kept(shelf, change, call) for change in changes]
-                ready = [self.written(change, shelf, drafts, call) for change in changes]
+                before = [self.back_up(shelf, change, call) for change in changes]
+                ready = [self.write_draft(change, shelf, drafts, call) for change in changes]
                 for change, record, made in zip(changes, before, ready, strict=True):
-                    after = held("absent") if change.link is None else held("link", link=change.link)
-                    after = after if made is None else held("file", made.digest)
+                    after = (
+                        content_key("absent")
+                        if change.link is None
+                        else content_key("link", link=change.link)
+                    )
+                    after = after if made is None else content_key("file", made.digest)
                     change.record = self.backups.record(shelf, replace(record, after=after))
                 if len(changes) > 1:
                     begun = self.backups.begin(shelf, [one.record for one in changes if one.record])
@@ -255,7 +259,7 @@ class Changes:
                     ) from error
                 raise
 
-    def kept(self, shelf: BackupDirectory, change: Change, call: Call, other: str | None = None) -> Record:
+    def back_up(self, shelf: BackupDirectory, change: Change, call: Call, other: str | None = None) -> Record:
         """Back up what a change will replace or remove; the record of it is not yet written."""
         target, seen = change.target, change.seen
         record = Record.new(target.label, change.action, call, other=other, made=list(change.made))
@@ -283,7 +287,7 @@ class Changes:
         finally:
             os.close(fd)
 
-    def written(
+    def write_draft(
         self, change: Change, shelf: BackupDirectory, drafts: contextlib.ExitStack, call: Call
     ) -> PendingFile | None:
         """The new content, on disk but not yet in its place."""
@@ -344,7 +348,7 @@ class Changes:
         return stuck
 
     def _put_back(self, change: Change, shelf: BackupDirectory) -> None:
-        """Undo one published change, unless somebody has changed the file since."""
+        """Undo one published change, unless the file has changed since."""
         place, path, seen = change.target.place, change.target.path, change.seen
         if seen is None or seen.link is not None:
             if change.published is not None:

@@ -245,7 +245,7 @@ class Roots:
         return names_control(parts, self.names) or in_control_directory(place.root.path, place.parts)
 
     def _named_control(self, path: str) -> bool:
-        """Whether a path names a control path, before any link is looked at."""
+        """Whether a path names a control path as written, links not followed."""
         try:
             parts = self._absolute(path)
         except PathRefused:
@@ -262,7 +262,7 @@ class Roots:
 
     @contextlib.contextmanager
     def helpful(self, path: str) -> Iterator[None]:
-        """Whoever finds in here that nothing has the path is told what may be meant."""
+        """Add suggestions of similar names to a `FileMissing` raised in here."""
         try:
             yield
         except FileMissing:

@@ -52,7 +52,7 @@ SHELLS = """
 """Shells and sessions: run at every login."""
 
 FIRST = (*AGENTS, *EDITORS, *GIT, *TOOLS, *SHELLS)
-"""Tier 1: decides what runs, or what is allowed, without anybody asking for it."""
+"""Tier 1: decides what runs, or what is allowed, without being asked for."""
 
 INTERPRETERS = """
 *.pth sitecustomize.py usercustomize.py pyvenv.cfg node_modules/.bin .venv/bin .venv/Scripts venv/bin venv/Scripts

@@ -68,7 +68,9 @@ def carry_out_move(
         left = Record.new(here.label, "moveFile", call, before, mode=mode, other=there.label)
         left = changes.backups.record(shelf, left)
         try:
-            arriving.record = changes.backups.record(shelf, changes.kept(shelf, arriving, call, here.label))
+            arriving.record = changes.backups.record(
+                shelf, changes.back_up(shelf, arriving, call, here.label)
+            )
             try:
                 with changes.roots.changing([here.place, there.place]):
                     rename_over(here, there, seen, shelf.staging)

@@ -22,7 +22,7 @@ LOCK_WITHIN_S = 20.0
 
 
 class DirectoryBusy(ToolError):
-    """Somebody else keeps changing what is in there."""
+    """Another process holds the lock of the directory."""
 
     code = "folder_busy"
     retryable = True
@@ -31,7 +31,7 @@ class DirectoryBusy(ToolError):
 class PrivateDirectory:
     """The directory `parts` below `root`, which need not exist until something is written.
 
-    Only `root` itself may be reached by links, so that nobody who prepares a workspace can have these files be others.
+    Only `root` itself may be reached by links, so that links in an untrusted workspace cannot redirect these files.
     Names are single parts. Every method raises `ToolError`s that name the path and say what to do.
     """
 
@@ -42,7 +42,7 @@ class PrivateDirectory:
 
     def names(self) -> list[str]:
         """The names of the regular files in it, sorted; none when it does not exist. Hidden ones are left out."""
-        with self._opened() as fd:
+        with self._open_directory() as fd:
             if fd is None:
                 return []
             found: list[str] = []
@@ -58,7 +58,7 @@ class PrivateDirectory:
 
     def stat(self, name: str) -> os.stat_result | None:
         """What the file system knows of a file, a link's own; None when there is none."""
-        with self._opened() as fd:
+        with self._open_directory() as fd:
             if fd is None:
                 return None
             try:
@@ -70,12 +70,12 @@ class PrivateDirectory:
 
     def read(self, name: str, most_bytes: int, *, cut: bool = False) -> bytes | None:
         """All of a regular file, or with `cut` its start; None when there is none."""
-        with self._opened() as fd:
+        with self._open_directory() as fd:
             return None if fd is None else self._read(fd, name, most_bytes, cut)
 
     def write(self, name: str, data: bytes, *, mode: int = 0o644) -> None:
         """Put a file in the place of whatever has the name, durable when this returns; the directory is made."""
-        with self._made() as fd:
+        with self._open_or_make() as fd:
             try:
                 replace_file_at(fd, name, data, mode)
             except (OSError, ValueError) as error:
@@ -83,7 +83,7 @@ class PrivateDirectory:
 
     def remove(self, name: str) -> None:
         """Remove a file. Raises `FileMissing`."""
-        with self._opened() as fd:
+        with self._open_directory() as fd:
             try:
                 if fd is None:
                     raise FileNotFoundError(errno.ENOENT, "no such directory")
@@ -92,9 +92,9 @@ class PrivateDirectory:
                 raise self._refusal(error, name) from None
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Be the only one, among processes and threads, who changes what is in here."""
-        with self._made() as fd:
+        with self._open_or_make() as fd:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             try:
                 lock = os.open(".lock", flags, 0o600, dir_fd=fd)
@@ -107,7 +107,7 @@ class PrivateDirectory:
                 os.close(lock)
 
     def _wait_for(self, lock: int) -> None:
-        """Take the lock, unless somebody who has stopped keeps it. Raises `DirectoryBusy`."""
+        """Take the lock within `LOCK_WITHIN_S`. Raises `DirectoryBusy`."""
         until = time.monotonic() + LOCK_WITHIN_S
         while True:
             try:
@@ -144,9 +144,9 @@ class PrivateDirectory:
         return data[:most_bytes]
 
     @contextlib.contextmanager
-    def _made(self) -> Iterator[int]:
+    def _open_or_make(self) -> Iterator[int]:
         """The directory, open, with those above it."""
-        with self._opened(make=True) as fd:
+        with self._open_directory(make=True) as fd:
             if fd is None:  # the root itself is not there
                 raise FileMissing(
                     f"{str(self._root)!r} does not exist. Create it or choose another workspace."
@@ -154,7 +154,7 @@ class PrivateDirectory:
             yield fd
 
     @contextlib.contextmanager
-    def _opened(self, *, make: bool = False) -> Iterator[int | None]:
+    def _open_directory(self, *, make: bool = False) -> Iterator[int | None]:
         """The directory, open; None when it does not exist."""
         fd = self._open(make)
         try:

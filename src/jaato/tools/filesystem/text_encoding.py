@@ -94,7 +94,7 @@ def is_utf16(data: bytes, encoding: str) -> bool:
     return len(data) % 2 == 0 and "\0" not in sample[: len(sample) // 2 * 2].decode(encoding, "surrogatepass")
 
 
-def shown(text: str) -> str:
+def display_text(text: str) -> str:
     """Text for the model: one kind of line end, and U+FFFD for bytes that are no character."""
     text = text.replace("\r\n", "\n")
     return text if text.isascii() else ODD.sub("\ufffd", text)
@@ -125,7 +125,7 @@ class Lined:
         """Where a position of the view lies in the text itself."""
         return place + bisect_left(self.returns, place)
 
-    def replaced(self, start: int, end: int, new: str) -> str:
+    def replace(self, start: int, end: int, new: str) -> str:
         """The text with this part of the view replaced; kept lines keep their line ends."""
         first, last = self.position(start), self.position(end)
         new = new.replace("\r\n", "\n")

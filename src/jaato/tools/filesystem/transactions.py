@@ -20,8 +20,8 @@ from jaato.tools.filesystem.backup_directory import (
     BackupRefused,
     Record,
     State,
+    content_key,
     existing,
-    held,
 )
 from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.changes import MAX_EDIT_BYTES, Change, Changes, Target
@@ -30,8 +30,8 @@ from jaato.tools.filesystem.undo import current_state, digest_of, exists, is_mov
 
 
 def recover_transactions(changes: Changes) -> None:
-    """Put back every file that such a set has changed, unless somebody has changed it since."""
-    for name, records in sorted(changes.backups.unfinished().items(), reverse=True):
+    """Roll back the transactions of killed processes, except files that were changed since."""
+    for name, records in sorted(changes.backups.find_unfinished().items(), reverse=True):
         roll_back(changes, records, name)
         with changes.backups.open() as shelf:
             changes.backups.end(shelf, name)
@@ -64,14 +64,14 @@ def roll_back(changes: Changes, records: Sequence[Record], name: str) -> list[st
 def roll_back_change(changes: Changes, record: Record, name: str) -> bool:
     """Put one file back if it is exactly what the set has made of it, or away to make room for a link; whether it is as it
     was before."""
-    if record.after in (None, record.held):
+    if record.after in (None, record.content_key):
         return True
     with changes.lock:
         now = current_state(changes, record.path)
         if now == record.after or (now == "absent" and str(record.after).startswith("link:")):
             restore(changes, record, call_of(record, name), "recovery")
             return True
-    return now == record.held
+    return now == record.content_key
 
 
 def call_of(record: Record, name: str) -> Call:
@@ -101,9 +101,9 @@ class FileReplacement:
     size_bytes: int = 0
 
     @property
-    def held(self) -> str:
+    def content_key(self) -> str:
         """What is to be there, as records say it."""
-        return held(self.state, self.digest, self.link)
+        return content_key(self.state, self.digest, self.link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def commit_transaction(
 
 
 def replacement_change(step: FileReplacement) -> FileChange:
-    """A step as clients are told it."""
+    """A step as a change reported to clients."""
     match step.state, step.now:
         case "absent", _:
             return FileChange(step.path, "deleted")
@@ -207,15 +207,15 @@ def record_replacement(
     """Back up what a step replaces, and note what it is about to leave."""
     call.token.raise_if_cancelled()
     record = Record.new(step.path, action, call)
-    now = held("absent")
+    now = content_key("absent")
     with contextlib.suppress(FileMissing):  # its directory is gone, too
         if step.at:
             with locate(changes, step.at) as target:
                 now, seen = read_state(changes, target)
-                record = changes.kept(shelf, Change(target, action, seen, None), call)
+                record = changes.back_up(shelf, Change(target, action, seen, None), call)
     if now != step.now:
         raise refuse_changed(step.path)
-    return changes.backups.record(shelf, replace(record, path=step.path, after=step.held, batch=batch))
+    return changes.backups.record(shelf, replace(record, path=step.path, after=step.content_key, batch=batch))
 
 
 def move_file(changes: Changes, relocation: FileMove) -> list[str]:
@@ -250,7 +250,7 @@ def replace_file(
             raise refuse_changed(step.path)
         content = read_stored(changes, step, stack) if step.state == "file" else None
         change = Change(target, record.action, seen, content, step.mode, step.link, record)
-        made_file = changes.written(change, shelf, stack, call)
+        made_file = changes.write_draft(change, shelf, stack, call)
         if made_file is not None and made_file.digest != step.digest:
             raise BackupRefused(f"The backup of {step.path!r} is damaged, so nothing was changed.")
         changes.publish(change, made_file, shelf)
@@ -284,9 +284,9 @@ def read_state(changes: Changes, target: Target) -> tuple[str, FileState | None]
     """What is at a place, as records say it, and as it was seen."""
     seen = changes.see(target)
     if seen is None:
-        return held("absent"), None
+        return content_key("absent"), None
     if seen.link is not None:
-        return held("link", link=seen.link), seen
+        return content_key("link", link=seen.link), seen
     if seen.data is not None:
-        return held("file", hashlib.sha256(seen.data).hexdigest()), seen
-    return held("file", digest_of(changes.roots.open_place(target.place, target.path))), seen
+        return content_key("file", hashlib.sha256(seen.data).hexdigest()), seen
+    return content_key("file", digest_of(changes.roots.open_place(target.place, target.path))), seen

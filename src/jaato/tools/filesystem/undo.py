@@ -9,7 +9,7 @@ from jaato.errors import ToolError
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic_replace import FileChanged
-from jaato.tools.filesystem.backup_directory import BackupRefused, Record, held, state_of
+from jaato.tools.filesystem.backup_directory import BackupRefused, Record, content_key, state_of
 from jaato.tools.filesystem.changes import Change, Changes, Target
 from jaato.tools.filesystem.errors import FileMissing, PathRefused, explain_os_error
 from jaato.tools.filesystem.moves import move
@@ -24,7 +24,7 @@ class NothingToUndo(ToolError):
 def undo(changes: Changes, path: str, call: Call) -> tuple[Change, Record]:
     """Take back the last change of a path; undoing again brings it back. Returns that and its record.
 
-    Raises `FileChanged` when the file is no longer as that change left it: what somebody made of it stays.
+    Raises `FileChanged` when the file is no longer as that change left it: later changes are kept.
     """
     with changes.lock:
         label, records = find_records(changes, path)
@@ -34,7 +34,7 @@ def undo(changes: Changes, path: str, call: Call) -> tuple[Change, Record]:
                 back = move_back(changes, record, call)
                 if back is not None:
                     return back, record
-            if is_moved(record) or record.held == now:
+            if is_moved(record) or record.content_key == now:
                 continue  # it left nothing here, or is not in effect
             if record.after not in (None, now) or record.other is not None:
                 if newer:
@@ -49,7 +49,7 @@ def undo(changes: Changes, path: str, call: Call) -> tuple[Change, Record]:
 
 
 def refuse_meddled(path: str, record: Record) -> FileChanged:
-    """The refusal to undo over what somebody else has made of a file since."""
+    """The refusal to undo when the file was changed since by another program or person."""
     if record.other is not None:
         return FileChanged(
             f"{path!r} cannot be moved back: {record.other!r} is there again. Nothing was changed; "
@@ -101,14 +101,14 @@ def current_state(changes: Changes, label: str) -> str:
         with changes.target(label, follow=False) as target:
             info = target.place.info
             if info is None:
-                return held("absent")
+                return content_key("absent")
             state = state_of(info.st_mode)
             if state == "file":
-                return held(state, digest_of(changes.roots.open_place(target.place, label)))
+                return content_key(state, digest_of(changes.roots.open_place(target.place, label)))
             seen = changes.see(target) if state == "link" else None
-            return held(state, link=seen.link if seen is not None else None)
+            return content_key(state, link=seen.link if seen is not None else None)
     except FileMissing:
-        return held("absent")
+        return content_key("absent")
 
 
 def digest_of(fd: int) -> str:

@@ -129,12 +129,12 @@ def load_vectors(path: Path, model: bytes) -> dict[bytes, bytes]:
         return {}
     if content is None or len(content) < HEADER.size + SUM_BYTES:
         return {}
-    body, told = content[:-SUM_BYTES], content[-SUM_BYTES:]
+    body, expected = content[:-SUM_BYTES], content[-SUM_BYTES:]
     magic, owner, count = HEADER.unpack_from(body)
     if (
         (magic, owner) != (MAGIC, model)
         or len(body) != HEADER.size + count * ROW_BYTES
-        or checksum(body) != told
+        or checksum(body) != expected
     ):
         return {}
     starts = range(HEADER.size, len(body), ROW_BYTES)
@@ -297,7 +297,7 @@ class EmbeddingIndex:
         view.ready.set()
 
     def _fill(self, model: Model, view: ToolView, missing: Mapping[bytes, str]) -> bool:
-        """Make these vectors, keeping them on disk as they come; False when nobody waits for them any more."""
+        """Make these vectors, keeping them on disk as they come; False when they are no longer needed."""
         import numpy as np
 
         keys = list(missing)
