@@ -74,14 +74,14 @@ def test_a_set_at_work_is_left_alone(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "w")
     (desk.workspace / "a").write_text("old")
     changes = desk.plugin.changes
-    with desk.plugin.backups.open() as shelf, changes.target("a") as target:
+    with desk.plugin.backups.open() as dirs, changes.target("a") as target:
         change = Change(target, "multiFileEdit", changes.see(target), b"new")
-        record = changes.back_up(shelf, change, Call("c", "x", {}))
+        record = changes.back_up(dirs, change, Call("c", "x", {}))
         after = content_key("file", hashlib.sha256(b"new").hexdigest())
         record = msgspec.structs.replace(record, after=after)
-        name = desk.plugin.backups.begin(shelf, [record])
+        name = desk.plugin.backups.begin(dirs, [record])
         (desk.workspace / "a").write_text("new")
         Desk(tmp_path / "w")
         assert (desk.workspace / "a").read_text() == "new"
         assert (desk.workspace / ".jaato/backups/staging" / name).exists()
-        desk.plugin.backups.end(shelf, name)
+        desk.plugin.backups.end(dirs, name)

@@ -12,7 +12,7 @@ from tests.waypoint.trip import Trip, kept
 
 from jaato.errors import ToolError
 from jaato.plugins.waypoint.restore import WaypointManager, WaypointRefused
-from jaato.tools.filesystem.backup_directory import IDS, Ids, id_text
+from jaato.tools.filesystem.backup_directory import IDS, IdGenerator, id_text
 
 S4 = pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")
 
@@ -123,7 +123,7 @@ def test_pins_of_sessions_that_left_nothing_are_forgotten(tmp_path: Path) -> Non
 @S4
 def test_a_clock_that_goes_back_puts_nothing_out_of_order(tmp_path: Path) -> None:
     """Changes after a waypoint are newer than it, also when the last process had a clock that ran ahead."""
-    ids = Ids()
+    ids = IdGenerator()
     ahead = id_text((int(time.time() * 1000) + 86_400_000) << 80)
     ids.advance_past(ahead)
     assert ids.next() > ahead

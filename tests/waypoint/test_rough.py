@@ -63,7 +63,7 @@ def test_there_are_only_so_many(tmp_path: Path) -> None:
     trip.write("a", "0")
     tree = trip.manager.tree
     for number in range(1, MAX_WAYPOINTS):
-        tree.apply("created", trip.manager._book.create("x", "user", IDS.next()), "w0", "", True)
+        tree.apply("created", trip.manager._log.create("x", "user", IDS.next()), "w0", "", True)
         assert len(tree.waypoints) == number + 1
     with pytest.raises(WaypointRefused, match="Delete some"):
         trip.manager.create("one more")

@@ -30,26 +30,26 @@ def above(tree: Tree, one: Waypoint) -> list[str]:
 @given(st.lists(STEP, max_size=30))
 def test_whatever_happens_it_is_one_tree(steps: list[tuple[str, int, Owner]]) -> None:
     """Every waypoint comes from w0, ids are never given twice and count on whoever owns, and each is drawn once."""
-    book = InMemoryWaypoints()
+    log = InMemoryWaypoints()
     given_ids: list[str] = [START]
     for verb, number, owner in steps:
-        tree = book.tree
+        tree = log.tree
         chosen = list(tree.waypoints)[number % len(tree.waypoints)]
         if verb == "create":
             before = tree.current
-            made = book.create(f"number {number}", owner, "m")
+            made = log.create(f"number {number}", owner, "m")
             assert (made.id, made.parent, made.owner) == (f"w{len(given_ids)}", before, owner)
             given_ids.append(made.id)
             assert (tree.current, tree.saved) == (made.id, True)
         elif verb == "stand":
-            book.stand(chosen, "m", saved=True)
+            log.stand(chosen, "m", saved=True)
             assert tree.current == chosen
         elif chosen != START:
             here = tree.current == chosen
-            book.delete(chosen)
+            log.delete(chosen)
             assert chosen not in tree.waypoints
             assert not (here and tree.saved)
-    tree = book.tree
+    tree = log.tree
     assert tree.current in tree.waypoints
     for one in tree.waypoints.values():
         assert one.id == START or above(tree, one)[-1] == START
@@ -61,13 +61,13 @@ def test_whatever_happens_it_is_one_tree(steps: list[tuple[str, int, Owner]]) ->
 @S4
 def test_it_is_drawn_as_the_specification_draws_it() -> None:
     """The example of the document, to the letter."""
-    book = InMemoryWaypoints()
-    book.create("before auth refactor", "user", "m")
-    book.create("pre-optimization", "model", "m")
-    book.stand(START, "m", saved=True)
-    book.create("alternate approach", "model", "m")
-    book.stand(START, "m", saved=True)
-    assert render_tree(book.tree) == (
+    log = InMemoryWaypoints()
+    log.create("before auth refactor", "user", "m")
+    log.create("pre-optimization", "model", "m")
+    log.stand(START, "m", saved=True)
+    log.create("alternate approach", "model", "m")
+    log.stand(START, "m", saved=True)
+    assert render_tree(log.tree) == (
         'w0 "session start" ◀ current\n'
         '├── w1 "before auth refactor" [user]\n'
         '│   └── w2 "pre-optimization" [model]\n'

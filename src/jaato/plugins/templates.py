@@ -211,7 +211,7 @@ class TemplatesPlugin(Plugin):
         self._roots = roots_of(host)
 
     @property
-    def shelf(self) -> TemplateStore:
+    def store(self) -> TemplateStore:
         """The templates as they are now."""
         return TemplateStore(source_directories(self.host, ("templates",), PLACE))
 
@@ -219,17 +219,17 @@ class TemplatesPlugin(Plugin):
     def list_templates(self) -> dict[str, Any]:
         """List the templates there are for files, reports and prompts. Use it before writing something that follows a pattern.
         Returns names and where each is from (workspace, extracted, user)."""
-        shelf = self.shelf
-        rows = shelf.rows()
+        store = self.store
+        rows = store.rows()
         result: dict[str, Any] = {"templates": [row._asdict() for row in rows[:MAX_ROWS]], "total": len(rows)}
-        if shelf.problems:
-            result["problems"] = shelf.problems
+        if store.problems:
+            result["problems"] = store.problems
         return result if rows else {**result, "note": "There is no template yet; create_template makes one."}
 
     @tool(category=MEMORY, access="read")
     def get_template(self, name: Name, *, call: Call) -> dict[str, Any]:
         """Read one template. Returns its text and the variables renderTemplate needs."""
-        found = self.shelf.find(name)
+        found = self.store.find(name)
         result = {"name": found.name, "source": found.source, "content": escape_invisible(found.text)}
         try:
             return {**result, **self._work(found.name, found.text, None, call)}
@@ -254,14 +254,14 @@ class TemplatesPlugin(Plugin):
             raise InvalidArguments("Give name and content, or document alone.")
         text = replace_surrogates(content)
         result = self._work(name, text, None, call)
-        written = self.shelf.write(name, text, overwrite=overwrite)
+        written = self.store.write(name, text, overwrite=overwrite)
         call.changed.append(written)
         return {"name": name, "path": written.path, **result}
 
     @tool(category=MEMORY, access="write")
     def delete_template(self, name: Name, *, call: Call) -> dict[str, Any]:
         """Delete a template of this workspace by its whole name; the user's own are not deleted."""
-        call.changed.append(self.shelf.remove(name))
+        call.changed.append(self.store.remove(name))
         return {"deleted": name}
 
     @tool(
@@ -284,7 +284,7 @@ class TemplatesPlugin(Plugin):
         if any(mark in template for mark in ("{{", "{%", "{#", "\n")):
             name, source = "the template", replace_surrogates(template)
         else:
-            found = self.shelf.find(template)
+            found = self.store.find(template)
             name, source = found.name, found.text
         text = self._work(name, source, variables or {}, call)["text"]
         if output_path is None:
@@ -297,18 +297,18 @@ class TemplatesPlugin(Plugin):
     def listExtractedTemplates(self) -> dict[str, Any]:
         """List the templates that were extracted from documents, for renderTemplate. create_template(document=…) extracts
         more."""
-        names = [row.name for row in self.shelf.rows() if row.source == EXTRACTED]
+        names = [row.name for row in self.store.rows() if row.source == EXTRACTED]
         return {"templates": names[:MAX_ROWS], "total": len(names)}
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt and where the templates in its code blocks are kept from now on, each under a name of its text."""
-        shelf, kept = self.shelf, dict[str, str]()
+        store, kept = self.store, dict[str, str]()
         for name, text in extract_templates(prompt, "prompt"):
             stem = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
             kept[f"{EXTRACTED}/prompt-{stem}.{name.rpartition('.')[2]}"] = text
         for name, text in kept.items():
-            if not shelf.has(name, text):
-                shelf.write(name, text, overwrite=True)
+            if not store.has(name, text):
+                store.write(name, text, overwrite=True)
         if not kept:
             return PromptEnrichmentResult(prompt)
         note = f"[Templates in this prompt are kept as {', '.join(kept)}; renderTemplate fills one in.]"
@@ -341,10 +341,10 @@ class TemplatesPlugin(Plugin):
             raise ToolError(
                 f"{document!r} has no fenced code block with {{{{ variables }}}}. Give name and content."
             )
-        shelf = self.shelf
+        store = self.store
         kept: list[str] = []
         for name, text in found:
-            call.changed.append(shelf.write(f"{EXTRACTED}/{name}", text, overwrite=overwrite))
+            call.changed.append(store.write(f"{EXTRACTED}/{name}", text, overwrite=overwrite))
             kept.append(f"{EXTRACTED}/{name}")
         return {"templates": kept}
 

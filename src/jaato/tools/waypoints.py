@@ -93,10 +93,10 @@ def evaluate_restore(call: Call) -> Verdict | None:
     A look at what would change is free. The model's own waypoints are the model's; about a user's the user is asked,
     whatever was allowed before.
     """
-    book: WaypointLog | None = call.services.get("waypoints")
-    if book is None:
+    log: WaypointLog | None = call.services.get("waypoints")
+    if log is None:
         return None
-    found = book.tree.waypoints.get(waypoint_key(call.arguments.get("waypoint_id")))
+    found = log.tree.waypoints.get(waypoint_key(call.arguments.get("waypoint_id")))
     if found is not None and found.owner == "user":
         return Verdict("ask", "owner", OWNED.format(id=found.id), None, lasting=False)
     return Verdict("allow", "owner", "the waypoint is the model's own")

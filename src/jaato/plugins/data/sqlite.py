@@ -46,6 +46,25 @@ LIMITS = {
 }
 
 
+UNUSABLE = "SQLite cannot use it ({text}). If a program was killed while it wrote, let that program open it once more."
+FAILURES = (
+    ("one statement at a time", "Give one statement at a time."),
+    ("locked", "The database is locked: another program is writing to it. Try again later."),
+    ("file is not a database", "This file is no SQLite database, or it is encrypted."),
+    (
+        "malformed",
+        "The database is damaged here; other tables may be whole. PRAGMA integrity_check says what is wrong.",
+    ),
+    ("unable to open", UNUSABLE),
+    ("readonly database", UNUSABLE),
+    (
+        "string or blob too big",
+        f"A value would have more than {MAX_VALUE_BYTES >> 20} MB. Use substr() or less data.",
+    ),
+)
+"""What to do about an error, by a part of SQLite's message."""
+
+
 class QueryFailed(ToolError):
     """The statement could not be run."""
 
@@ -139,25 +158,9 @@ class BoundedConnection:
                 "To change a database, use sqlite_execute." if self._allows is may_read else "Leave it out."
             )
             return QueryFailed(f"{self._refused or CHANGING} is not allowed here. {hint}")
-        if "one statement at a time" in text:
-            return QueryFailed("Give one statement at a time.")
-        if "locked" in text:
-            return QueryFailed("The database is locked: another program is writing to it. Try again later.")
-        if "file is not a database" in text:
-            return QueryFailed("This file is no SQLite database, or it is encrypted.")
-        if "malformed" in text:
-            return QueryFailed(
-                "The database is damaged here; other tables may be whole. PRAGMA integrity_check says what is wrong."
-            )
-        if "unable to open" in text or "readonly database" in text:
-            return QueryFailed(
-                f"SQLite cannot use it ({text}). If a program was killed while it wrote, let that program open it "
-                "once more."
-            )
-        if "string or blob too big" in text:
-            return QueryFailed(
-                f"A value would have more than {MAX_VALUE_BYTES >> 20} MB. Use substr() or less data."
-            )
+        for part, message in FAILURES:
+            if part in text:
+                return QueryFailed(message.format(text=text))
         return QueryFailed(
             f"SQLite says: {text[:1_000]}. Correct the statement; sqlite_schema shows what there is."
         )

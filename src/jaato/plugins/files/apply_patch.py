@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +14,8 @@ from jaato.plugins.files.hunk_matching import PlacedHunk, place_hunks
 from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused
 from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic_replace import FileState
-from jaato.tools.filesystem.changes import Change, Changes, Target
-from jaato.tools.filesystem.text_encoding import Form, Lined
+from jaato.tools.filesystem.changes import Change, Changes, Staging, Target
+from jaato.tools.filesystem.text_encoding import Form, NormalizedText
 
 MAX_PATCH_CHARS = 4 << 20
 MAX_FILES = 200
@@ -45,21 +44,17 @@ def apply(
     """Change every file of a patch or none. Raises `ToolError`s that name the file and the hunk."""
     if len(files) > MAX_FILES:
         raise PatchRefused(f"The patch changes {len(files)} files; at most {MAX_FILES} can be. Split it.")
-    with changes.lock, contextlib.ExitStack() as places:
-        work = PatchApplication(changes, top, places, dry_run)
-        try:
-            for file in files:
-                work.take(file)
-            # a file that is made and removed again needs nothing
-            stages = [one for one in work.stages.values() if one.seen is not None or one.text is not None]
-            steps = [step_of(stage) for stage in stages if stage.target is not None]
-            if not dry_run:
-                for first in steps[:1]:
-                    first.made = work.made
-                changes.commit(steps, call)
-        except BaseException:
-            changes.unmake(work.made)
-            raise
+    with changes.stage() as staging:
+        work = PatchApplication(changes, top, staging, dry_run)
+        for file in files:
+            work.take(file)
+        # a file that is made and removed again needs nothing
+        stages = [one for one in work.stages.values() if one.seen is not None or one.text is not None]
+        steps = [step_of(stage) for stage in stages if stage.target is not None]
+        if not dry_run:
+            for first in steps[:1]:
+                first.made = staging.made
+            changes.commit(steps, call)
     room = MAX_DIFF_CHARS
     answer: list[dict[str, Any]] = []
     by_label = {step.target.label: step for step in steps}
@@ -85,13 +80,12 @@ def step_of(stage: StagedFile) -> Change:
 class PatchApplication:
     """A patch being applied in memory: each file as the parts before have left it."""
 
-    def __init__(self, changes: Changes, top: str, places: contextlib.ExitStack, dry_run: bool) -> None:
+    def __init__(self, changes: Changes, top: str, staging: Staging, dry_run: bool) -> None:
         self._changes = changes
         self._top = top.rstrip("/")
-        self._places = places
+        self._staging = staging
         self._dry_run = dry_run
         self.stages: dict[str, StagedFile] = {}
-        self.made: list[str] = []
 
     def take(self, file: FilePatch) -> None:
         """Apply one file of the patch. Raises `ToolError`s."""
@@ -182,7 +176,7 @@ class PatchApplication:
                 )
             return known
         try:
-            target = self._places.enter_context(self._changes.target(path))
+            target = self._staging.target(path)
             loaded = self._changes.load(target)
         except ToolError as error:
             raise PatchRefused(f"{error} Nothing was changed.") from None
@@ -200,8 +194,7 @@ class PatchApplication:
             raise PatchRefused(f"{path!r} exists already, and the patch makes it anew. Nothing was changed.")
         target = None
         if not self._dry_run:
-            self.made += self._changes.make_parents(path)
-            target = self._places.enter_context(self._changes.target(path))
+            target = self._staging.target(path, parents=True)
         stage = StagedFile(path, target, None, Form(), "", "")
         self.stages[path] = stage
         return stage
@@ -209,7 +202,7 @@ class PatchApplication:
 
 def apply_hunks(raw: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[PlacedHunk]]:
     """A text with its hunks applied, and where each was. Raises `PatchRefused`."""
-    view = Lined(raw).view
+    view = NormalizedText(raw).view
     lines = view.split("\n")
     is_open = bool(lines[-1])  # the last line has no newline at its end
     if not is_open:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from bisect import bisect_right
@@ -16,9 +15,9 @@ from jaato.errors import ToolError
 from jaato.plugins.files.diff import unified_diff
 from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic_replace import FileChanged
-from jaato.tools.filesystem.changes import Change, Changes, Loaded
+from jaato.tools.filesystem.changes import Change, Changes, Loaded, Staging
 from jaato.tools.filesystem.errors import PathRefused
-from jaato.tools.filesystem.text_encoding import Lined, NotText, display_text
+from jaato.tools.filesystem.text_encoding import NormalizedText, NotText, display_text
 
 MAX_SHOWN = 8
 MAX_WINDOWS = 20_000
@@ -75,7 +74,7 @@ def apply_edit(text: str, edit: Edit) -> str:
         return new
     if "\r" in old and text.count(old) == 1 and not edit.prologue and not edit.epilogue:
         return text.replace(old, new)  # the caller spells the line ends out
-    lined = Lined(text)
+    lined = NormalizedText(text)
     old = normalize_newlines(old)
     if not old:
         place = insertion_point(lined.view, edit)
@@ -94,7 +93,7 @@ def replace_text(text: str, content: str) -> str:
     content = content.removeprefix("\ufeff")
     if "\r\n" in content:
         return content
-    lined = Lined(text)
+    lined = NormalizedText(text)
     if lined.view.endswith("\n") and content and not content.endswith("\n"):
         content += "\n"
     return lined.replace(0, len(lined.view), content)
@@ -301,24 +300,17 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
         raise EditRefused("edits is empty. Give at least one edit.")
     if len(paths) > MAX_FILES:
         raise TooMany(f"{len(paths)} files in one call; at most {MAX_FILES} are possible. Split the call.")
-    made: list[str] = []
-    with changes.lock, contextlib.ExitStack() as open_places:
-        try:
-            steps: dict[str, tuple[Change, Loaded | None, str]] = {}
-            for number, edit in enumerate(edits, 1):
-                try:
-                    stage_edit(changes, steps, edit, open_places, made)
-                except ToolError as error:
-                    raise EditRefused(
-                        f"Edit {number} of {len(edits)}: {error} No file was changed."
-                    ) from None
-            for change, loaded, text in steps.values():
-                change.content = loaded.form.encode(text) if loaded else text.encode()
-            next(iter(steps.values()))[0].made = made
-            changes.commit([change for change, *_ in steps.values()], call)
-        except BaseException:
-            changes.unmake(made)
-            raise
+    steps: dict[str, tuple[Change, Loaded | None, str]] = {}
+    with changes.stage() as staging:
+        for number, edit in enumerate(edits, 1):
+            try:
+                stage_edit(changes, steps, edit, staging)
+            except ToolError as error:
+                raise EditRefused(f"Edit {number} of {len(edits)}: {error} No file was changed.") from None
+        for change, loaded, text in steps.values():
+            change.content = loaded.form.encode(text) if loaded else text.encode()
+        next(iter(steps.values()))[0].made = staging.made
+        changes.commit([change for change, *_ in steps.values()], call)
     room = 2 * MAX_DIFF_CHARS
     result: list[dict[str, Any]] = []
     for change, loaded, text in steps.values():
@@ -329,18 +321,13 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
 
 
 def stage_edit(
-    changes: Changes,
-    steps: dict[str, tuple[Change, Loaded | None, str]],
-    edit: Edit,
-    open_places: contextlib.ExitStack,
-    made: list[str],
+    changes: Changes, steps: dict[str, tuple[Change, Loaded | None, str]], edit: Edit, staging: Staging
 ) -> None:
     """Apply one edit in memory, on top of the earlier ones of the same file."""
     for text in (edit.new, edit.new_content):
         refuse_surrogates(text or "")
-    if edit.new_content is not None and edit.old is None and changes.is_absent(edit.path):
-        made += changes.make_parents(edit.path)
-    target = open_places.enter_context(changes.target(edit.path))
+    is_new = edit.new_content is not None and edit.old is None and changes.is_absent(edit.path)
+    target = staging.target(edit.path, parents=is_new)
     before = steps.get(target.label)
     if before is not None:
         change, loaded, text = before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import stat
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from jaato.tools.cancel import CancelToken
 from jaato.tools.filesystem.changes import Change, Changes, Loaded
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.control_files import names_control
-from jaato.tools.filesystem.text_encoding import Lined
+from jaato.tools.filesystem.text_encoding import NormalizedText
 
 MAX_SEARCHED_BYTES = 10 << 20
 MAX_TOTAL_BYTES = 64 << 20
@@ -115,7 +114,7 @@ def too_slow_error() -> PatternRefused:
 
 def replace_spans(raw: str, spans: list[Span]) -> str:
     """The text with each span of its view replaced; spans are in order and do not overlap."""
-    lined = Lined(raw)
+    lined = NormalizedText(raw)
     parts: list[str] = []
     done = 0
     for start, end, new in spans:
@@ -142,7 +141,7 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
     """Find and replace, all or nothing; changes nothing in a dry run. Raises `ToolError`s."""
     check_pattern(search.pattern, search.replacement, regex=search.regex)
     refuse_surrogates(search.replacement)
-    with changes.lock, contextlib.ExitStack() as open_places:
+    with changes.stage() as staging:
         found = search_files(changes, search, call)
         if len(found) > MAX_FILES and not dry_run:
             raise TooMany(
@@ -159,7 +158,7 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
             room -= len(diff)
             files.append({"path": loaded.target.label, "matches": len(spans), "diff": diff})
             if not dry_run:
-                target = open_places.enter_context(changes.target(loaded.target.path))
+                target = staging.target(loaded.target.path)
                 steps.append(Change(target, "findAndReplace", loaded.seen, content))
         if steps:
             changes.commit(steps, call)
@@ -214,7 +213,7 @@ def search_files(changes: Changes, search: Search, call: Call) -> list[tuple[Loa
         else:
             if wanted == search.replacement:
                 continue
-            places = re.finditer(re.escape(wanted), Lined(loaded.text).view)
+            places = re.finditer(re.escape(wanted), NormalizedText(loaded.text).view)
             spans = [(place.start(), place.end(), search.replacement) for place in places]
             if not spans:
                 continue
@@ -223,7 +222,7 @@ def search_files(changes: Changes, search: Search, call: Call) -> list[tuple[Loa
         if total > MAX_TOTAL_BYTES:
             raise TooMany("More than 64 MB of text to search or change. Narrow path or glob.")
     if batch:
-        texts = [Lined(loaded.text).view for loaded in batch]
+        texts = [NormalizedText(loaded.text).view for loaded in batch]
         spans_of = find_matches(texts, search.pattern, search.replacement, call.token)
         found = [(loaded, spans) for loaded, spans in zip(batch, spans_of, strict=True) if spans]
     return found

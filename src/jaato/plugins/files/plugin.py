@@ -124,15 +124,11 @@ class FilesPlugin(Plugin):
             raise PathRefused(
                 f"{path!r} exists already. Use updateFile to change it, or choose another name."
             )
-        made = self.changes.make_parents(path)
-        try:
-            with self.changes.target(path) as target:
-                change = Change(target, "writeNewFile", None, content.encode(), made=made)
-                self.changes.commit([change], call)
-                return change_result(change, unified_diff("", content))
-        except BaseException:
-            self.changes.unmake(made)
-            raise
+        with self.changes.stage() as staging:
+            target = staging.target(path, parents=True)
+            change = Change(target, "writeNewFile", None, content.encode(), made=staging.made)
+            self.changes.commit([change], call)
+            return change_result(change, unified_diff("", content))
 
     @tool(
         category=FILES,
@@ -189,20 +185,15 @@ class FilesPlugin(Plugin):
     ) -> dict[str, Any]:
         """Copy one file, of any size. destination_path is the full path of the copy."""
         refuse_slash(destination_path)
-        with self.roots.open_file(source_path) as source, self.changes.lock:
+        with self.roots.open_file(source_path) as source, self.changes.stage() as staging:
             info = os.fstat(source.fileno())
-            made = self.changes.make_parents(destination_path)
-            try:
-                with self.changes.target(source_path) as here, self.changes.target(destination_path) as there:
-                    check(here, there, overwrite)
-                    seen = self.changes.see(there)
-                    mode = None if seen else info.st_mode & 0o777
-                    change = Change(there, "copyFile", seen, source.fileno(), mode, made=made)
-                    self.changes.commit([change], call)
-                    return {**change_result(change, ""), "size_bytes": info.st_size}
-            except BaseException:
-                self.changes.unmake(made)
-                raise
+            here, there = staging.target(source_path), staging.target(destination_path, parents=True)
+            check(here, there, overwrite)
+            seen = self.changes.see(there)
+            mode = None if seen else info.st_mode & 0o777
+            change = Change(there, "copyFile", seen, source.fileno(), mode, made=staging.made)
+            self.changes.commit([change], call)
+            return {**change_result(change, ""), "size_bytes": info.st_size}
 
     @tool(category=FILES, access="write")
     def createDirectory(self, path: str, *, call: Call) -> dict[str, Any]:

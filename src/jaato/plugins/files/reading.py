@@ -298,12 +298,12 @@ def remove_directory(changes: Changes, target: Target, call: Call) -> dict[str, 
     """Remove an empty directory."""
     mode = stat.S_IMODE(target.info.st_mode)
     record = Record.new(target.label, "removeFile", call, "directory", mode=mode)
-    with changes.backups.open() as shelf:
-        record = changes.backups.record(shelf, record)
+    with changes.backups.open() as dirs:
+        record = changes.backups.record(dirs, record)
         try:
             os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
         except OSError as error:
-            changes.backups.forget(shelf, record)
+            changes.backups.forget(dirs, record)
             raise explain_os_error(error, target.path) from None
     call.changed.append(FileChange(target.label, "deleted", directory=True))
     return {"path": target.label, "backup_id": record.id}

@@ -57,16 +57,16 @@ class WaypointPlugin(Plugin):
         if self._changes.backups.workspace != self._roots.workspace:
             self._changes = Changes(self._roots, Backups(self._roots.workspace, max_count=0))
 
-    def _book(self, call: Call | None) -> WaypointLog:
+    def _log(self, call: Call | None) -> WaypointLog:
         """The waypoints of the call's session; without one, those kept in memory."""
         if call is not None and "waypoints" in call.services:
-            book: WaypointLog = call.services["waypoints"]
-            return book
+            log: WaypointLog = call.services["waypoints"]
+            return log
         return self._kept.setdefault(call.session_id if call is not None else "", InMemoryWaypoints())
 
-    def _course(self, call: Call | None) -> WaypointRestorer:
+    def _restorer(self, call: Call | None) -> WaypointRestorer:
         session_id = call.session_id if call is not None else ""
-        return WaypointRestorer(self._changes, self._book(call), session_id, anyio.to_thread.run_sync)
+        return WaypointRestorer(self._changes, self._log(call), session_id, anyio.to_thread.run_sync)
 
     @tool(category=COORDINATION, access="read", aliases={"save_waypoint": {"name": "description"}})
     async def create_waypoint(
@@ -77,8 +77,8 @@ class WaypointPlugin(Plugin):
     ) -> dict[str, Any]:
         """Save a checkpoint before a risky or large change, so that restore_waypoint can go back to it. Costs nothing.
         Returns its id."""
-        made = await self._course(call).create(description, "model")
-        return waypoint_row(made, self._book(call).tree)
+        made = await self._restorer(call).create(description, "model")
+        return waypoint_row(made, self._log(call).tree)
 
     @tool(category=COORDINATION, access="write")
     async def restore_waypoint(
@@ -90,21 +90,21 @@ class WaypointPlugin(Plugin):
     ) -> dict[str, Any]:
         """Roll back to a waypoint (checkpoint) all that tools have changed since: a failed attempt is undone. What others
         edited is kept and reported; the state before becomes a waypoint, too."""
-        course = self._course(call)
+        restorer = self._restorer(call)
         if dry_run:
-            return restore_result(await course.look(waypoint_id, "model"), dry_run=True)
-        return restore_result(await course.restore(waypoint_id, "model", call), dry_run=False)
+            return restore_result(await restorer.look(waypoint_id, "model"), dry_run=True)
+        return restore_result(await restorer.restore(waypoint_id, "model", call), dry_run=False)
 
     @tool(category=COORDINATION, access="read")
     async def delete_waypoint(self, waypoint_id: WaypointId, *, call: Call) -> dict[str, Any]:
         """Drop one of your own waypoints (checkpoints) that is no longer needed; nothing else changes. The user's stay."""
-        gone = await self._course(call).delete(waypoint_id, "model")
-        return {"deleted": gone.id, "current": self._book(call).tree.current}
+        gone = await self._restorer(call).delete(waypoint_id, "model")
+        return {"deleted": gone.id, "current": self._log(call).tree.current}
 
     @tool(category=COORDINATION, access="read")
     async def list_waypoints(self, *, call: Call) -> Output:
         """List the waypoints (checkpoints) of this session as a tree: whose each is, and where the session stands."""
-        tree = self._book(call).tree
+        tree = self._log(call).tree
         entries = [waypoint_row(one, tree) for one in tree.waypoints.values()]
         return Output(render_tree(tree), {"current": tree.current, "saved": tree.saved, "waypoints": entries})
 
@@ -114,10 +114,10 @@ class WaypointPlugin(Plugin):
         return await self._info(waypoint_id, call)
 
     async def _info(self, waypoint_id: str, call: Call | None) -> dict[str, Any]:
-        course, tree = self._course(call), self._book(call).tree
-        found = course.find(waypoint_id)
+        restorer, tree = self._restorer(call), self._log(call).tree
+        found = restorer.find(waypoint_id)
         try:
-            return waypoint_details(found, tree, await course.look(waypoint_id, "user"))
+            return waypoint_details(found, tree, await restorer.look(waypoint_id, "user"))
         except WaypointRefused as error:
             return waypoint_details(found, tree, None) | {"note": str(error)}
 
@@ -125,9 +125,9 @@ class WaypointPlugin(Plugin):
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """`waypoint`: the user's own, and every other."""
-        return {UserCommand("waypoint", f"Points the files can go back to: {USAGE}"): self.obey}
+        return {UserCommand("waypoint", f"Points the files can go back to: {USAGE}"): self.run_command}
 
-    async def obey(self, line: str) -> str:
+    async def run_command(self, line: str) -> str:
         """Carry out what follows `waypoint`."""
         call = CURRENT.get()
         verb, _, rest = line.strip().partition(" ")
@@ -137,14 +137,14 @@ class WaypointPlugin(Plugin):
         try:
             match verb:
                 case "" | "list" if not words:
-                    return render_tree(self._book(call).tree)
+                    return render_tree(self._log(call).tree)
                 case "create" if rest.strip():
-                    made = await self._course(call).create(rest, "user")
+                    made = await self._restorer(call).create(rest, "user")
                     return f"{made.id} is made."
                 case "info" if len(names) == 1 and not flags:
                     return render_info(await self._info(names[0], call))
                 case "delete" if len(names) == 1 and not flags:
-                    gone = await self._course(call).delete(names[0], "user")
+                    gone = await self._restorer(call).delete(names[0], "user")
                     return f"{gone.id} is deleted; the files are as they were."
                 case "restore" if len(names) == 1 and flags <= {"--dry-run", "--force"}:
                     return await self._restore(names[0], call, flags)
@@ -154,13 +154,13 @@ class WaypointPlugin(Plugin):
 
     async def _restore(self, waypoint_id: str, call: Call | None, flags: set[str]) -> str:
         """Restore the files for the user, and notify the model."""
-        course, force = self._course(call), "--force" in flags
+        restorer, force = self._restorer(call), "--force" in flags
         if "--dry-run" in flags:
-            return render_restore(await course.look(waypoint_id, "user", force=force), dry_run=True)
+            return render_restore(await restorer.look(waypoint_id, "user", force=force), dry_run=True)
         session = call.services.get("session") if call is not None else None
         if session is not None and session.is_busy:
             raise WaypointRefused("The agent is at work; stop it, or wait until its turn is over.")
-        done = await course.restore(waypoint_id, "user", call or Call("", "waypoint", {}), force=force)
+        done = await restorer.restore(waypoint_id, "user", call or Call("", "waypoint", {}), force=force)
         result = render_restore(done, dry_run=False)
         if session is not None and done.plan:
             session.notify(f"The user took the files back to waypoint {result}")

@@ -60,32 +60,36 @@ class RestorePlan:
         return bool(self.relocations or self.steps)
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreOptions:
-    """What a plan may do: overrule other people's changes, and touch what decides what runs."""
+def plan_restore(
+    changes: Changes,
+    session_id: str,
+    mark: str,
+    force: bool,
+    protected: Callable[[str], bool] = lambda _path: False,
+) -> RestorePlan:
+    """The plan from the files as they are to what this session's changes since a mark had found.
 
-    force: bool = False
-    protected: Callable[[str], bool] = lambda _path: False
-
-
-def plan_restore(changes: Changes, session_id: str, mark: str, rules: RestoreOptions) -> RestorePlan:
-    """The way from the files as they are to what this session's changes since a mark had found."""
+    `force` overrules other people's changes; `protected` paths, which decide what runs, are kept.
+    """
     records = changes.backups.since(mark)
     own = [record for record in records if record.session_id == session_id]
     foreign = frozenset(record.path for record in records if record.session_id != session_id)
     look = functools.cache(functools.partial(read_path, changes))
-    world = PastState(look, foreign, rules.protected)
+    world = PastState(look, foreign, protected)
     world.go_back(own)
-    return Planner(changes, world, rules).plan()
+    return Planner(changes, world, force, protected).plan()
 
 
 class Planner:
     """Makes a plan of a world that has gone back."""
 
-    def __init__(self, changes: Changes, world: PastState, rules: RestoreOptions) -> None:
+    def __init__(
+        self, changes: Changes, world: PastState, force: bool, protected: Callable[[str], bool]
+    ) -> None:
         self._changes = changes
         self._world = world
-        self._rules = rules
+        self._force = force
+        self._protected = protected
         self._differing = [
             (path, content, self._now(path))
             for path, content in sorted(world.contents.items())
@@ -110,7 +114,7 @@ class Planner:
                 world.trouble[world.groups[path]] = found
         for path, content, now in self._differing:
             problem = world.problem(path)
-            if problem and not (self._rules.force and problem in MAY_BE_FORCED):
+            if problem and not (self._force and problem in MAY_BE_FORCED):
                 made.kept.append((path, problem))
                 continue
             made.forced = made.forced or bool(problem)
@@ -134,7 +138,7 @@ class Planner:
         for path, content, now in self._differing:
             source = leaving.get(content.origin) if content.origin else None
             free = now.content_key == "absent" and source not in moves.values()
-            if source is not None and free and not any(map(self._rules.protected, (path, source))):
+            if source is not None and free and not any(map(self._protected, (path, source))):
                 moves[path] = source
         return moves
 
@@ -144,7 +148,7 @@ class Planner:
         known = world.problem(path)
         if known and known not in MAY_BE_FORCED:
             return known
-        if self._rules.protected(path):
+        if self._protected(path):
             return PROTECTED
         if now.unknown or now.state == "directory":
             return now.unknown or DIRECTORY
@@ -204,8 +208,8 @@ class NotOwner(ToolError):
     code = "not_owner"
 
 
-class Away(Protocol):
-    """Runs what waits for the disk, away from the loop."""
+class RunInThread(Protocol):
+    """Runs blocking work in a thread, off the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
@@ -221,17 +225,19 @@ class RestoreResult:
 
 
 class WaypointRestorer:
-    """The waypoints of one session in one workspace. Coroutines run on the session's loop; only `away` leaves it."""
+    """The waypoints of one session in one workspace. Coroutines run on the session's loop; only `run_in_thread` leaves it."""
 
-    def __init__(self, changes: Changes, book: WaypointLog, session_id: str, away: Away) -> None:
+    def __init__(
+        self, changes: Changes, log: WaypointLog, session_id: str, run_in_thread: RunInThread
+    ) -> None:
         self._changes = changes
-        self._book = book
+        self._log = log
         self._session_id = session_id
-        self._away = away
+        self._run_in_thread = run_in_thread
 
     def find(self, waypoint_id: str) -> Waypoint:
         """The waypoint with this id. Raises `WaypointRefused` that names those there are."""
-        known = self._book.tree.waypoints
+        known = self._log.tree.waypoints
         found = known.get(waypoint_key(waypoint_id))
         if found is None:
             raise WaypointRefused(
@@ -250,21 +256,21 @@ class WaypointRestorer:
             raise WaypointRefused(
                 f"The description has {len(text)} characters; at most {MAX_DESCRIPTION} fit."
             )
-        tree = self._book.tree
+        tree = self._log.tree
         if len(tree.waypoints) >= MAX_WAYPOINTS:
             raise WaypointRefused(
                 f"There are {MAX_WAYPOINTS} waypoints already. Delete some that are no longer needed."
             )
-        mark = await self._away(functools.partial(self._pin_new_mark, self._marks()))
-        return self._book.create(text, owner, mark, ceiling=ceiling)
+        mark = await self._run_in_thread(functools.partial(self._pin_new_mark, self._marks()))
+        return self._log.create(text, owner, mark, ceiling=ceiling)
 
     def _marks(self) -> list[str]:
         """Every moment in the backups that a waypoint stands for, that of the start among them."""
-        return [one.mark for one in self._book.tree.waypoints.values()]
+        return [one.mark for one in self._log.tree.waypoints.values()]
 
     def _pin_new_mark(self, marks: list[str]) -> str:
         """A new mark, whose backups stay from now on."""
-        for known in (*marks, self._book.tree.mark):
+        for known in (*marks, self._log.tree.mark):
             IDS.advance_past(known)
         with self._changes.backups.open():
             mark = IDS.next()
@@ -278,15 +284,15 @@ class WaypointRestorer:
             raise WaypointRefused(f"{START} is where the session began; it stays.")
         if by == "model" and found.owner == "user":
             raise NotOwner(f"{found.id} is a waypoint of the user, so only the user can delete it.")
-        self._book.delete(found.id)
+        self._log.delete(found.id)
         marks = self._marks()
-        await self._away(lambda: self._changes.backups.pin(self._session_id, marks))
+        await self._run_in_thread(lambda: self._changes.backups.pin(self._session_id, marks))
         return found
 
     async def look(self, waypoint_id: str, by: Owner, *, force: bool = False) -> RestoreResult:
         """What going back would change, without doing it."""
         found = self.find(waypoint_id)
-        return await self._away(lambda: self._plan_restore(found, by, force))
+        return await self._run_in_thread(lambda: self._plan_restore(found, by, force))
 
     async def restore(self, waypoint_id: str, by: Owner, call: Call, *, force: bool = False) -> RestoreResult:
         """Take the files back to a waypoint; what is unsaved becomes a ceiling first. Raises `ToolError`s; the files are
@@ -294,23 +300,23 @@ class WaypointRestorer:
         found = self.find(waypoint_id)
         ceiling: Waypoint | None = None
         for attempt in range(1, TRIES + 1):
-            done = await self._away(lambda: self._plan_restore(found, by, force))
+            done = await self._run_in_thread(lambda: self._plan_restore(found, by, force))
             if done.unsaved and ceiling is None:
                 ceiling = await self.create(f"before going back to {found.id}", by, ceiling=True)
             try:
-                await self._away(functools.partial(carry_out, self._changes, done.plan, call))
+                await self._run_in_thread(functools.partial(carry_out, self._changes, done.plan, call))
                 break
             except FileChanged:
                 if attempt == TRIES:
                     raise
         done.ceiling = ceiling
-        self._book.stand(found.id, IDS.next(), saved=not done.plan.kept)
+        self._log.stand(found.id, IDS.next(), saved=not done.plan.kept)
         return done
 
     def _plan_restore(self, waypoint: Waypoint, by: Owner, force: bool) -> RestoreResult:
         """The plan, and whether it would take away what no waypoint has."""
         recover_transactions(self._changes)
-        tree = self._book.tree
+        tree = self._log.tree
         began = tree.waypoints[START].created_at if waypoint.id == START else ""
         lost = self._changes.backups.lost(self._session_id)
         if lost > max(waypoint.mark, first_id(began)) and not force:
@@ -319,12 +325,11 @@ class WaypointRestorer:
                 "A newer waypoint may still be whole; the user can force what is left of this one."
             )
         protected = (lambda _path: False) if by == "user" else self._changes.roots.is_control
-        rules = RestoreOptions(force, protected)
-        plan = plan_restore(self._changes, self._session_id, waypoint.mark, rules)
+        plan = plan_restore(self._changes, self._session_id, waypoint.mark, force, protected)
         unsaved = bool(plan) and (
             plan.forced
             or not tree.saved
-            or bool(plan_restore(self._changes, self._session_id, tree.mark, RestoreOptions(True)))
+            or bool(plan_restore(self._changes, self._session_id, tree.mark, True))
         )
         return RestoreResult(waypoint, plan, None, unsaved)
 
@@ -360,31 +365,31 @@ class WaypointManager:
 
     def __init__(self, workspace: str | Path, session_id: str = "") -> None:
         self._session_id = session_id
-        self._book = InMemoryWaypoints()
+        self._log = InMemoryWaypoints()
         self._changes = Changes(Roots(Path(workspace)), Backups(Path(workspace), max_count=0))
-        self._course = WaypointRestorer(self._changes, self._book, session_id, run_now)
+        self._restorer = WaypointRestorer(self._changes, self._log, session_id, run_now)
 
     @property
     def tree(self) -> Tree:
         """Every waypoint, and the current one."""
-        return self._book.tree
+        return self._log.tree
 
     def create(self, description: str, owner: Owner = "user") -> Waypoint:
         """Make a waypoint of the files as they are."""
-        return run_to_end(self._course.create(description, owner))
+        return run_to_end(self._restorer.create(description, owner))
 
     def preview(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:
         """What going back would change."""
-        return run_to_end(self._course.look(waypoint_id, by, force=force))
+        return run_to_end(self._restorer.look(waypoint_id, by, force=force))
 
     def restore(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:
         """Take the files back to a waypoint."""
         call = Call("", "restore_waypoint", {}, session_id=self._session_id)
-        return run_to_end(self._course.restore(waypoint_id, by, call, force=force))
+        return run_to_end(self._restorer.restore(waypoint_id, by, call, force=force))
 
     def delete(self, waypoint_id: str, by: Owner = "user") -> Waypoint:
         """Forget a waypoint."""
-        return run_to_end(self._course.delete(waypoint_id, by))
+        return run_to_end(self._restorer.delete(waypoint_id, by))
 
 
 async def run_now(work: Callable[[], T], /) -> T:

@@ -73,7 +73,7 @@ def content_key(state: State, digest: str | None = None, link: str | None = None
     return state
 
 
-class Ids:
+class IdGenerator:
     """Backup identifiers: a letter and a ULID, always greater than the last one of this process and than those it has
     passed, whatever the clock does."""
 
@@ -115,7 +115,7 @@ def first_id(moment: str) -> str:
 ID = re.compile(r"f[0-9A-HJKMNP-TV-Z]{26}")
 LAST = 1 << 129
 """Larger identifiers are invalid: no clock gives them for millennia."""
-IDS = Ids()
+IDS = IdGenerator()
 """The one source of identifiers, so that those of one process have an order."""
 
 

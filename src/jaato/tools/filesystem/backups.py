@@ -170,30 +170,30 @@ class Backups:
         """The open directories, created if missing; leftovers of a killed process are removed unless the backups are in use."""
         with contextlib.ExitStack() as stack:
             try:
-                shelf = BackupDirectory.of(self.workspace, stack)
+                dirs = BackupDirectory.of(self.workspace, stack)
                 lock = os.open(
-                    "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=shelf.root
+                    "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=dirs.root
                 )
                 stack.callback(os.close, lock)
                 if self._due and self.max_count:
-                    self._due = not self._tidy(shelf, lock)
+                    self._due = not self._tidy(dirs, lock)
                 fcntl.flock(lock, fcntl.LOCK_SH)
                 if self._behind:
                     self._behind = False
-                    IDS.advance_past(max(self._names(shelf.records), default="").removesuffix(".json"))
+                    IDS.advance_past(max(self._names(dirs.records), default="").removesuffix(".json"))
             except OSError as error:
                 raise refuse_backup(error) from None
             self._made += 1
             self._due = self._due or self._made % PRUNE_EVERY == 0
-            yield shelf
+            yield dirs
 
-    def keep(self, shelf: BackupDirectory, content: bytes | int) -> tuple[str, int]:
+    def keep(self, dirs: BackupDirectory, content: bytes | int) -> tuple[str, int]:
         """Store bytes or the content of an open file; returns its SHA-256 and size. Durable."""
         try:
             if isinstance(content, bytes):
                 digest = hashlib.sha256(content).hexdigest()
-                if not shelf.has(digest, len(content)):
-                    shelf.store(digest, content)
+                if not dirs.has(digest, len(content)):
+                    dirs.store(digest, content)
                     self._count(len(content))
                 return digest, len(content)
             size = os.fstat(content).st_size
@@ -202,7 +202,7 @@ class Backups:
                     f"The file has {size} bytes, too many for a backup (at most {MAX_FILE_BYTES}). "
                     "Nothing was changed; if it may be lost, use run."
                 )
-            stored = shelf.store_file(content)
+            stored = dirs.store_file(content)
             self._count(size)
             return stored
         except OSError as error:
@@ -218,8 +218,8 @@ class Backups:
         """The bytes of a backup. Raises `BackupRefused` when they are gone or damaged."""
         with contextlib.ExitStack() as stack:
             try:
-                shelf = BackupDirectory.of(self.workspace, stack)
-                data = read_at(shelf.objects, digest, MAX_FILE_BYTES + 1)
+                dirs = BackupDirectory.of(self.workspace, stack)
+                data = read_at(dirs.objects, digest, MAX_FILE_BYTES + 1)
             except OSError:
                 raise BackupRefused(
                     "The content of this backup is gone; listBackups shows the others."
@@ -228,21 +228,21 @@ class Backups:
             raise BackupRefused("The content of this backup is damaged; listBackups shows the others.")
         return data
 
-    def record(self, shelf: BackupDirectory, record: Record) -> Record:
+    def record(self, dirs: BackupDirectory, record: Record) -> Record:
         """Note a change that is about to be made, under a new id."""
         record = msgspec.structs.replace(record, id=IDS.next(), time=time.time())
         try:
             with contextlib.ExitStack() as stack:
-                folder = directory(stack, shelf.records, folder_of(record.path))
+                folder = directory(stack, dirs.records, folder_of(record.path))
                 write_new(folder, f"{record.id}.json", msgspec.json.encode(record))
         except OSError as error:
             raise refuse_backup(error) from None
         return record
 
-    def forget(self, shelf: BackupDirectory, record: Record) -> None:
+    def forget(self, dirs: BackupDirectory, record: Record) -> None:
         """Take back the record of a change that did not happen."""
         with contextlib.suppress(OSError):
-            os.unlink(f"{folder_of(record.path)}/{record.id}.json", dir_fd=shelf.records)
+            os.unlink(f"{folder_of(record.path)}/{record.id}.json", dir_fd=dirs.records)
 
     def records(self, path: str | None = None) -> list[Record]:
         """The records of a path, or all, newest first; damaged ones are skipped."""
@@ -266,10 +266,10 @@ class Backups:
 
     def pin(self, session_id: str, marks: Sequence[str]) -> None:
         """Have pruning leave what the session's files held at these marks. Durable."""
-        with self.open() as shelf:
+        with self.open() as dirs:
             pins = msgspec.structs.replace(pins_of(self.workspace, session_id), marks=sorted(set(marks)))
             try:
-                save_pins(shelf.root, pins, name_of(session_id))
+                save_pins(dirs.root, pins, name_of(session_id))
             except OSError as error:
                 raise refuse_backup(error) from None
 
@@ -288,33 +288,33 @@ class Backups:
             except OSError:
                 return False
 
-    def begin(self, shelf: BackupDirectory, records: Sequence[Record]) -> str:
+    def begin(self, dirs: BackupDirectory, records: Sequence[Record]) -> str:
         """Note that a set of changes begins to appear; `end` it when all or none of them have."""
         name = f"{new_id('t')}{SET}"
         try:
-            write_new(shelf.staging, name, msgspec.json.encode(records))
+            write_new(dirs.staging, name, msgspec.json.encode(records))
         except OSError as error:
             raise refuse_backup(error) from None
         return name
 
-    def note(self, shelf: BackupDirectory, name: str, records: Sequence[Record]) -> None:
+    def note(self, dirs: BackupDirectory, name: str, records: Sequence[Record]) -> None:
         """Note of which changes a set that has begun consists, before the first of them appears."""
         try:
-            replace_file_at(shelf.staging, name, msgspec.json.encode(records), 0o600)
+            replace_file_at(dirs.staging, name, msgspec.json.encode(records), 0o600)
         except OSError as error:
             raise refuse_backup(error) from None
 
-    def forget_set(self, shelf: BackupDirectory, name: str) -> None:
+    def forget_set(self, dirs: BackupDirectory, name: str) -> None:
         """Take back the records of a set that did not happen, and those of taking it back."""
-        for place, record in list(self._read(shelf.records, None)):
+        for place, record in list(self._read(dirs.records, None)):
             if name in (record.batch, record.call_id):
                 with contextlib.suppress(OSError):
-                    os.unlink(place, dir_fd=shelf.records)
+                    os.unlink(place, dir_fd=dirs.records)
 
-    def end(self, shelf: BackupDirectory, name: str) -> None:
+    def end(self, dirs: BackupDirectory, name: str) -> None:
         """The set is whole, or taken back."""
         with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=shelf.staging)
+            os.unlink(name, dir_fd=dirs.staging)
 
     def find_unfinished(self) -> dict[str, list[Record]]:
         """The sets of changes that killed processes have begun, by name; none while another process holds the lock."""
@@ -353,7 +353,7 @@ class Backups:
                 except (OSError, msgspec.DecodeError):
                     continue
 
-    def _tidy(self, shelf: BackupDirectory, lock: int) -> bool:
+    def _tidy(self, dirs: BackupDirectory, lock: int) -> bool:
         """Remove what a killed process left and the backups beyond the bounds; False while others work."""
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -361,20 +361,20 @@ class Backups:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
             raise
-        for name in list_names(shelf.staging, "."):
+        for name in list_names(dirs.staging, "."):
             if not name.endswith(SET):  # those are for whoever takes them back
                 with contextlib.suppress(IsADirectoryError, PermissionError):  # a directory is not ours
-                    os.unlink(name, dir_fd=shelf.staging)
-        found = sorted(self._read(shelf.records, None), key=lambda item: item[1].id, reverse=True)
-        kept = self._drop(shelf, found)
-        for name in list_names(shelf.objects, "."):
+                    os.unlink(name, dir_fd=dirs.staging)
+        found = sorted(self._read(dirs.records, None), key=lambda item: item[1].id, reverse=True)
+        kept = self._drop(dirs, found)
+        for name in list_names(dirs.objects, "."):
             if name not in kept:
-                os.unlink(name, dir_fd=shelf.objects)
+                os.unlink(name, dir_fd=dirs.objects)
         return True
 
-    def _drop(self, shelf: BackupDirectory, found: list[tuple[str, Record]]) -> set[str]:
+    def _drop(self, dirs: BackupDirectory, found: list[tuple[str, Record]]) -> set[str]:
         """Drop the records beyond the bounds but for those that are pinned; gives the content that is to stay."""
-        pinned = Pinned(shelf.root, [record for _, record in found])
+        pinned = Pinned(dirs.root, [record for _, record in found])
         kept: set[str] = set()
         total, spare_count, spare_bytes = 0, self.max_count, self.max_bytes
         for count, (place, record) in enumerate(found):
@@ -386,7 +386,7 @@ class Backups:
                 needs = pinned.needs(record)
                 spared = size if needs else 0
                 if not pinned.holds(record) or not spare_count or spared > spare_bytes:
-                    os.unlink(place, dir_fd=shelf.records)
+                    os.unlink(place, dir_fd=dirs.records)
                     pinned.lose(record)
                     continue
                 spare_count, spare_bytes = spare_count - 1, spare_bytes - spared

@@ -158,6 +158,17 @@ class Changes:
                 )
             yield Target(path, place, self.roots.label(place))
 
+    @contextlib.contextmanager
+    def stage(self) -> Iterator[Staging]:
+        """Prepare changes, alone; the directories that were made for them are removed again if this is left by an error."""
+        with self.lock, contextlib.ExitStack() as places:
+            staging = Staging(self, places)
+            try:
+                yield staging
+            except BaseException:
+                self.unmake(staging.made)
+                raise
+
     def load(self, target: Target) -> Loaded:
         """Read a text file to edit it. Raises `TooLarge` and `NotText` too."""
         seen = self.see(target)
@@ -229,29 +240,27 @@ class Changes:
 
     def commit(self, changes: Sequence[Change], call: Call) -> None:
         """Make every change or none: all are backed up and written first, then they appear."""
-        with self.lock, self.backups.open() as shelf, contextlib.ExitStack() as drafts:
+        with self.lock, self.backups.open() as dirs, contextlib.ExitStack() as drafts:
             begun = ""
             try:
-                before = [self.back_up(shelf, change, call) for change in changes]
-                ready = [self.write_draft(change, shelf, drafts, call) for change in changes]
+                before = [self.back_up(dirs, change, call) for change in changes]
+                ready = [self.write_draft(change, dirs, drafts, call) for change in changes]
                 for change, record, made in zip(changes, before, ready, strict=True):
-                    after = (
-                        content_key("absent")
-                        if change.link is None
-                        else content_key("link", link=change.link)
-                    )
-                    after = after if made is None else content_key("file", made.digest)
-                    change.record = self.backups.record(shelf, replace(record, after=after))
+                    if made is not None:
+                        after = content_key("file", made.digest)
+                    else:
+                        after = content_key("link" if change.link is not None else "absent", link=change.link)
+                    change.record = self.backups.record(dirs, replace(record, after=after))
                 if len(changes) > 1:
-                    begun = self.backups.begin(shelf, [one.record for one in changes if one.record])
+                    begun = self.backups.begin(dirs, [one.record for one in changes if one.record])
                 with self.roots.changing(change.target.place for change in changes):
                     for change, made in zip(changes, ready, strict=True):
-                        self.publish(change, made, shelf)
-                self.backups.end(shelf, begun)
+                        self.publish(change, made, dirs)
+                self.backups.end(dirs, begun)
                 record_changes(call, changes)
             except BaseException as error:
-                stuck = self._roll_back(changes, shelf)
-                self.backups.end(shelf, begun)
+                stuck = self._roll_back(changes, dirs)
+                self.backups.end(dirs, begun)
                 if stuck:
                     record_changes(call, [change for change in changes if change.done])
                     raise FileFailed(
@@ -259,7 +268,7 @@ class Changes:
                     ) from error
                 raise
 
-    def back_up(self, shelf: BackupDirectory, change: Change, call: Call, other: str | None = None) -> Record:
+    def back_up(self, dirs: BackupDirectory, change: Change, call: Call, other: str | None = None) -> Record:
         """Back up what a change will replace or remove; the record of it is not yet written."""
         target, seen = change.target, change.seen
         record = Record.new(target.label, change.action, call, other=other, made=list(change.made))
@@ -268,7 +277,7 @@ class Changes:
         mode = seen.info.st_mode
         record = replace(record, before=state_of(mode), mode=stat.S_IMODE(mode), link=seen.link)
         if stat.S_ISREG(mode):
-            digest, size = self._keep(shelf, target, seen)
+            digest, size = self._keep(dirs, target, seen)
             record = replace(record, digest=digest, size_bytes=size)
             if seen.info.st_nlink > 1:
                 change.notes.append(
@@ -277,18 +286,18 @@ class Changes:
                 )
         return record
 
-    def _keep(self, shelf: BackupDirectory, target: Target, seen: FileState) -> tuple[str, int]:
+    def _keep(self, dirs: BackupDirectory, target: Target, seen: FileState) -> tuple[str, int]:
         """The content of what was seen, in the backups."""
         if seen.data is not None:
-            return self.backups.keep(shelf, seen.data)
+            return self.backups.keep(dirs, seen.data)
         fd = self.roots.open_place(target.place, target.path)
         try:
-            return self.backups.keep(shelf, fd)
+            return self.backups.keep(dirs, fd)
         finally:
             os.close(fd)
 
     def write_draft(
-        self, change: Change, shelf: BackupDirectory, drafts: contextlib.ExitStack, call: Call
+        self, change: Change, dirs: BackupDirectory, drafts: contextlib.ExitStack, call: Call
     ) -> PendingFile | None:
         """The new content, on disk but not yet in its place."""
         if change.content is None:
@@ -299,7 +308,7 @@ class Changes:
             change.target.place,
             change.target.path,
             change.content,
-            shelf.staging,
+            dirs.staging,
             like=like,
             mode=change.mode,
             go_on=call.token.raise_if_cancelled,
@@ -307,12 +316,12 @@ class Changes:
         change.notes.extend(made.notes)
         return drafts.enter_context(made)
 
-    def publish(self, change: Change, made: PendingFile | None, shelf: BackupDirectory) -> None:
+    def publish(self, change: Change, made: PendingFile | None, dirs: BackupDirectory) -> None:
         """Let one change appear."""
         place = change.target.place
         if made is None:
             if change.seen is not None:
-                take_away(place, change.target.path, change.seen, shelf.staging)
+                take_away(place, change.target.path, change.seen, dirs.staging)
                 change.done = True
             if change.link is not None:
                 try:
@@ -332,36 +341,51 @@ class Changes:
             change.published = FileState(os.fstat(made.fd), data)
         change.done = True
 
-    def _roll_back(self, changes: Sequence[Change], shelf: BackupDirectory) -> list[str]:
+    def _roll_back(self, changes: Sequence[Change], dirs: BackupDirectory) -> list[str]:
         """Put back what has appeared already, last first; says what could not be."""
         stuck: list[str] = []
         for change in reversed(changes):
             if change.done:
                 try:
-                    self._put_back(change, shelf)
+                    self._put_back(change, dirs)
                 except (ToolError, OSError):
                     backup = change.record.id if change.record else "none"
                     stuck.append(f"{change.target.label!r} (backup {backup}; restoreFile brings it back)")
                     continue
             if change.record is not None:
-                self.backups.forget(shelf, change.record)
+                self.backups.forget(dirs, change.record)
         return stuck
 
-    def _put_back(self, change: Change, shelf: BackupDirectory) -> None:
+    def _put_back(self, change: Change, dirs: BackupDirectory) -> None:
         """Undo one published change, unless the file has changed since."""
         place, path, seen = change.target.place, change.target.path, change.seen
         if seen is None or seen.link is not None:
             if change.published is not None:
-                take_away(place, path, change.published, shelf.staging)
+                take_away(place, path, change.published, dirs.staging)
             if seen is not None and seen.link is not None:
                 os.symlink(seen.link, place.name, dir_fd=place.dir_fd)
             return
         digest = change.record.digest if change.record else None
         data = seen.data if seen.data is not None else self.backups.content(digest or "")
         with draft(
-            place, path, data, shelf.staging, like=seen.info, mode=stat.S_IMODE(seen.info.st_mode)
+            place, path, data, dirs.staging, like=seen.info, mode=stat.S_IMODE(seen.info.st_mode)
         ) as old:
             if change.published is not None:
                 old.publish_over(change.published)
             else:
                 old.publish_new()
+
+
+class Staging:
+    """The places of some changes, open until they are made, and the directories that were made for them."""
+
+    def __init__(self, changes: Changes, places: contextlib.ExitStack) -> None:
+        self._changes = changes
+        self._places = places
+        self.made: list[str] = []
+
+    def target(self, path: str, *, follow: bool = True, parents: bool = False) -> Target:
+        """Where a path leads, the missing directories above it made if `parents`. Raises `ToolError`s."""
+        if parents:
+            self.made += self._changes.make_parents(path)
+        return self._places.enter_context(self._changes.target(path, follow=follow))

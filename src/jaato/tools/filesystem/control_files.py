@@ -11,7 +11,7 @@ import pwd
 import re
 import stat
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -222,25 +222,23 @@ def in_bare_repository_names(names: Sequence[str]) -> bool:
     return any(name.endswith(".git") and below in ORDERS for name, below in itertools.pairwise(names))
 
 
-def in_bare_repository(root: Path, parts: Sequence[str]) -> bool:
-    """Whether the resolved path is the config or a hook of a directory that git takes for a repository."""
+def is_beside(root: Path, parts: Sequence[str], names: Collection[str], marker: str) -> bool:
+    """Whether the resolved path goes through one of these names in a directory that also holds the marker."""
     return any(
-        fold_name(part) in ORDERS and (root.joinpath(*parts[:index]) / "HEAD").exists()
+        fold_name(part) in names and (root.joinpath(*parts[:index]) / marker).exists()
         for index, part in enumerate(parts)
     )
 
 
 def in_virtual_environment(root: Path, parts: Sequence[str]) -> bool:
     """Whether the resolved path lies among the programs of a Python environment, whatever its name."""
-    return any(
-        fold_name(part) in ("bin", "scripts") and (root.joinpath(*parts[:index]) / "pyvenv.cfg").exists()
-        for index, part in enumerate(parts)
-    )
+    return is_beside(root, parts, ("bin", "scripts"), "pyvenv.cfg")
 
 
 def in_control_directory(root: Path, parts: Sequence[str]) -> bool:
-    """Whether the resolved path is control by what lies beside it."""
-    return in_bare_repository(root, parts) or in_virtual_environment(root, parts)
+    """Whether the resolved path is control by what lies beside it: in what git takes for a bare repository, or in a Python
+    environment."""
+    return is_beside(root, parts, ORDERS, "HEAD") or in_virtual_environment(root, parts)
 
 
 def is_linked_control(info: os.stat_result, roots: Sequence[Path], names: ControlNames = STANDARD) -> bool:

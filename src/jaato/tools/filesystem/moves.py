@@ -23,7 +23,8 @@ def move(changes: Changes, source: str, destination: str, call: Call, *, overwri
     An existing destination is replaced only with `overwrite`, and backed up. Raises `ToolError`s, and then
     nothing has moved.
     """
-    with changes.lock, changes.target(source, follow=False) as here:
+    with changes.stage() as staging:
+        here = staging.target(source, follow=False)
         kind = kind_of(here.info.st_mode)
         if kind == "other":
             raise PathRefused(f"{source!r} is neither file, directory nor link, so it is not moved.")
@@ -31,14 +32,9 @@ def move(changes: Changes, source: str, destination: str, call: Call, *, overwri
             raise PathRefused(
                 f"{destination!r} ends with a slash. Name the file's new path, not its directory."
             )
-        made = changes.make_parents(destination)
-        try:
-            with changes.target(destination, follow=False) as there:
-                check(here, there, overwrite)
-                return carry_out_move(changes, here, there, call, made)
-        except BaseException:
-            changes.unmake(made)
-            raise
+        there = staging.target(destination, follow=False, parents=True)
+        check(here, there, overwrite)
+        return carry_out_move(changes, here, there, call, staging.made)
 
 
 def check(here: Target, there: Target, overwrite: bool) -> None:
@@ -63,24 +59,22 @@ def carry_out_move(
     """Carry the move out, both ends noted first."""
     seen = changes.see(there)
     arriving = Change(there, "moveFile", seen, None, made=made)
-    with changes.backups.open() as shelf:
+    with changes.backups.open() as dirs:
         before, mode = state_of(here.info.st_mode), stat.S_IMODE(here.info.st_mode)
         left = Record.new(here.label, "moveFile", call, before, mode=mode, other=there.label)
-        left = changes.backups.record(shelf, left)
+        left = changes.backups.record(dirs, left)
         try:
-            arriving.record = changes.backups.record(
-                shelf, changes.back_up(shelf, arriving, call, here.label)
-            )
+            arriving.record = changes.backups.record(dirs, changes.back_up(dirs, arriving, call, here.label))
             try:
                 with changes.roots.changing([here.place, there.place]):
-                    rename_over(here, there, seen, shelf.staging)
+                    rename_over(here, there, seen, dirs.staging)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise explain_move(error, here, there) from None
-                copy_and_remove(changes, here, there, seen, shelf.staging)
+                copy_and_remove(changes, here, there, seen, dirs.staging)
         except BaseException:
             for record in filter(None, (left, arriving.record)):
-                changes.backups.forget(shelf, record)
+                changes.backups.forget(dirs, record)
             raise
     sync_names(there.place.dir_fd)
     sync_names(here.place.dir_fd)

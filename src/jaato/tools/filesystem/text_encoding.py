@@ -111,7 +111,7 @@ def newlines_of(text: str) -> str:
     return "CR" if "\r" in text else "none"
 
 
-class Lined:
+class NormalizedText:
     """A text beside its view with plain `\\n` line ends, in which models think; positions map back."""
 
     def __init__(self, raw: str) -> None:

@@ -33,8 +33,8 @@ def recover_transactions(changes: Changes) -> None:
     """Roll back the transactions of killed processes, except files that were changed since."""
     for name, records in sorted(changes.backups.find_unfinished().items(), reverse=True):
         roll_back(changes, records, name)
-        with changes.backups.open() as shelf:
-            changes.backups.end(shelf, name)
+        with changes.backups.open() as dirs:
+            changes.backups.end(dirs, name)
 
 
 def roll_back(changes: Changes, records: Sequence[Record], name: str) -> list[str]:
@@ -56,8 +56,8 @@ def roll_back(changes: Changes, records: Sequence[Record], name: str) -> list[st
         except ToolError as error:
             stuck.append(f"{record.other!r}: {error}")
     if whole and not stuck:
-        with changes.backups.open() as shelf:
-            changes.backups.forget_set(shelf, name)
+        with changes.backups.open() as dirs:
+            changes.backups.forget_set(dirs, name)
     return stuck
 
 
@@ -128,31 +128,31 @@ def commit_transaction(
     backups = changes.backups
     files = [step for step in steps if step.state != "directory"]
     made: list[str] = []
-    with changes.lock, backups.open() as shelf:
+    with changes.lock, backups.open() as dirs:
         refuse_full_disk(changes, files)
-        name = backups.begin(shelf, [])
+        name = backups.begin(dirs, [])
         listed: list[Record] = []
         try:
-            moves = [record_move(backups, shelf, one, call, action, name) for one in relocations]
-            records = [record_replacement(changes, shelf, step, call, action, name) for step in files]
+            moves = [record_move(backups, dirs, one, call, action, name) for one in relocations]
+            records = [record_replacement(changes, dirs, step, call, action, name) for step in files]
             listed = [*moves, *records]
-            backups.note(shelf, name, listed)
+            backups.note(dirs, name, listed)
             for relocation in relocations:
                 made += move_file(changes, relocation)
             for path in sorted(step.path for step in steps if step.state == "directory"):
                 made += changes.make_parents(f"{path}/x")
             for step, record in zip(files, records, strict=True):
-                made += replace_file(changes, shelf, step, record, call)
+                made += replace_file(changes, dirs, step, record, call)
         except BaseException as error:
             stuck = roll_back(changes, listed, name)
             changes.unmake(made)
-            backups.end(shelf, name)
+            backups.end(dirs, name)
             if stuck:
                 raise FileFailed(
                     f"{error} Besides, not everything could be put back: {'; '.join(stuck)}."
                 ) from error
             raise
-        backups.end(shelf, name)
+        backups.end(dirs, name)
         for one in relocations:
             folder = one.state == "directory"
             call.changed.append(FileChange(one.source, "deleted", directory=folder))
@@ -188,13 +188,13 @@ def refuse_full_disk(changes: Changes, steps: Sequence[FileReplacement]) -> None
 
 
 def record_move(
-    backups: Backups, shelf: BackupDirectory, relocation: FileMove, call: Call, action: str, batch: str
+    backups: Backups, dirs: BackupDirectory, relocation: FileMove, call: Call, action: str, batch: str
 ) -> Record:
     """Note both ends of a move that is about to be made; gives the record of what leaves."""
 
     def end(path: str, other: str, before: State) -> Record:
         record = Record.new(path, action, call, before, mode=relocation.mode, other=other, batch=batch)
-        return backups.record(shelf, record)
+        return backups.record(dirs, record)
 
     leaving = end(relocation.source, relocation.destination, relocation.state)
     end(relocation.destination, relocation.source, "absent")
@@ -202,7 +202,7 @@ def record_move(
 
 
 def record_replacement(
-    changes: Changes, shelf: BackupDirectory, step: FileReplacement, call: Call, action: str, batch: str
+    changes: Changes, dirs: BackupDirectory, step: FileReplacement, call: Call, action: str, batch: str
 ) -> Record:
     """Back up what a step replaces, and note what it is about to leave."""
     call.token.raise_if_cancelled()
@@ -212,10 +212,10 @@ def record_replacement(
         if step.at:
             with locate(changes, step.at) as target:
                 now, seen = read_state(changes, target)
-                record = changes.back_up(shelf, Change(target, action, seen, None), call)
+                record = changes.back_up(dirs, Change(target, action, seen, None), call)
     if now != step.now:
         raise refuse_changed(step.path)
-    return changes.backups.record(shelf, replace(record, path=step.path, after=step.content_key, batch=batch))
+    return changes.backups.record(dirs, replace(record, path=step.path, after=step.content_key, batch=batch))
 
 
 def move_file(changes: Changes, relocation: FileMove) -> list[str]:
@@ -239,7 +239,7 @@ def move_file(changes: Changes, relocation: FileMove) -> list[str]:
 
 
 def replace_file(
-    changes: Changes, shelf: BackupDirectory, step: FileReplacement, record: Record, call: Call
+    changes: Changes, dirs: BackupDirectory, step: FileReplacement, record: Record, call: Call
 ) -> list[str]:
     """Let one step appear; gives the directories made for it."""
     made = changes.make_parents(step.path) if step.state != "absent" else []
@@ -250,10 +250,10 @@ def replace_file(
             raise refuse_changed(step.path)
         content = read_stored(changes, step, stack) if step.state == "file" else None
         change = Change(target, record.action, seen, content, step.mode, step.link, record)
-        made_file = changes.write_draft(change, shelf, stack, call)
+        made_file = changes.write_draft(change, dirs, stack, call)
         if made_file is not None and made_file.digest != step.digest:
             raise BackupRefused(f"The backup of {step.path!r} is damaged, so nothing was changed.")
-        changes.publish(change, made_file, shelf)
+        changes.publish(change, made_file, dirs)
     return made
 
 

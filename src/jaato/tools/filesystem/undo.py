@@ -147,23 +147,18 @@ def restore(changes: Changes, record: Record, call: Call, action: str = "restore
             f"This backup notes a move of {record.path!r} to {record.other!r}; use moveFile to reverse it."
         )
     content = changes.backups.content(record.digest) if record.digest else None
-    with changes.lock:
-        made = changes.make_parents(record.path) if record.before != "absent" else []
-        try:
-            with changes.target(record.path, follow=False) as target:
-                if target.label != record.path:
-                    raise PathRefused(
-                        f"{record.path!r} now leads by a link to {target.label!r}; no link is followed here. "
-                        "Ask the user to remove the link."
-                    )
-                if record.before == "directory":
-                    return restore_directory(target, record, call)
-                change = Change(target, action, changes.see(target), content, record.mode, record.link)
-                changes.commit([change], call)
-                return change
-        except BaseException:
-            changes.unmake(made)
-            raise
+    with changes.stage() as staging:
+        target = staging.target(record.path, follow=False, parents=record.before != "absent")
+        if target.label != record.path:
+            raise PathRefused(
+                f"{record.path!r} now leads by a link to {target.label!r}; no link is followed here. "
+                "Ask the user to remove the link."
+            )
+        if record.before == "directory":
+            return restore_directory(target, record, call)
+        change = Change(target, action, changes.see(target), content, record.mode, record.link)
+        changes.commit([change], call)
+        return change
 
 
 def restore_directory(target: Target, record: Record, call: Call) -> Change:

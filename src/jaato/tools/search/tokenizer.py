@@ -240,10 +240,9 @@ def wanted_terms(clause: str) -> dict[str, float]:
     for term in list(shares):
         if any(letter.isdigit() for letter in term):
             shares[term] = VALUE_SHARE
-    if VALUE_SHARE:
-        for quoted in QUOTED.findall(clause):
-            for term in terms(quoted):
-                shares.setdefault(term, VALUE_SHARE)
+    for quoted in QUOTED.findall(clause):
+        for term in terms(quoted):
+            shares.setdefault(term, VALUE_SHARE)
     for phrase in PHRASE.findall(clause):
         for term in terms(PHRASES[phrase.lower()]):
             shares.setdefault(term, PHRASE_SHARE)
