@@ -15,10 +15,20 @@ from tests.registry.opened import Opened, during, made
 from tests.server.serving import served
 
 import jaato
+from jaato.server.registry.batch import MOST
 from jaato.server.registry.catalog import Shelf
+from jaato.server.registry.listing import CURSOR, MAX_NAMES
 from jaato.server.registry.metrics import MAX_TOOLS, OTHERS, Figures
-from jaato.server.registry.openapi.document import OPERATIONS, PATHS, document
-from jaato.server.registry.requests import ACTIONS, BESIDE, SCOPES, route_of
+from jaato.server.registry.openapi import build_document
+from jaato.server.registry.requests import (
+    MAX_LIMIT,
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+    MAX_TEXT_CHARS,
+    SCOPES,
+    route_of,
+)
+from jaato.server.registry.results import HANDLE, PIECE_BYTES
 from jaato.testing.arp.peer import Served, fails, refuses
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*\})? ([0-9.e+-]+)')
@@ -162,20 +172,26 @@ def test_on_the_one_application_everything_is_under_the_path_of_the_list(tmp_pat
 def test_the_document_is_of_every_route_and_of_nothing_else(tmp_path: Path) -> None:
     """Each kind and method that is answered has its operation at its path, with the scope it needs; every reference
     leads somewhere, and what is answered fits what the document says."""
-    kinds = {kind for kind, _ in SCOPES}
-    assert set(PATHS) == kinds
-    assert set(OPERATIONS) == {key for key in SCOPES if key[1] != b"HEAD"}
-    for kind, paths in PATHS.items():
-        for path in paths:
-            route = route_of(path.replace("{name}", "x").encode())
-            assert route is not None
-            assert route.kind == kind
-    assert {kind for kind, paths in PATHS.items() if len(paths) > 1} <= set(ACTIONS.values()) & set(
-        BESIDE.values()
-    )
-    told = document()
-    ids = [operation["operationId"] for path in told["paths"].values() for operation in path.values()]
-    assert len(ids) == len(set(ids)) == len(SCOPES)
+    told = build_document()
+    operations = [
+        (path, method, operation)
+        for path, item in told["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters"
+    ]
+    described = {}
+    for path, method, operation in operations:
+        route = route_of(path.replace("{name}", "x").encode())
+        assert route is not None
+        described[route.kind, method.upper().encode()] = operation["security"][0]
+    assert described == {key: {} if scope is None else {"key": [scope]} for key, scope in SCOPES.items()}
+    assert len({operation["operationId"] for *_, operation in operations}) == len(SCOPES)
+    mounted = build_document(mounted=True)["paths"]
+    assert mounted.keys() == {
+        path.replace("/metrics", "/v1/tools:metrics").replace("/openapi.json", "/v1/tools:openapi")
+        for path in told["paths"]
+    } - {"/healthz", "/version"}
+    assert all(route_of(path.replace("{name}", "x").encode()) for path in mounted)
     for reference in references(told):
         place: Any = told
         for step in reference.removeprefix("#/").split("/"):
@@ -191,6 +207,23 @@ def test_the_document_is_of_every_route_and_of_nothing_else(tmp_path: Path) -> N
             jsonschema_rs.validate(whole, one.at.send("GET", asked).json)
 
     during(tmp_path, body, domains=["core"])
+
+
+def test_the_document_names_the_limits_that_apply() -> None:
+    """The limits and patterns that the document states are those that the registry applies."""
+    paths = build_document()["paths"]
+    listed, read = (
+        {one["name"]: one["schema"] for one in paths[path]["get"]["parameters"] if "name" in one}
+        for path in ("/v1/tools", "/v1/tools:result")
+    )
+    assert listed["q"]["maxLength"] == MAX_TEXT_CHARS
+    assert (listed["tag"]["maxItems"], listed["tag"]["items"]["maxLength"]) == (MAX_TAGS, MAX_TAG_CHARS)
+    assert listed["limit"]["maximum"] == MAX_LIMIT
+    assert listed["cursor"]["pattern"] == f"^{CURSOR.pattern}$"
+    assert read["handle"]["pattern"] == f"^{HANDLE.pattern}$"
+    assert f"{PIECE_BYTES:,}" in paths["/v1/tools:result"]["get"]["description"]
+    assert f"up to {MAX_NAMES} " in paths["/v1/tools:batchGet"]["post"]["summary"]
+    assert f"up to {MOST} " in paths["/v1/tools:batchInvoke"]["post"]["summary"]
 
 
 def references(value: Any) -> Iterator[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from jaato.errors import JaatoError
 from jaato.protocol.codec import json_problems
@@ -24,6 +24,10 @@ BRANCHES = (dict, list)
 
 T = TypeVar("T")
 
+OwnVersion = Annotated[str, Meta(extra_json_schema={"const": SCHEMA_VERSION})]
+"""`schema_version` of what this package writes; what others write is read with any version."""
+ReadVersion = Annotated[str, Meta(extra_json_schema={"pattern": f"^{SPOKEN.pattern}$"})]
+
 
 class ToolView(Struct, frozen=True, gc=False):
     """A tool as a planner sees it."""
@@ -35,7 +39,7 @@ class ToolView(Struct, frozen=True, gc=False):
 class ToolDefinition(Struct, frozen=True, gc=False):
     """A tool, whole. `parameters` and `returns` are JSON Schemas; `source` says where it comes from."""
 
-    schema_version: str
+    schema_version: OwnVersion
     name: str
     description: str
     version: str
@@ -49,7 +53,7 @@ class Invocation(Struct, frozen=True, gc=False):
     """The body of a call; `trace` has `flow_id` and `step_id`, which tell calls of one flow."""
 
     args: dict[str, Any]
-    schema_version: str | UnsetType = UNSET
+    schema_version: ReadVersion | UnsetType = UNSET
     context: dict[str, Any] | UnsetType = UNSET
     trace: dict[str, Any] | UnsetType = UNSET
 
@@ -57,7 +61,7 @@ class Invocation(Struct, frozen=True, gc=False):
 class ToolError(Struct, frozen=True, gc=False):
     """Why a call failed: a code of the contract's, words that say what to do, and whether the same call may work later."""
 
-    schema_version: str
+    schema_version: OwnVersion
     code: str
     message: str
     retryable: bool
@@ -67,13 +71,13 @@ class ToolError(Struct, frozen=True, gc=False):
 class Metrics(Struct, frozen=True, gc=False):
     """What a call cost; in milliseconds."""
 
-    latency_ms: float
+    latency_ms: Annotated[float, Meta(extra_json_schema={"minimum": 0})]
 
 
 class ToolResult(Struct, frozen=True, gc=False):
     """What a call gave: `result` when it is ok, which may be null, else `error`; never both."""
 
-    schema_version: str
+    schema_version: OwnVersion
     ok: bool
     metrics: Metrics
     result: Any = UNSET

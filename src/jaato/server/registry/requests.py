@@ -242,8 +242,6 @@ FORMS: dict[bytes, Form] = {
 CONTENT_TYPES: dict[Form, bytes] = {"sse": b"text/event-stream", "ndjson": b"application/x-ndjson"}
 KEY = re.compile(rb'"([\x20\x21\x23-\x5b\x5d-\x7e]{1,255})"|([\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]{1,255})')
 """A string of structured fields (RFC 9651), or the same without its quotes, as most send it."""
-KEY_PATTERN = r'^("[ !#-\[\]-~]{1,255}"|[!#-+\--:<-~]{1,255})$'
-"""The same as others write it (ECMA-262)."""
 WAIT = re.compile(rb'wait\s*=\s*"?([0-9]{1,9})"?', re.IGNORECASE)
 QUALITY = re.compile(rb"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORECASE)
 

@@ -52,23 +52,19 @@ PAGES: dict[Kind, AtOnce] = {
         shelf, door.figures, door.callers.count, who.sight
     ),
     "result": lambda door, _shelf, who, _route, request: behind.read(door.callers, who, request),
-    "openapi": lambda _door, _shelf, who, _route, request: described(who, request),
+    "openapi": lambda _door, _shelf, who, _route, request: sent(
+        openapi_page(mounted=request.path.startswith(LIST), requires_key=who.key != ""), request
+    ),
 }
 """What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
 
 
-def described(who: Who, request: Request) -> Answer:
-    """The OpenAPI document: of all there is, or of what is under the path of the list, where that is how it is asked for.
-    Whoever needed a key reads that one is needed."""
-    return sent(documented(not request.path.startswith(LIST), who.key != ""), request)
-
-
 @cache
-def documented(whole: bool, keyed: bool) -> Page:
-    """The document, made when first asked for."""
-    from jaato.server.registry.openapi.document import document
+def openapi_page(*, mounted: bool, requires_key: bool) -> Page:
+    """The OpenAPI document, built lazily by the first request for it."""
+    from jaato.server.registry.openapi import build_document
 
-    return Page(encode(document(whole=whole, keyed=keyed)))
+    return Page(encode(build_document(mounted=mounted, requires_key=requires_key)))
 
 
 async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from jaato.errors import JaatoError, PluginError, ToolError
-from jaato.protocol.arp import SCHEMA_VERSION, SPOKEN, InvalidShape, strict
+from jaato.protocol.arp import SCHEMA_VERSION, SPOKEN, InvalidShape, ReadVersion, strict
 from jaato.protocol.codec import json_problems
 from jaato.tools.invisible_text import find_invisible
 from jaato.tools.schema import depth_within, validator_of
 from jaato.tools.tool import WIRE_NAME
 
-TIMEOUT_S = 60.0
+DEFAULT_TIMEOUT_S = 60.0
 FORMAT = 1
-"""The form of a kept file; a newer one is left to a newer jaato."""
+"""The version of the file format; files of a newer one are left to a newer jaato."""
+MAX_DESCRIPTION_CHARS = 4_000
+MAX_TAGS = 50
+MAX_TAG_CHARS = 100
+MAX_SOURCE_BYTES = 10_000
+MAX_SOURCE_DEPTH = 8
+MAX_TIMEOUT_S = 3_600.0
+VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
+
+Timeout = Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S})]
+Description = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_DESCRIPTION_CHARS})]
+Version = Annotated[str, Meta(extra_json_schema={"pattern": f"^{VERSION.pattern}$"})]
+Tags = Annotated[list[str], Meta(extra_json_schema={"maxItems": MAX_TAGS, "uniqueItems": True})]
+"""These only describe their limits; `check` applies them and reports every problem."""
 
 
 class Webhook(
@@ -29,7 +42,7 @@ class Webhook(
 
     url: str
     headers: dict[str, str] = {}
-    timeout_s: float = TIMEOUT_S
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S
     secret: str = ""
 
 
@@ -40,7 +53,7 @@ class McpTool(
 
     server: str
     tool: str
-    timeout_s: float = TIMEOUT_S
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S
 
 
 class EntryPoint(
@@ -49,7 +62,7 @@ class EntryPoint(
     """Calls are those of a function, `package.module:function`."""
 
     target: str
-    timeout_s: float = TIMEOUT_S
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S
 
 
 Handler = Webhook | McpTool | EntryPoint
@@ -59,15 +72,15 @@ class Described(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """A tool as it is put: its definition, and who carries out its calls. Without `handler` that of the version which is
     replaced stays. `name` and `schema_version` may stand there as a definition has them."""
 
-    description: str
-    version: str
+    description: Description
+    version: Version
     parameters: dict[str, Any]
     handler: Handler | UnsetType = UNSET
     returns: dict[str, Any] | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
+    tags: Tags | UnsetType = UNSET
     source: dict[str, Any] | str | UnsetType = UNSET
     name: str | UnsetType = UNSET
-    schema_version: str | UnsetType = UNSET
+    schema_version: ReadVersion | UnsetType = UNSET
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,13 +174,6 @@ def decode_entry(data: bytes) -> Entry:
     return strict(data, ENTRY)
 
 
-MAX_DESCRIPTION_CHARS = 4_000
-MAX_TAGS = 50
-MAX_TAG_CHARS = 100
-MAX_SOURCE_BYTES = 10_000
-MAX_SOURCE_DEPTH = 8
-MAX_TIMEOUT_S = 3_600.0
-VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 TAKEN = ("mcp__",)
 """How the names of others' tools begin."""
 
