@@ -23,7 +23,7 @@ from bench.startup import environ_for
 WARM_S, MEASURED_S, ROUNDS = 0.1, 0.4, 3
 CROWD = 1_000
 TOOLS = 5_000
-PIECE_BYTES = 65_536
+MAX_PART_BYTES = 65_536
 KINDS = ("list", "get", "invoke")
 CONNECTIONS = (1, 16, 64)
 CALL_US = 220
@@ -120,7 +120,7 @@ class Line:
 
     def answered(self) -> float | None:
         """Seconds the answer took, None while it is not whole."""
-        self._got += self.socket.recv(max(PIECE_BYTES, self._wanted - len(self._got)))
+        self._got += self.socket.recv(max(MAX_PART_BYTES, self._wanted - len(self._got)))
         if not self._wanted:
             end = self._got.find(b"\r\n\r\n")
             if end < 0:
@@ -211,15 +211,15 @@ def resident_mb(pid: int) -> float:
 async def call_cost(home: Path) -> float:
     """CPU microseconds of one call without HTTP, its record included."""
     from jaato.runtime.session_options import SessionOptions
-    from jaato.server.registry.requests import Pending, Request, Who
-    from jaato.server.registry.routes import RegistryDoor
-    from jaato.server.registry.standalone import open_registry
+    from jaato.server.registry.application import open_registry
+    from jaato.server.registry.requests import PendingRequest, Principal, Request
+    from jaato.server.registry.routes import ToolRegistry
 
-    async def some(door: RegistryDoor) -> float:
+    async def some(door: ToolRegistry) -> float:
         begun = time.process_time()
         for number in range(CALLS):
-            pending = door.at_once(Request(b"POST", b"/v1/tools/echo:invoke", []), Who())
-            assert isinstance(pending, Pending)
+            pending = door.dispatch(Request(b"POST", b"/v1/tools/echo:invoke", []), Principal())
+            assert isinstance(pending, PendingRequest)
             assert (await door.work(pending, BODY)).status == 200
             if number % 16 == 0:
                 await asyncio.sleep(0)

@@ -20,9 +20,9 @@ from tests.registry.opened import Opened, opened
 from jaato.plugins.arp import remote_registry as source
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.hosts import names_of
-from jaato.server.registry.audit import Audit, Wanted
-from jaato.server.registry.keys import Anyone
-from jaato.server.registry.standalone import bound, open_registry, serving
+from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.audit import Audit, AuditFilter
+from jaato.server.registry.keys import AllowAnyone
 from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served, fails, refuses, result_of
 
@@ -162,7 +162,7 @@ def test_failures_of_others(tmp_path: Path) -> None:
             assert (line, error["retryable"]) == (line, retryable)
             assert "hunter2" not in json.dumps(error)
         with closing(SqliteStore(tmp_path / "state" / "jaato.db")) as store:
-            logged = [one.outcome for one in Audit(store, Wanted(failed=True)).newest(len(FAILURES))]
+            logged = [one.outcome for one in Audit(store, AuditFilter(failed=True)).newest(len(FAILURES))]
         assert logged == [code for _, _, _, code, _ in FAILURES]  # the log says what the answer said
         it.lies["GET /v1/tools/other"] = body(b"", "500 Oops")
         told = at.send("GET", "/v1/tools/other")
@@ -224,7 +224,9 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 )
                 door = open_registry(described)
                 stack.push_async_callback(door.callers.close)
-                await stack.enter_async_context(serving(door, Anyone(names_of("127.0.0.1", port)), listener))
+                await stack.enter_async_context(
+                    serving(door, AllowAnyone(names_of("127.0.0.1", port)), listener)
+                )
                 served.append(Served(f"http://127.0.0.1:{port}"))
             await anyio.to_thread.run_sync(look, *served)
 

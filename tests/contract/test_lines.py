@@ -18,7 +18,7 @@ from tests.server.serving import served
 
 from jaato.server.http import connection as http_connection
 from jaato.server.registry import application
-from jaato.server.registry import standalone as listen
+from jaato.server.registry import application as listen
 from jaato.testing.arp.peer import Reply, Served, fails, read, refuses, result_of
 from jaato.tools.tool import tool
 
@@ -167,7 +167,7 @@ def keeps_to_the_body(at: Served) -> None:
 
 
 def tells_who_sends_much(at: Served) -> None:
-    """Who sends a body that is far too large reads that it is, however it is sent."""
+    """Principal sends a body that is far too large reads that it is, however it is sent."""
     with closing(at.connection()) as line:
         reply = at.on(line, "POST", ECHO, b" " * 20_000_000)
     fails(reply, 413, "request.too_large")

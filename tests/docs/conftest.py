@@ -14,7 +14,7 @@ OTHERS = (
     "jaato.plugins.files.plugin",
     "jaato.plugins.introspection",
     "jaato.plugins.shell",
-    "jaato.server.registry.standalone",
+    "jaato.server.registry.application",
     "jaato.tools.network.proxy",
     "jaato.plugins.mcp.transports.stdio",
     "jaato.plugins.mcp.client",

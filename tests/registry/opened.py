@@ -13,9 +13,9 @@ import anyio.to_thread
 
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.hosts import names_of
-from jaato.server.registry.keys import Anyone
-from jaato.server.registry.routes import RegistryDoor
-from jaato.server.registry.standalone import bound, open_registry, serving
+from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.keys import AllowAnyone
+from jaato.server.registry.routes import ToolRegistry
 from jaato.testing.arp.peer import Served
 from jaato.tools.tool import Tool, tool_from
 
@@ -24,18 +24,18 @@ from jaato.tools.tool import Tool, tool_from
 class Opened:
     """A registry that serves, and how it is reached."""
 
-    door: RegistryDoor
+    door: ToolRegistry
     at: Served
 
     def put(self, *tools: Tool) -> None:
         """Put tools on its shelf."""
         for one in tools:
-            self.door.shelf = self.door.shelf.with_tool(one)
+            self.door.registered.served.tools = self.door.registered.served.tools.with_tool(one)
 
     def take(self, *names: str) -> None:
         """Take tools off its shelf."""
         for name in names:
-            self.door.shelf = self.door.shelf.without(name)
+            self.door.registered.served.tools = self.door.registered.served.tools.without(name)
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def opened(
     listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]
     try:
-        async with serving(door, Anyone(names_of("127.0.0.1", port)), listener):
+        async with serving(door, AllowAnyone(names_of("127.0.0.1", port)), listener):
             yield Opened(door, Served(f"http://127.0.0.1:{port}"))
     finally:
         await door.callers.close()

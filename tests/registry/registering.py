@@ -18,9 +18,9 @@ import anyio.to_thread
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.hosts import names_of
 from jaato.server.auth.secret_file import OneToken
-from jaato.server.registry.keys import Anyone, Keyed, Keys
-from jaato.server.registry.routes import RegistryDoor
-from jaato.server.registry.standalone import bound, open_registry, serving
+from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.keys import AllowAnyone, Keys, RequireKey
+from jaato.server.registry.routes import ToolRegistry
 from jaato.testing.arp.peer import Reply, Served
 
 TOKEN = "t" * 40
@@ -43,7 +43,7 @@ def put_body(handler: dict[str, Any] | None, version: str = "1.0.0", **more: Any
 class Registry:
     """A registry that serves: for its owner, and on another address for anyone."""
 
-    door: RegistryDoor
+    door: ToolRegistry
     at: Served
     open: Served
 
@@ -80,8 +80,8 @@ async def serve(
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     try:
         async with (
-            serving(door, Keyed(names[0], OneToken(TOKEN), Keys(door.callers.state_dir)), keyed),
-            serving(door, Anyone(names[1]), free),
+            serving(door, RequireKey(names[0], OneToken(TOKEN), Keys(door.callers.state_dir)), keyed),
+            serving(door, AllowAnyone(names[1]), free),
         ):
             yield Registry(door, Served(urls[0], TOKEN), Served(urls[1]))
     finally:

@@ -15,10 +15,10 @@ from tests.registry.opened import Opened, during, made
 from tests.server.serving import served
 
 import jaato
-from jaato.server.registry.batch import MOST
-from jaato.server.registry.catalog import Shelf
+from jaato.server.registry.catalog import ServedTools
+from jaato.server.registry.invoke import MAX_BATCH
 from jaato.server.registry.listing import CURSOR, MAX_NAMES
-from jaato.server.registry.metrics import MAX_TOOLS, OTHERS, Figures
+from jaato.server.registry.metrics import MAX_TOOLS, OTHERS, RegistryMetrics
 from jaato.server.registry.openapi import build_document
 from jaato.server.registry.requests import (
     MAX_LIMIT,
@@ -28,7 +28,7 @@ from jaato.server.registry.requests import (
     SCOPES,
     route_of,
 )
-from jaato.server.registry.results import HANDLE, PIECE_BYTES
+from jaato.server.registry.results import HANDLE, MAX_PART_BYTES
 from jaato.testing.arp.peer import Served, fails, refuses
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*\})? ([0-9.e+-]+)')
@@ -101,15 +101,15 @@ def test_a_registry_says_how_it_is_and_what_it_did(tmp_path: Path) -> None:
 
 def test_what_is_counted_is_bounded() -> None:
     """However many tools are called, and whatever they are called, the figures stay readable and as many."""
-    figures = Figures()
+    figures = RegistryMetrics()
     for number in range(MAX_TOOLS + 50):
-        figures.called(f"tool_{number}", "")
-    figures.called("tool_0", "tool.timeout")
+        figures.record_call(f"tool_{number}", "")
+    figures.record_call("tool_0", "tool.timeout")
     assert len(figures.calls) == MAX_TOOLS + 2
     assert figures.calls[OTHERS, "ok"] == 50
     figures.calls['we"ird\\\nname', "ok"] = 1
     assert sum(
-        value for key, value in values(figures.text(Shelf([made("a")]), 0)).items() if "calls" in key
+        value for key, value in values(figures.text(ServedTools([made("a")]), 0)).items() if "calls" in key
     ) == (MAX_TOOLS + 52)
 
 
@@ -221,9 +221,9 @@ def test_the_document_names_the_limits_that_apply() -> None:
     assert listed["limit"]["maximum"] == MAX_LIMIT
     assert listed["cursor"]["pattern"] == f"^{CURSOR.pattern}$"
     assert read["handle"]["pattern"] == f"^{HANDLE.pattern}$"
-    assert f"{PIECE_BYTES:,}" in paths["/v1/tools:result"]["get"]["description"]
+    assert f"{MAX_PART_BYTES:,}" in paths["/v1/tools:result"]["get"]["description"]
     assert f"up to {MAX_NAMES} " in paths["/v1/tools:batchGet"]["post"]["summary"]
-    assert f"up to {MOST} " in paths["/v1/tools:batchInvoke"]["post"]["summary"]
+    assert f"up to {MAX_BATCH} " in paths["/v1/tools:batchInvoke"]["post"]["summary"]
 
 
 def references(value: Any) -> Iterator[str]:

@@ -22,9 +22,9 @@ from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.server.auth.hosts import names_of
 from jaato.server.auth.secret_file import OneToken
 from jaato.server.registry import caller_sessions
-from jaato.server.registry.audit import Audit, Entry, Wanted, audits
-from jaato.server.registry.keys import Keyed, Keys, add_key, rate_in
-from jaato.server.registry.standalone import bound, open_registry, serving
+from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.audit import Audit, AuditEntry, AuditFilter, audit_sessions
+from jaato.server.registry.keys import Keys, RequireKey, add_key, default_rate
 from jaato.storage.sqlite import SqliteStore
 from jaato.testing.arp.peer import Served, fails
 from jaato.tools.redaction.redactor import Redactor
@@ -32,15 +32,15 @@ from jaato.tools.tool import tool
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 OWNER = "o" * 43
-FOUND = [
-    (Wanted(request="r-3"), ["r-3"]),
-    (Wanted(trace=TRACE), ["r-1"]),
-    (Wanted(flow="f-1"), ["r-1", "r-2"]),
-    (Wanted(tool="calc"), ["r-4"]),
-    (Wanted(key="ci"), ["r-1", "r-2"]),
-    (Wanted(key="owner", failed=True), ["r-3", "r-4"]),
-    (Wanted(since="2999"), []),
-    (Wanted(flow="f-1", tool="calc"), []),
+DEFAULT_SEARCH_LIMIT = [
+    (AuditFilter(request="r-3"), ["r-3"]),
+    (AuditFilter(trace=TRACE), ["r-1"]),
+    (AuditFilter(flow="f-1"), ["r-1", "r-2"]),
+    (AuditFilter(tool="calc"), ["r-4"]),
+    (AuditFilter(key="ci"), ["r-1", "r-2"]),
+    (AuditFilter(key="owner", failed=True), ["r-3", "r-4"]),
+    (AuditFilter(since="2999"), []),
+    (AuditFilter(flow="f-1", tool="calc"), []),
 ]
 """What is asked for, and the requests that are found."""
 
@@ -57,7 +57,7 @@ def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixtu
         door = open_registry(described)
         listener = bound("127.0.0.1", 0)
         port = listener.getsockname()[1]
-        guard = Keyed(names_of("127.0.0.1", port), OneToken(OWNER), Keys(state))
+        guard = RequireKey(names_of("127.0.0.1", port), OneToken(OWNER), Keys(state))
         try:
             async with serving(door, guard, listener):
                 await anyio.to_thread.run_sync(calls, Served(f"http://127.0.0.1:{port}"))
@@ -73,7 +73,7 @@ def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert owner.invoke("time_now", {"args": {"tz": "UTC"}}, x_request_id="r-3").status == 403
         assert owner.invoke("calc", {"args": {"expression": "1/0"}}, x_request_id="r-4").status == 500
         with closing(SqliteStore(state / "jaato.db")) as store:
-            audit = Audit(store, Wanted())
+            audit = Audit(store, AuditFilter())
             seen = audit.newest(100)
             assert [(one.request_id, one.who, one.tool, one.outcome) for one in seen] == [
                 ("r-1", "key ci", "echo", "ok"),
@@ -84,16 +84,16 @@ def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixtu
             assert (seen[0].trace_id, seen[0].flow_id, seen[0].step_id) == (TRACE, "f-1", "s-1")
             assert seen[1].flow_id == "f-1"
             assert (seen[2].permission or "").startswith("denied: ")
-            for wanted, found in FOUND:
+            for wanted, found in DEFAULT_SEARCH_LIMIT:
                 assert [one.request_id for one in Audit(store, wanted).newest(100)] == found
-            assert [one.request_id for one in Audit(store, Wanted()).newest(2)] == ["r-3", "r-4"]
+            assert [one.request_id for one in Audit(store, AuditFilter()).newest(2)] == ["r-3", "r-4"]
 
-            late = Audit(store, Wanted(tool="echo"))
+            late = Audit(store, AuditFilter(tool="echo"))
             assert late.newest(1)[0].request_id == "r-2"
             late.skip()
             assert mine.invoke("echo", {"args": {"text": "b"}}, x_request_id="r-5").status == 200
             for follows in (audit, late):
-                came: list[Entry] = []
+                came: list[AuditEntry] = []
                 while not came:  # what only reads is answered a moment before it is in the log
                     came = follows.more()
                 assert [one.request_id for one in came] == ["r-5"]
@@ -104,7 +104,7 @@ def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_what_is_secret_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """The ids and messages of a call are masked, and cannot move the cursor of a terminal."""
-    entry = Entry(
+    entry = AuditEntry(
         time="2030-01-02T03:04:05.000Z",
         who="key ci",
         tool="echo",
@@ -149,11 +149,13 @@ def test_a_log_that_has_grown_gives_way(tmp_path: Path, monkeypatch: pytest.Monk
         for number in range(40):
             assert at.invoke("echo", {"args": {"text": "x"}}, x_request_id=f"n-{number}").status == 200
         with closing(SqliteStore(tmp_path / "state" / "jaato.db")) as store:
-            sessions = list(audits(store))
+            sessions = list(audit_sessions(store))
             assert len(sessions) > 1
-            while len(Audit(store, Wanted(tool="echo")).newest(100)) < 40:
+            while len(Audit(store, AuditFilter(tool="echo")).newest(100)) < 40:
                 pass
-            assert [call.outcome for call in Audit(store, Wanted(request="slow")).newest(9)] == ["unfinished"]
+            assert [call.outcome for call in Audit(store, AuditFilter(request="slow")).newest(9)] == [
+                "unfinished"
+            ]
         assert at.send("POST", "/v1/tools:cancel", {"request_id": "slow"}).json["cancelled"] == 1
         slow.join(20)
         assert made == [503]
@@ -174,7 +176,7 @@ def test_old_calls_are_removed(tmp_path: Path) -> None:
         store = callers.store
 
         def sessions() -> list[str]:
-            return [row.id for row in audits(store)]
+            return [row.id for row in audit_sessions(store)]
 
         async def more() -> None:
             for name in ("a", "b", "c", "d"):
@@ -189,17 +191,25 @@ def test_old_calls_are_removed(tmp_path: Path) -> None:
             assert min(sizes) > 100
             assert other.size_bytes("s_nothing") == 0
         known: dict[str, int] = {}
-        assert caller_sessions.remove_old(store, caller_sessions.Kept(), known, lambda: True) == 0
-        assert caller_sessions.remove_old(store, caller_sessions.Kept(1.0, 1e9), known, lambda: True) == 0
-        assert caller_sessions.remove_old(store, caller_sessions.Kept(None, 1.0), known, lambda: False) == 0
+        assert caller_sessions.remove_old(store, caller_sessions.LogRetention(), known, lambda: True) == 0
         assert (
-            caller_sessions.remove_old(store, caller_sessions.Kept(None, sum(sizes) - 1), known, lambda: True)
+            caller_sessions.remove_old(store, caller_sessions.LogRetention(1.0, 1e9), known, lambda: True)
+            == 0
+        )
+        assert (
+            caller_sessions.remove_old(store, caller_sessions.LogRetention(None, 1.0), known, lambda: False)
+            == 0
+        )
+        assert (
+            caller_sessions.remove_old(
+                store, caller_sessions.LogRetention(None, sum(sizes) - 1), known, lambda: True
+            )
             == 1
         )
         assert len(sessions()) == 3
-        assert caller_sessions.remove_old(store, caller_sessions.Kept(-1.0), known, lambda: True) == 2
-        assert [row.name for row in audits(store)] == ["registry: d"]
-        callers.kept = caller_sessions.Kept(-1.0)
+        assert caller_sessions.remove_old(store, caller_sessions.LogRetention(-1.0), known, lambda: True) == 2
+        assert [row.name for row in audit_sessions(store)] == ["registry: d"]
+        callers.retention = caller_sessions.LogRetention(-1.0)
         anyio.from_thread.run(callers.leave, "d")
         anyio.from_thread.run(callers.remove_old)
         assert sessions() == []
@@ -220,7 +230,7 @@ def test_bounds_that_are_none(tmp_path: Path, setting: str) -> None:
     blueprint = SessionOptions(workspace=tmp_path, state_dir=tmp_path / "state", environ=environ)
 
     def start() -> None:
-        rate_in(settings_for(blueprint, tmp_path))
+        default_rate(settings_for(blueprint, tmp_path))
         open_registry(blueprint)
 
     with pytest.raises(ConfigError, match=r"number from zero up|no rate|is no number"):
@@ -248,10 +258,10 @@ def test_who_put_and_took_away_what(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert one.delete("say", x_request_id="p-5").status == 204
         assert one.delete("say", x_request_id="p-6").status == 404
         with closing(SqliteStore(state / "jaato.db")) as store:
-            audit = Audit(store, Wanted())
+            audit = Audit(store, AuditFilter())
             found = audit.newest(100)
-            assert [call.request_id for call in Audit(store, Wanted(trace=TRACE)).newest(9)] == ["p-1"]
-            assert len(Audit(store, Wanted(tool="say", key="ci")).newest(9)) == 3
+            assert [call.request_id for call in Audit(store, AuditFilter(trace=TRACE)).newest(9)] == ["p-1"]
+            assert len(Audit(store, AuditFilter(tool="say", key="ci")).newest(9)) == 3
             put(found, Redactor(), as_json=False)
             put(found, Redactor(), as_json=True)
         handler = "webhook http://127.0.0.1:9"

@@ -16,7 +16,7 @@ from tests.registry.test_calls_streamed import ends_of
 
 from jaato.errors import ConfigError
 from jaato.server.registry import limits
-from jaato.server.registry.limits import places_of
+from jaato.server.registry.limits import parse_concurrency_limits
 from jaato.testing.arp.peer import Reply, fails, refuses, result_of
 from jaato.tools.tool import tool
 
@@ -200,8 +200,8 @@ def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch
 
     def body(one: Opened) -> None:
         calls = one.door.calls
-        assert calls.places is not None
-        queues = calls.places._queues
+        assert calls.limits is not None
+        waiting, running = calls.limits._waiting, calls.limits._running
         beside = Beside()
         for _ in range(2):
             beside.ask(lambda: one.at.invoke("held", {"args": {}}))
@@ -211,11 +211,11 @@ def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch
         with closing(one.at.line()) as line:  # one that goes while it waits
             line.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER: gone at once
             line.sendall(one.at.head("POST", "/v1/tools/held:invoke", "content-length: 12") + b'{"args": {}}')
-            until(lambda: len(queues.get("held", ())) == 1)
-        until(lambda: not queues.get("held"))
+            until(lambda: waiting["held"] == 1)
+        until(lambda: not waiting["held"])
         for number in range(2):
             beside.ask(lambda number=number: one.at.invoke("held", {"args": {}}, x_request_id=f"w-{number}"))  # type: ignore[misc]
-        until(lambda: len(queues.get("held", ())) == 2)
+        until(lambda: waiting["held"] == 2)
         reply = one.at.invoke("held", {"args": {}})
         assert fails(reply, 429, "request.too_many")["retryable"] is True
         assert reply.headers["retry-after"] == "1"
@@ -227,7 +227,7 @@ def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch
         held.go.set()
         assert sorted(reply.status for reply in beside.done()) == [200, 200, 200, 503]
         assert held.most == 2
-        assert (calls.places._taken, calls.places._queues) == ({}, {})
+        assert (running.total(), waiting.total()) == (0, 0)
 
     (tmp_path / ".config/jaato").mkdir(parents=True)
     (tmp_path / ".config/jaato/config.toml").write_text('tool_registry_at_once = ["held=2", "*=100"]\n')
@@ -236,14 +236,14 @@ def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch
 
 def test_what_is_set_for_places_is_checked() -> None:
     """`tool_registry_at_once` names tools and numbers."""
-    assert places_of(["run=4", " * = 16 "]) == {"run": 4, "*": 16}
+    assert parse_concurrency_limits(["run=4", " * = 16 "]) == {"run": 4, "*": 16}
     for bad in ("run", "run=", "run=0", "run=-1", "=3", "run=x", "run=99999"):
         with pytest.raises(ConfigError, match="tool_registry_at_once"):
-            places_of([bad])
+            parse_concurrency_limits([bad])
 
 
 def test_a_call_is_cancelled_by_the_id_of_its_request(tmp_path: Path) -> None:
-    """Who made a call cancels it by its request's id; it is answered so, and with it all calls of the request. What is not
+    """Principal made a call cancels it by its request's id; it is answered so, and with it all calls of the request. What is not
     under way is not found."""
     held = Held()
 
@@ -276,7 +276,7 @@ def test_a_call_is_cancelled_by_the_id_of_its_request(tmp_path: Path) -> None:
 
 def test_a_result_beyond_the_bound_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A result that is too large is no reason to make the call again, with a key or without."""
-    monkeypatch.setattr("jaato.server.registry.call_result.MAX_RESULT_BYTES", 40_000)
+    monkeypatch.setattr("jaato.server.registry.running_call.MAX_RESULT_BYTES", 40_000)
 
     @tool(access="read")
     def much() -> str:
@@ -287,8 +287,8 @@ def test_a_result_beyond_the_bound_is_not_sent(tmp_path: Path, monkeypatch: pyte
         for headers in ({}, {"idempotency_key": "k"}, {"idempotency_key": "k"}):
             reply = one.at.invoke("much", {"args": {}}, **headers)
             assert fails(reply, 500, "tool.result_too_large")["retryable"] is False
-        monkeypatch.setattr("jaato.server.registry.call_result.MAX_RESULT_BYTES", 80_000)
-        monkeypatch.setattr("jaato.server.registry.batch.MAX_BYTES", 120_000)
+        monkeypatch.setattr("jaato.server.registry.running_call.MAX_RESULT_BYTES", 80_000)
+        monkeypatch.setattr("jaato.server.registry.invoke.MAX_BATCH_BYTES", 120_000)
         calls = [*[{"name": "much", "args": {}}] * 4, {"name": "echo", "args": {"text": "small"}}]
         results = one.at.send("POST", ALL, {"calls": calls}).json
         assert codes_of(results) == ["ok", "ok", *["tool.result_too_large"] * 2, "ok"]

@@ -1,4 +1,4 @@
-"""Calls with an Idempotency-Key: made once, answered as often as is asked."""
+"""Calls with an Idempotency-IdempotencyKey: made once, answered as often as is asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.registry.opened import Opened, during
 from jaato.errors import StoreError
 from jaato.protocol.events import ToolCallStart
 from jaato.server.registry import idempotency as repeats
-from jaato.server.registry.idempotency import Key, Made, Repeats, Taken
+from jaato.server.registry.idempotency import IdempotencyKey, IdempotencyStore, KeyInUse, RecordedCall
 from jaato.testing.arp.peer import fails, result_of
 from jaato.tools.tool import tool
 
@@ -126,7 +126,7 @@ def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> 
         assert SECRET.encode() not in answers['"k 2"'][1]
         fails(one.at.invoke("count", {"args": {}}, idempotency_key="k-1"), 422, MISMATCH)
         callers = one.door.callers
-        before = callers.repeats.find(Key(callers.repeats.scope(""), "k-1"))
+        before = callers.idempotency.find(IdempotencyKey(callers.idempotency.scope(""), "k-1"))
         assert before is not None
         callers.store.delete(before.session_id)  # as what is too old is
         fails(one.at.invoke("count", asked[0][1], idempotency_key="k-1"), 500, "tool.outcome_unknown")
@@ -137,7 +137,7 @@ def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> 
 
 
 def test_a_call_with_a_key_outlives_its_client(tmp_path: Path) -> None:
-    """Who asks while the call is under way is told so: 409; it goes on when its client has gone, and who comes back has its
+    """Principal asks while the call is under way is told so: 409; it goes on when its client has gone, and who comes back has its
     answer. What only reads and was cut off may be done again."""
     counted = Counted()
     data = b'{"args": {}}'
@@ -216,24 +216,24 @@ def test_keys_are_remembered_for_a_day_and_the_newest_only(
     """Keys go after a day, and the oldest of a caller beyond a bound; callers and workspaces have their own."""
     monkeypatch.setattr(repeats, "KEPT_KEYS", 3)
     monkeypatch.setattr(repeats, "PRUNED_EVERY", 1)
-    known = Repeats(tmp_path / "state", tmp_path)
+    known = IdempotencyStore(tmp_path / "state", tmp_path)
     mine, other = known.scope("token a"), known.scope("token b")
-    assert len({mine, other, Repeats(tmp_path, tmp_path / "w").scope("token a")}) == 3
-    made = [Made("d", "s", f"c-{number}", number, "r") for number in range(8)]
-    known.claim(Key(other, "0"), made[7], None)
+    assert len({mine, other, IdempotencyStore(tmp_path, tmp_path / "w").scope("token a")}) == 3
+    made = [RecordedCall("d", "s", f"c-{number}", number, "r") for number in range(8)]
+    known.claim(IdempotencyKey(other, "0"), made[7], None)
     for number in range(6):
-        known.claim(Key(mine, str(number)), made[number], None)
-    found = [known.find(Key(mine, str(number))) is not None for number in range(6)]
+        known.claim(IdempotencyKey(mine, str(number)), made[number], None)
+    found = [known.find(IdempotencyKey(mine, str(number))) is not None for number in range(6)]
     assert found == [False, False, True, True, True, True]
-    assert known.find(Key(other, "0")) == made[7]
-    with pytest.raises(Taken):
-        known.claim(Key(mine, "5"), made[6], None)
-    known.claim(Key(mine, "5"), made[6], made[5])
-    assert known.find(Key(mine, "5")) == made[6]
+    assert known.find(IdempotencyKey(other, "0")) == made[7]
+    with pytest.raises(KeyInUse):
+        known.claim(IdempotencyKey(mine, "5"), made[6], None)
+    known.claim(IdempotencyKey(mine, "5"), made[6], made[5])
+    assert known.find(IdempotencyKey(mine, "5")) == made[6]
     monkeypatch.setattr(repeats, "KEPT_S", 0.0)
-    assert known.find(Key(mine, "5")) is None
-    assert known.digest(Key(mine, "5")) is None
+    assert known.find(IdempotencyKey(mine, "5")) is None
+    assert known.digest(IdempotencyKey(mine, "5")) is None
     known.close()
     (tmp_path / "state" / repeats.NAME).write_bytes(b"no database at all" * 100)
     with pytest.raises(StoreError, match="damaged"):
-        known.find(Key(mine, "5"))
+        known.find(IdempotencyKey(mine, "5"))

@@ -20,7 +20,7 @@ from tests.registry.opened import Opened, during
 from tests.server.serving import served
 
 from jaato.protocol.events import Event, ToolCallEnd
-from jaato.server.registry import streaming as heard
+from jaato.server.registry import running_call as heard
 from jaato.testing.arp.peer import Served, fails
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -201,8 +201,8 @@ def test_who_stops_listening_ends_the_call(tmp_path: Path) -> None:
 def test_a_client_that_does_not_read_holds_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a slow client leaves unread is dropped beyond a bound, which it is told; the tool waits for nobody, and the result
     comes whole. While nothing is said a sign of life is."""
-    monkeypatch.setattr(heard, "KEPT_CHARS", 60_000)
-    monkeypatch.setattr(heard, "BEAT_S", 0.01)
+    monkeypatch.setattr(heard, "MAX_BUFFERED_CHARS", 60_000)
+    monkeypatch.setattr(heard, "KEEP_ALIVE_S", 0.01)
     size = 10_000_000
     waits = Waiting()
 

@@ -139,7 +139,7 @@ def test_nothing_of_a_call_is_left_when_its_client_or_its_server_goes(
 ) -> None:
     """A command and what it has started end when its client goes, when it is cancelled, and when the server ends, which says
     so to who still waits."""
-    monkeypatch.setattr("jaato.server.registry.standalone.ENDING_S", 0.05)
+    monkeypatch.setattr("jaato.server.registry.application.DRAIN_S", 0.05)
     mark = str(uuid.uuid4().int)
     beside = Beside()
     data = json.dumps({"args": {"command": long_command(mark)}}).encode()
@@ -220,7 +220,7 @@ def test_what_is_done_no_more_is_said_at_once(
     def goes_on(at: Served) -> None:
         caplog.clear()
         assert at.invoke("echo", {"args": {"text": "x"}}).status == 200
-        until(lambda: "not looked after any more" in caplog.text)
+        until(lambda: "Maintenance of the registry has failed" in caplog.text)
         assert at.invoke("echo", {"args": {"text": "x"}}).status == 200
 
     async def mounted() -> None:
@@ -230,7 +230,7 @@ def test_what_is_done_no_more_is_said_at_once(
 
     def alone(one: Opened) -> None:
         assert one.at.invoke("echo", {"args": {"text": "x"}}).status == 200
-        until(lambda: "not looked after any more" in caplog.text)
+        until(lambda: "Maintenance of the registry has failed" in caplog.text)
         assert one.at.invoke("echo", {"args": {"text": "x"}}).status == 200
 
     during(tmp_path, alone)

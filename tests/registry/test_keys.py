@@ -17,8 +17,8 @@ from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.hosts import names_of
 from jaato.server.auth.secret_file import OneToken, fresh
 from jaato.server.registry import keys as guards
-from jaato.server.registry.keys import NAME, Anyone, Guard, Keyed, Keys, add_key, keys_in
-from jaato.server.registry.standalone import bound, open_registry, serving
+from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.keys import NAME, AllowAnyone, Guard, Keys, RequireKey, add_key, keys_in
 from jaato.testing.arp.peer import Reply, Served, fails, result_of
 
 OWNER = "o" * 43
@@ -42,9 +42,9 @@ def serve(path: Path, guard: Callable[[int], Guard], body: Callable[[Served], No
     anyio.run(main)
 
 
-def keyed(state: Path) -> Callable[[int], Keyed]:
+def keyed(state: Path) -> Callable[[int], RequireKey]:
     """A guard over the keys of a directory."""
-    return lambda port: Keyed(names_of("127.0.0.1", port), OneToken(OWNER), Keys(state))
+    return lambda port: RequireKey(names_of("127.0.0.1", port), OneToken(OWNER), Keys(state))
 
 
 def refused(reply: Reply, status: int, code: str) -> Reply:
@@ -193,11 +193,11 @@ def test_a_door_that_cannot_know_its_owner_is_closed(tmp_path: Path) -> None:
     """Where the owner's token cannot be read, nobody is let in; the answer says where to look, not what is wrong."""
     add_key(tmp_path, "n", ["tools:read"])
 
-    def broken() -> Keyed:
+    def broken() -> RequireKey:
         raise ConfigError("secret words")
 
     def guard(port: int) -> Guard:
-        return guards.Free(Anyone(names_of("127.0.0.1", port)), Keys(tmp_path), broken)
+        return guards.AllowUntilKeys(AllowAnyone(names_of("127.0.0.1", port)), Keys(tmp_path), broken)
 
     def body(at: Served) -> None:
         assert (

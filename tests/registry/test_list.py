@@ -1,4 +1,4 @@
-"""The list by pages, by tags and by what is searched for."""
+"""The list by pages, by tags and by what is search_tools for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from tests.registry.opened import Opened, during, made
 
-from jaato.server.registry.listing import FOUND
+from jaato.server.registry.listing import DEFAULT_SEARCH_LIMIT
 from jaato.server.registry.requests import MAX_TAG_CHARS, MAX_TAGS, MAX_TEXT_CHARS
 from jaato.testing.arp.peer import Reply, Served, refuses
 
@@ -116,7 +116,7 @@ def test_the_list_is_read_by_pages_by_tags_and_by_words(tmp_path: Path) -> None:
 
         one.put(*(made(f"more_{number}", text=f"Count {number} pears.") for number in range(30)))
         pears = at.send("GET", "/v1/tools?q=pears", accept_encoding="gzip")
-        assert len(names(pears)) == FOUND
+        assert len(names(pears)) == DEFAULT_SEARCH_LIMIT
         many = at.send("GET", "/v1/tools?limit=37", accept_encoding="gzip")
         assert many.headers["content-encoding"] == "gzip"
         assert len(json.loads(gzip.decompress(many.body))) == 37

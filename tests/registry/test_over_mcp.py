@@ -21,10 +21,10 @@ from tests.mcp_server.house import ERAS, House, Served, names
 from tests.registry.registering import Hook, put_body, webhook
 
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.registry.audit import Audit, Wanted
+from jaato.server.registry.application import open_registry
+from jaato.server.registry.audit import Audit, AuditFilter
 from jaato.server.registry.keys import add_key, keys_in
-from jaato.server.registry.registered.definition import Described
-from jaato.server.registry.standalone import open_registry
+from jaato.server.registry.registered.definition import ToolRegistration
 from jaato.storage.sqlite import SqliteStore
 
 WORDS = '''
@@ -60,7 +60,9 @@ def change(house: House, hook: Hook, *, gone: bool = False) -> None:
                 await registry.registered.delete("say", None, lambda _: None)
                 return
             given = {"type": "webhook", "url": hook.url}
-            await registry.registered.put("say", msgspec.convert(put_body(given), Described), lambda _: None)
+            await registry.registered.put(
+                "say", msgspec.convert(put_body(given), ToolRegistration), lambda _: None
+            )
         finally:
             await registry.callers.close()
 
@@ -147,7 +149,7 @@ def logged(house: House) -> list[tuple[str, str]]:
     """The calls in the registry's log, and how they ended. A client's own name for itself is told from the name of a key."""
     store = SqliteStore(house.state / "jaato.db")
     try:
-        found = Audit(store, Wanted()).newest(20)
+        found = Audit(store, AuditFilter()).newest(20)
         assert {one.who.split("-")[0] for one in found if one.tool != "calc"} == {"MCP client mcp 0.1.0"}
         return [(one.tool, one.outcome) for one in found]
     finally:

@@ -10,8 +10,8 @@ from tests.registry.test_keys import OWNER, keyed, serve
 
 from jaato.errors import ConfigError
 from jaato.server.auth.hosts import names_of
-from jaato.server.registry.keys import Anyone, add_key
-from jaato.server.registry.limits import Asked, Rate, rate_of
+from jaato.server.registry.keys import AllowAnyone, add_key
+from jaato.server.registry.limits import Rate, RateLimiter, parse_rate
 from jaato.testing.arp.peer import Served, fails
 
 
@@ -51,12 +51,12 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
         for path in ("/healthz", "/version"):  # a probe is no use of the registry
             assert at.send("GET", path).status == 200
 
-    serve(tmp_path, lambda port: Anyone(names_of("127.0.0.1", port), Rate(2, 3_600)), anyone)
+    serve(tmp_path, lambda port: AllowAnyone(names_of("127.0.0.1", port), Rate(2, 3_600)), anyone)
 
 
 def test_rates_and_their_memory() -> None:
     """A rate is written as a count and a time; buckets fill evenly, and only so many are remembered."""
-    assert [rate_of(text) for text in ("100/min", "5/s", "1000/12h", "7/2d")] == [
+    assert [parse_rate(text) for text in ("100/min", "5/s", "1000/12h", "7/2d")] == [
         Rate(100, 60),
         Rate(5, 1),
         Rate(1_000, 43_200),
@@ -64,13 +64,13 @@ def test_rates_and_their_memory() -> None:
     ]
     for text in ("", "0/s", "5", "5/", "5/week", "-1/s", "1e3/s", "5/0s", "9" * 20 + "/s"):
         with pytest.raises(ConfigError, match="no rate"):
-            rate_of(text)
-    asked = Asked("key", most=100)
+            parse_rate(text)
+    asked = RateLimiter("key", max_callers=100)
     for number in range(1_000):
         asked.take(str(number), Rate(1, 60))
     assert asked.take("999", Rate(1, 60))[0] > 59
     assert asked.take("0", Rate(1, 60))[0] == 0
-    assert len(asked._free_at) == 100
+    assert len(asked._full_at) == 100
     assert asked.take("batch", Rate(10, 60), 6)[0] == 0
     assert 11 < asked.take("batch", Rate(10, 60), 6)[0] <= 12
     assert asked.take("batch", Rate(10, 60), 4)[0] == 0

@@ -16,10 +16,10 @@ from jaato.protocol.arp import Invocation
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Problem, ToolResult
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.registry.audit import Audit, Wanted
-from jaato.server.registry.call_result import had_begun
+from jaato.server.registry.application import open_registry
+from jaato.server.registry.audit import Audit, AuditFilter
 from jaato.server.registry.caller_sessions import Caller, Callers
-from jaato.server.registry.standalone import open_registry
+from jaato.server.registry.running_call import has_begun
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool, tool, tool_from
@@ -228,7 +228,7 @@ def test_a_call_that_goes_on_in_the_background_ends_once(tmp_path: Path) -> None
 
 
 def test_an_answer_has_no_secret_that_its_log_has_not(tmp_path: Path) -> None:
-    """Answer and log have the same placeholder, also in a call whose secret came to light while it ran."""
+    """Response and log have the same placeholder, also in a call whose secret came to light while it ran."""
 
     async def main() -> None:
         async with opened(tmp_path) as (caller, store, _):
@@ -264,12 +264,12 @@ def test_a_log_of_ends_without_starts_is_read(tmp_path: Path) -> None:
                 arguments={"text": "a"},
             )
             journal.record(end)
-            (entry,) = Audit(store, Wanted(request="r-1")).newest(10)
+            (entry,) = Audit(store, AuditFilter(request="r-1")).newest(10)
             assert (entry.tool, entry.outcome, entry.who) == ("look", "ok", "anyone")
             stopped = structs.replace(
                 end, result=ToolResult("c", "look", False, error=Problem("cancelled", "It was."))
             )
-            assert had_begun(stopped)
-            assert not had_begun(structs.replace(stopped, arguments=None))
+            assert has_begun(stopped)
+            assert not has_begun(structs.replace(stopped, arguments=None))
 
     anyio.run(main)

@@ -60,7 +60,7 @@ def test_large_results_are_whole_and_what_is_apart_is_read(
 ) -> None:
     """Data of any size is in the answer, alone, in a batch and again by its key; what a tool or a long message leaves out is read
     where the answer says, in pieces of whole characters. No answer speaks of what only a model in a session has."""
-    monkeypatch.setattr(behind, "PIECE_BYTES", 20_001)
+    monkeypatch.setattr(behind, "MAX_PART_BYTES", 20_001)
 
     def body(one: Opened) -> None:
         once = {"idempotency_key": "k-1"}

@@ -9,7 +9,7 @@ from tests.registry.opened import Opened, during, made
 
 from jaato.errors import ConfigError
 from jaato.runtime.domains import load_domains
-from jaato.server.registry.catalog import Shelf
+from jaato.server.registry.catalog import ServedTools
 from jaato.testing.arp.peer import fails, refuses, result_of
 
 ORDER = (
@@ -49,7 +49,7 @@ def load_tools():
 '''
 
 
-def versions(shelf: Shelf, name: str) -> list[str]:
+def versions(shelf: ServedTools, name: str) -> list[str]:
     """Which versions of a tool there are, the newest first."""
     slot = shelf.slot(name)
     return [] if slot is None else slot.names
@@ -60,17 +60,17 @@ def test_the_newest_is_by_semantic_versions_then_by_registration(reverse: bool) 
     """However they are registered, versions are ordered as semver.org has it, above those that are none."""
     semantic = list(ORDER[2:])
     given = ["zzz", "v2.0.0", *(reversed(semantic) if reverse else semantic)]
-    shelf = Shelf(made("t", version) for version in given)
+    shelf = ServedTools(made("t", version) for version in given)
     assert versions(shelf, "t") == list(reversed(ORDER))
     assert shelf.tools["t"].version == "2.0.0"
-    assert versions(Shelf([made("t", "b"), made("t", "a")]), "t") == ["a", "b"]
-    assert Shelf([made("t", "1.0.0+b"), made("t", "1.0.0+a")]).tools["t"].version == "1.0.0+a"
-    assert Shelf([made("t", "9" * 5_000 + ".0.0"), made("t", "1.0.0")]).tools["t"].version == "1.0.0"
+    assert versions(ServedTools([made("t", "b"), made("t", "a")]), "t") == ["a", "b"]
+    assert ServedTools([made("t", "1.0.0+b"), made("t", "1.0.0+a")]).tools["t"].version == "1.0.0+a"
+    assert ServedTools([made("t", "9" * 5_000 + ".0.0"), made("t", "1.0.0")]).tools["t"].version == "1.0.0"
 
 
 def test_an_exchange_leaves_everything_else_as_it_is_encoded() -> None:
     """A tool that comes or goes makes another shelf, which shares the definitions of all others and their places."""
-    first = Shelf([made("a"), made("b", "1.0.0"), made("c")])
+    first = ServedTools([made("a"), made("b", "1.0.0"), made("c")])
     pages = {name: first.definition(name) for name in first.tools}
     second = first.with_tool(made("b", "2.0.0", text="Another."))
     assert [second.definition(name) is page for name, page in pages.items()] == [True, False, True]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaato.protocol.arp import InvalidShape
-from jaato.server.registry.requests import wishes_of
+from jaato.server.registry.requests import parse_preferences
 
 
 @pytest.mark.parametrize(
@@ -29,17 +29,17 @@ from jaato.server.registry.requests import wishes_of
 )
 def test_the_form_is_what_the_client_likes_best(accept: str, form: str | None) -> None:
     """`Accept` is read with its qualities; only who names a stream has one, and not where JSON is liked as well."""
-    assert wishes_of([(b"accept", accept.encode())]).form == form
+    assert parse_preferences([(b"accept", accept.encode())]).form == form
 
 
 def test_other_wishes_are_read_as_they_are_written() -> None:
     """A key is a string with or without quotes; `Prefer` says how long to wait."""
     for given, key in ((b'"a b"', "a b"), (b"a-b", "a-b"), (b" 0f ", "0f")):
-        assert wishes_of([(b"idempotency-key", given)]).key == key
+        assert parse_preferences([(b"idempotency-key", given)]).key == key
     for bad in (b"", b'""', b'"a', b"a b", b"x" * 256, b"\xff", b"a,b", b'"a"; x=1'):
         with pytest.raises(InvalidShape, match="Idempotency-Key"):
-            wishes_of([(b"idempotency-key", bad)])
+            parse_preferences([(b"idempotency-key", bad)])
     with pytest.raises(InvalidShape, match="Idempotency-Key"):
-        wishes_of([(b"idempotency-key", b"a"), (b"idempotency-key", b"a")])
+        parse_preferences([(b"idempotency-key", b"a"), (b"idempotency-key", b"a")])
     for given, wait_s in ((b"wait=5", 5.0), (b'respond-async, Wait = "7"; x=1', 7.0), (b"wait=-1", None)):
-        assert wishes_of([(b"prefer", given)]).wait_s == wait_s
+        assert parse_preferences([(b"prefer", given)]).wait_s == wait_s

@@ -34,7 +34,7 @@ from jaato.server.http.websocket import EXTENSION, FramedSocket
 from jaato.server.mcp.mounted import Mounted
 from jaato.server.metrics import Metrics
 from jaato.server.protocol.connection import Connection
-from jaato.server.registry.keys import Keys, rate_in
+from jaato.server.registry.keys import Keys, default_rate
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import Mounted as Registry
 from jaato.server.registry.mounted import worded
@@ -110,7 +110,7 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     await turn_away(scope, send, refused, problem)
 
 
-def turned_away(scope: Scope, refused: Refused) -> Any:
+def gate_refusal(scope: Scope, refused: Refused) -> Any:
     """A refusal of the gate's as the door it is for words it."""
     return (worded if scope["path"].startswith(TOOLS) else problem)(scope, refused)
 
@@ -233,7 +233,7 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
         app = application(hub, Metrics(), mounted, registry)
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
-        keys = Keys(state_dir, rate_in(settings))
+        keys = Keys(state_dir, default_rate(settings))
         web = sum(one.family != socket.AF_UNIX for one in doors.listeners)
         for listener in doors.listeners:
             if listener.family == socket.AF_UNIX:
@@ -242,7 +242,7 @@ async def opened(doors: Doors) -> AsyncIterator[Running]:
             served.tokens = served.tokens or Tokens(state_dir)
             host, port = listener.getsockname()[:2]
             names = names_of(host, port, doors.hosts, doors.origins, secure=served.secure is not None)
-            gate = Gate(app, Remote(served.tokens, names, frozenset({PATH}), keys), turned_away)
+            gate = Gate(app, Remote(served.tokens, names, frozenset({PATH}), keys), gate_refusal)
             group.start_soon(gate.look)
             await stack.enter_async_context(serving(gate, listener, served.secure, web))
         yield served

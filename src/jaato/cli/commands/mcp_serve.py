@@ -81,14 +81,14 @@ async def serve_http(args: Namespace, offer: Offer) -> None:
 async def opened(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
     """The door that is served: to the workspace, or to a registry, whose tools that others put there are followed."""
     if is_registry(args):
-        from jaato.server.registry.standalone import looked_after, open_registry
+        from jaato.server.registry.application import open_registry, run_maintenance
 
         domains = None if args.domains is None else listed(args.domains)
         registry = open_registry(
             serving_options(args, listed(args.plugins) or None), domains, args.allow_entry_point, offer.tools
         )
         door: Door = registry.callers
-        async with closed_after(door, offer), looked_after(registry.registered.watch()):
+        async with closed_after(door, offer), run_maintenance(registry.registered.watch()):
             offer.known(door.catalog)
             yield door
         return
@@ -114,11 +114,11 @@ def keyring_of(args: Namespace, door: Door) -> Keyring:
     """The keys of a registry, which let in for what they are for. Raises `ConfigError`."""
     from jaato.runtime.session_options import settings_for
     from jaato.server.mcp.handlers import Everywhere
-    from jaato.server.registry.keys import Keys, rate_in
+    from jaato.server.registry.keys import Keys, default_rate
 
     blueprint = serving_options(args, listed(args.plugins) or None)
     settings = settings_for(blueprint, blueprint.workspace or Path())
-    return Everywhere(Keys(door.state_dir, rate_in(settings)))
+    return Everywhere(Keys(door.state_dir, default_rate(settings)))
 
 
 def is_registry(args: Namespace) -> bool:

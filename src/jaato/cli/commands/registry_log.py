@@ -17,7 +17,7 @@ from jaato.cli.output.tables import print_rows
 from jaato.runtime.secrets import collect_secrets
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
-from jaato.server.registry.audit import Audit, Entry, Wanted
+from jaato.server.registry.audit import Audit, AuditEntry, AuditFilter
 from jaato.tools.redaction.redactor import Redactor
 
 LOOK_S = 0.2
@@ -53,13 +53,13 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def wanted(args: Namespace) -> Wanted:
+def wanted(args: Namespace) -> AuditFilter:
     """Which calls are meant. Raises `ConfigError`."""
     since = None
     if args.since is not None:
         ago = datetime.timedelta(seconds=seconds_of(args.since))
         since = (datetime.datetime.now(datetime.UTC) - ago).strftime("%Y-%m-%dT%H:%M:%S")
-    return Wanted(
+    return AuditFilter(
         clean_text(args.request),
         clean_text(args.trace),
         clean_text(args.flow),
@@ -70,7 +70,7 @@ def wanted(args: Namespace) -> Wanted:
     )
 
 
-def put(entries: list[Entry], secrets: Redactor, *, as_json: bool) -> None:
+def put(entries: list[AuditEntry], secrets: Redactor, *, as_json: bool) -> None:
     """Calls on stdout, now."""
     shown = [masked_struct(one, secrets) if secrets.active else one for one in entries]
     if as_json:
@@ -80,7 +80,7 @@ def put(entries: list[Entry], secrets: Redactor, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def cells(entry: Entry) -> tuple[str, ...]:
+def cells(entry: AuditEntry) -> tuple[str, ...]:
     """A call as a row."""
     ids = [
         f"trace {entry.trace_id}" if entry.trace_id else "",

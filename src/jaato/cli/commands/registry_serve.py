@@ -19,7 +19,7 @@ from jaato.settings import Settings
 if TYPE_CHECKING:
     from jaato.server.auth.hosts import Names
     from jaato.server.registry.keys import Guard
-    from jaato.server.registry.routes import RegistryDoor
+    from jaato.server.registry.routes import ToolRegistry
 
 TOKEN = "registry-token"  # noqa: S105 the name of a file
 
@@ -52,7 +52,7 @@ async def serve_at(args: Namespace) -> None:
     from jaato.server import log_file as logs
     from jaato.server.auth.hosts import names_of
     from jaato.server.daemon import set_aside
-    from jaato.server.registry.standalone import address_of, bound, is_loopback, open_registry, serving
+    from jaato.server.registry.application import address_of, bound, is_loopback, open_registry, serving
 
     blueprint = serving_options(args, listed(args.plugins))
     settings = settings_of(args, blueprint)
@@ -84,13 +84,13 @@ async def serve_at(args: Namespace) -> None:
         listener.close()
 
 
-def guard_of(names: Names, door: RegistryDoor, settings: Settings, *, closed: bool) -> tuple[Guard, str]:
+def guard_of(names: Names, door: ToolRegistry, settings: Settings, *, closed: bool) -> tuple[Guard, str]:
     """Who is let in, and what is said of it: where it is closed, there are keys, or tools that others have put there, whoever
     has a key or the owner's token. Raises `ConfigError`."""
     from jaato.server.auth.secret_file import OneToken, token_of
-    from jaato.server.registry.keys import Anyone, Free, Keyed, Keys, rate_in
+    from jaato.server.registry.keys import AllowAnyone, AllowUntilKeys, Keys, RequireKey, default_rate
 
-    rate = rate_in(settings)
+    rate = default_rate(settings)
     state_dir = door.callers.state_dir
     keys = Keys(state_dir, rate)
 
@@ -98,13 +98,13 @@ def guard_of(names: Names, door: RegistryDoor, settings: Settings, *, closed: bo
         return door.registered.any
 
     @cache
-    def keyed() -> Keyed:
-        return Keyed(names, OneToken(token_of(state_dir, TOKEN)[0]), keys)
+    def keyed() -> RequireKey:
+        return RequireKey(names, OneToken(token_of(state_dir, TOKEN)[0]), keys)
 
     if closed or keys.wanted or grown():
         keyed()
         return keyed(), f"; the token is in {state_dir / TOKEN}"
-    return Free(Anyone(names, rate), keys, keyed, grown), ""
+    return AllowUntilKeys(AllowAnyone(names, rate), keys, keyed, grown), ""
 
 
 def file_of(text: str) -> Path:
@@ -124,11 +124,11 @@ def settings_of(args: Namespace, blueprint: SessionOptions) -> Settings:
     return settings.with_flags(flags)
 
 
-def refuse_empty(door: RegistryDoor, guard: Guard) -> None:
+def refuse_empty(door: ToolRegistry, guard: Guard) -> None:
     """Raise `ConfigError` where there is no tool, and nobody who comes may put one there."""
-    from jaato.server.registry.keys import Free
+    from jaato.server.registry.keys import AllowUntilKeys
 
-    if not door.shelf.tools and isinstance(guard, Free):
+    if not door.tools.tools and isinstance(guard, AllowUntilKeys):
         raise ConfigError(
             "There is nothing to serve: name domains (--domains core) or plugins, or let tools be put here (--token)."
         )

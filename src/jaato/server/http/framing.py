@@ -25,7 +25,7 @@ def fault_of(request: Request, version: str) -> str:
         if coding.strip().lower() != b"chunked":
             return "Chunks are the one transfer coding that is understood."
     elif version == "1.0":
-        request.have([line for line in request.headers if line[0] != b"expect"])
+        request.replace_headers([line for line in request.headers if line[0] != b"expect"])
     return ""
 
 
@@ -38,5 +38,5 @@ def local(request: Request) -> bool:
     request.path = b"/" + path
     others = [line for line in request.headers if line[0] != b"host"]
     if len(others) == len(request.headers) - 1:  # none or two are wrong all the same
-        request.have([*others, (b"host", host)])
+        request.replace_headers([*others, (b"host", host)])
     return scheme.lower() in (b"http", b"https")

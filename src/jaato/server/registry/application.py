@@ -1,72 +1,234 @@
-"""The registry's door as an ASGI application: at an address of its own, or mounted beside others."""
+"""The registry as an application: opened from the settings, as an ASGI application, and served at an address of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import aclosing, suppress
+import ipaddress
+import resource
+import socket
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import anyio
 import msgspec
 
+from jaato.errors import ConfigError
+from jaato.log import logger
+from jaato.runtime.domains import load_domains
+from jaato.runtime.session_options import SessionOptions, settings_for, workspace_of
 from jaato.server.auth.admission import KEY
+from jaato.server.auth.gate import Gate
+from jaato.server.http import listeners as listen
 from jaato.server.http.asgi import BODY_S, Receive, Refused, Scope, Send
-from jaato.server.registry.keys import peer_of
-from jaato.server.registry.requests import EVERYTHING, Pending, Request, Who, request_id
-from jaato.server.registry.responses import REFUSALS, Answer, Stream, identified, turned_away, unanswered
-from jaato.server.registry.routes import RegistryDoor
+from jaato.server.registry.caller_sessions import Callers, log_retention_of
+from jaato.server.registry.catalog import ServedTools, is_served
+from jaato.server.registry.invoke import CallLimits
+from jaato.server.registry.keys import Guard, peer_of
+from jaato.server.registry.limits import parse_concurrency_limits
+from jaato.server.registry.registered.handlers import Handlers
+from jaato.server.registry.registered.registration import RegisteredTools
+from jaato.server.registry.registered.store import ToolFolder
+from jaato.server.registry.requests import OWNER_SCOPES, PendingRequest, Principal, Request, request_id
+from jaato.server.registry.responses import (
+    REFUSAL_LOG,
+    Response,
+    Stream,
+    gate_refusal,
+    internal_error,
+    with_request_id,
+)
+from jaato.server.registry.routes import ToolRegistry
+from jaato.server.tool_sessions import Offer
+from jaato.settings import Settings
+
+LOG = logger("server.registry")
+
+
+@asynccontextmanager
+async def run_maintenance(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run these in the background while the body runs, then cancel them. One that fails is logged and ends nothing else."""
+    tasks = [asyncio.create_task(work) for work in works]
+    for task in tasks:
+        task.add_done_callback(note_end)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def note_end(task: asyncio.Task[None]) -> None:
+    """Log the error of a background task."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        LOG.critical("Maintenance of the registry has failed; restart it", exc_info=error)
+
+
+def open_registry(
+    blueprint: SessionOptions,
+    domains: Iterable[str] | None = None,
+    entry_points: Iterable[str] = (),
+    tools: tuple[str, ...] = (),
+) -> ToolRegistry:
+    """Open the registry of these domains (None: those of the settings), the blueprint's plugins and the registered tools.
+    `entry_points` are allowed beside those of the settings. If there are `tools`, only these are served.
+
+    Naming a domain or registering a tool allows calls of its tools, but a rule that denies them has precedence. A call that
+    would ask is denied, since no user can be asked. Raises `JaatoError`s.
+    """
+    workspace = workspace_of(blueprint)
+    settings = settings_for(blueprint, workspace)
+    names = settings["tool_registry_domains"] if domains is None else list(domains)
+    loaded = load_domains(names)
+    allowed = tuple(tool.name for tool in loaded if tool.spec.access != "read")
+    most = settings["tool_registry_body_bytes"]
+    if most < 1:
+        raise ConfigError(f"tool_registry_body_bytes = {most}: a request has at least one byte.")
+    bounds = call_limits_of(settings)
+    served = ServedTools(loaded)  # all versions; a session has the newest of each
+    described = replace(
+        blueprint,
+        plugins=blueprint.plugins or (),
+        tools=(*blueprint.tools, *served.tools.values()),
+        allow=(*blueprint.allow, *allowed),
+    )
+    offer = Offer(
+        whole=True, scope=partial(is_served, named=frozenset(blueprint.allow), only=frozenset(tools))
+    )
+    callers = Callers.opened(described, offer)
+    callers.retention = log_retention_of(settings)
+    for tool in loaded:
+        tool.auto_approved = False  # allowed by a rule, over which others may have precedence
+    offered = filter(offer.scope, callers.catalog)
+    everything = ServedTools(one for first in offered for one in served.all_of(first))
+    allowed_code = (*settings["tool_registry_entry_points"], *entry_points)
+    handlers = Handlers(
+        settings, workspace, callers.state_dir, allowed_code, callers.registry.services["secrets"]
+    )
+    registered = RegisteredTools(everything, callers, ToolFolder(callers.state_dir), handlers)
+    return ToolRegistry(registered, callers, most, bounds)
+
+
+def call_limits_of(settings: Settings) -> CallLimits:
+    """The timeout and concurrency limits of the settings. Raises `ConfigError`."""
+    within_s = settings["tool_registry_timeout_s"]
+    if not within_s > 0:
+        raise ConfigError(f"tool_registry_timeout_s = {within_s}: a timeout is greater than 0.")
+    return CallLimits(within_s, parse_concurrency_limits(settings["tool_registry_at_once"]))
+
+
+MAX_UNSENT_BYTES = 131_072
+"""The send buffer of a connection in the system."""
+MAX_CONNECTIONS = 4_096
+DRAIN_S = 5.0
+"""How long running requests may take when the server stops."""
+CANCEL_S = 3
+"""How long cancelled calls may take to end and to be answered."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can only be reached from this machine; a name below `localhost` may not be one."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises `ConfigError`."""
+    if not 0 <= port <= 65_535:
+        raise ConfigError(f"{port} is no port: they go from 0 (any that is free) to 65535.")
+    listener = listen.bound(host, port)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # so that a slow client is noticed before megabytes are buffered
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT_BYTES)
+    return listener
+
+
+def max_connections() -> int:
+    """The number of connections that the limit of open files allows, which is raised first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(2 * MAX_CONNECTIONS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MAX_CONNECTIONS, soft * 3 // 4))
+
+
+@asynccontextmanager
+async def serving(registry: ToolRegistry, guard: Guard, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve at a socket while the body runs; then running requests may finish for a while, and calls are cancelled."""
+    config = listen.config_of(Gate(Application(registry), guard, partial(refuse, registry=registry)))
+    config.connections = max_connections()
+    config.timeout_graceful_shutdown = int(DRAIN_S) + CANCEL_S
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(listen.listening(config, listener))
+        await stack.enter_async_context(run_maintenance(registry.maintain()))
+        try:
+            yield
+        finally:
+            await server.drain(DRAIN_S)
+            registry.callers.stop()
+
+
+def address_of(listener: socket.socket) -> str:
+    """The URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
 
 LINGER_S = 5.0
 WATCHED_AFTER_S = 0.005
-"""How long work may take before it is watched whether its client has gone: most is over before."""
+"""How long a request may take before a disconnect of its client is watched for: most are answered before."""
 LAST = frozenset((408, 413))
-"""What is said of a body that is not read to its end: nothing else on the connection is."""
+"""Statuses after which the connection is closed, since the body was not read to its end."""
 
 
 class Application:
-    """Answers what a `Gate` before it has let in."""
+    """The registry as an ASGI application behind a `Gate`."""
 
-    def __init__(self, door: RegistryDoor) -> None:
-        self._door = door
+    def __init__(self, registry: ToolRegistry) -> None:
+        self._registry = registry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Response one request."""
         if scope["type"] != "http":
             return
-        request = request_of(scope)
+        request = request_from_scope(scope)
         entered = scope.get("state", {}).get(KEY)
         if entered is not None and entered.entrance is not None:
-            request.told, request.spend = entered.entrance.told, entered.entrance.spend
-        answer = self._door.at_once(request, who_of(scope))
-        if isinstance(answer, Pending):
+            request.rate_headers, request.spend = entered.entrance.rate_headers, entered.entrance.spend
+        answer = self._registry.dispatch(request, principal_in(scope))
+        if isinstance(answer, PendingRequest):
             body = await self._body(answer, receive)
-            found = body if isinstance(body, Answer) else await self._worked(answer, body, receive)
+            found = body if isinstance(body, Response) else await self._work(answer, body, receive)
             if found is None:
-                return  # the client has gone
+                return  # the client has disconnected
             answer = found
         if answer.status >= 400:
-            REFUSALS.note(request, answer, peer_of(scope))
+            REFUSAL_LOG.log(request, answer, peer_of(scope))
         if answer.stream is not None:
-            whole = scope.get("http_version") == "1.0"  # which knows no chunks
-            await poured(answer, request, answer.stream, receive, send, whole=whole)
+            whole = scope.get("http_version") == "1.0"  # has no chunked encoding
+            await send_stream(answer, request, answer.stream, receive, send, whole=whole)
             return
         last = [(b"connection", b"close")] if answer.status in LAST else []
         length = [] if answer.status in (204, 304) else [(b"content-length", str(len(answer.body)).encode())]
         start = {
             "type": "http.response.start",
             "status": answer.status,
-            "headers": [*answer.headers, *request.told, *length, *last],
+            "headers": [*answer.headers, *request.rate_headers, *length, *last],
         }
         await send(start)
         body = b"" if request.method == b"HEAD" else answer.body
         await send({"type": "http.response.body", "body": body, "more_body": bool(last)})
         if last:
-            await heard_out(receive)
+            await drain_body(receive)
             await send({"type": "http.response.body", "body": b""})
 
-    async def _body(self, pending: Pending, receive: Receive) -> bytes | Answer | None:
-        """The body; the answer to one that is too large or too slow; None when the client has gone."""
+    async def _body(self, pending: PendingRequest, receive: Receive) -> bytes | Response | None:
+        """The body; the error of one that is too large or too slow; None if the client has disconnected."""
         parts: list[bytes] = []
         size = 0
         with suppress(TimeoutError):
@@ -77,30 +239,30 @@ class Application:
                         return None
                     piece = message.get("body", b"")
                     size += len(piece)
-                    if size > self._door.max_body_bytes:
-                        return self._door.too_large(pending.request)
+                    if size > self._registry.max_body_bytes:
+                        return self._registry.refuse_large_body(pending.request)
                     parts.append(piece)
                     if not message.get("more_body", False):
                         return b"".join(parts)
-        return self._door.too_slow(pending.request)
+        return self._registry.refuse_slow_body(pending.request)
 
-    async def _worked(self, pending: Pending, body: bytes | None, receive: Receive) -> Answer | None:
-        """The answer; None when the client goes before there is one, whose work is cancelled then."""
+    async def _work(self, pending: PendingRequest, body: bytes | None, receive: Receive) -> Response | None:
+        """The response; None if the client disconnects first, which cancels the work."""
         if body is None:
             return None
         try:
-            return await while_there(self._door.work(pending, body), receive)
+            return await run_while_connected(self._registry.work(pending, body), receive)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return unanswered(pending.request, None)
-        except Exception as error:  # noqa: BLE001 whoever asks is answered all the same
-            return unanswered(pending.request, error)
+            return internal_error(pending.request, None)
+        except Exception as error:  # noqa: BLE001 the client gets a response all the same
+            return internal_error(pending.request, error)
 
 
-async def while_there(work: Coroutine[Any, Any, Answer], receive: Receive) -> Answer | None:
-    """What some work gives; None when the client goes before, and the work is cancelled then."""
+async def run_while_connected(work: Coroutine[Any, Any, Response], receive: Receive) -> Response | None:
+    """The result of some work; None if the client disconnects first, which cancels the work."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     watching: list[asyncio.Task[None]] = []
@@ -129,14 +291,14 @@ async def while_there(work: Coroutine[Any, Any, Answer], receive: Receive) -> An
     return answer
 
 
-async def poured(
-    answer: Answer, request: Request, stream: Stream, receive: Receive, send: Send, *, whole: bool
+async def send_stream(
+    answer: Response, request: Request, stream: Stream, receive: Receive, send: Send, *, whole: bool
 ) -> None:
-    """Send what comes as it comes, or in one piece, while the client is there; the server below waits where it does not
-    read, and leaves it in the end."""
+    """Send a stream chunk by chunk, or as one body, until the client disconnects; the server below applies backpressure, and
+    disconnects a client that does not read."""
 
     async def pour() -> None:
-        headers = [*answer.headers, *request.told]
+        headers = [*answer.headers, *request.rate_headers]
         if whole:
             body = b"".join([piece async for piece in stream])
             headers.append((b"content-length", str(len(body)).encode()))
@@ -161,15 +323,15 @@ async def poured(
             await asyncio.wait((work, gone))
 
 
-async def heard_out(receive: Receive) -> None:
-    """Let a client say the rest for a while: where it is cut off in the middle, it does not read what it was told."""
+async def drain_body(receive: Receive) -> None:
+    """Read the rest of a body for a while: a client whose upload is cut off does not read the response."""
     with anyio.move_on_after(LINGER_S):
         while (await receive()).get("more_body", False):
             pass
 
 
-def request_of(scope: Scope) -> Request:
-    """A request of ASGI's."""
+def request_from_scope(scope: Scope) -> Request:
+    """The request of an ASGI scope."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     headers: Any = scope["headers"]
     return Request(
@@ -177,24 +339,24 @@ def request_of(scope: Scope) -> Request:
     )
 
 
-def who_of(scope: Scope) -> Who:
-    """Whose session the calls of a request are in: that of its token."""
+def principal_in(scope: Scope) -> Principal:
+    """Principal makes a request, by its key or token."""
     held = scope.get("state", {}).get(KEY)
     if held is not None and held.entrance is not None:
-        return cast("Who", held.entrance.who)
+        return cast("Principal", held.entrance.who)
     if held is None or held.held is None:
-        return Who()
+        return Principal()
     name = held.held.name or held.held.role
-    return Who(f"token {held.held.digest or name}", name, EVERYTHING)
+    return Principal(f"token {held.held.digest or name}", name, OWNER_SCOPES)
 
 
-def refused(scope: Scope, problem: Refused, door: RegistryDoor | None = None) -> Any:
-    """A refusal of the gate's in the contract's words, counted by a door of its own: a whole result where a call was meant."""
-    request = request_of(scope)
-    if door is not None:
-        answer = door.turn_away(request, problem)
+def refuse(scope: Scope, problem: Refused, registry: ToolRegistry | None = None) -> Any:
+    """The body of a refusal by the gate, as the contract has it, counted by a registry with its own address."""
+    request = request_from_scope(scope)
+    if registry is not None:
+        answer = registry.refuse_at_gate(request, problem)
     else:
-        answer = identified(turned_away(request, problem), request_id(request.header(b"x-request-id")))
+        answer = with_request_id(gate_refusal(request, problem), request_id(request.header(b"x-request-id")))
     problem.headers.setdefault("x-request-id", answer.headers[-1][1].decode("ascii"))
-    REFUSALS.note(request, answer, peer_of(scope))
+    REFUSAL_LOG.log(request, answer, peer_of(scope))
     return msgspec.json.decode(answer.body)

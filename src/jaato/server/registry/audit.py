@@ -18,7 +18,7 @@ ACTION = "action"
 """What of an origin says that a tool was not called, but put or taken away."""
 
 
-class Entry(Struct, frozen=True, omit_defaults=True):
+class AuditEntry(Struct, frozen=True, omit_defaults=True):
     """One call, or where there is an `action`, one tool that was put or deleted.
 
     `time` is ISO 8601 UTC, `outcome` is ok, unfinished, or the contract's code."""
@@ -42,7 +42,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AuditFilter:
     """Which calls are meant; None: any. `since` is ISO 8601 UTC."""
 
     request: str | None = None
@@ -53,7 +53,7 @@ class Wanted:
     since: str | None = None
     failed: bool = False
 
-    def has(self, entry: Entry) -> bool:
+    def matches(self, entry: AuditEntry) -> bool:
         """Whether this is one of them."""
         return (
             self.request in (None, entry.request_id)
@@ -67,14 +67,14 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Reading:
+class SessionReader:
     """One session as far as it is read: the calls whose end is still to come."""
 
     who: str
     seq: int = 0
     begun: dict[str, ToolCallStart] = field(default_factory=dict)
 
-    def read(self, store: Store, session_id: str) -> Iterator[Entry]:
+    def read(self, store: Store, session_id: str) -> Iterator[AuditEntry]:
         """The calls that have ended since it was last read, in that order."""
         for event in store.read(session_id, self.seq):
             self.seq = max(self.seq, event.seq)
@@ -84,12 +84,12 @@ class Reading:
                 case ToolCallEnd():
                     yield entry_of(self.who, self.begun.pop(event.call_id, None), event)
 
-    def unfinished(self) -> Iterator[Entry]:
+    def unfinished(self) -> Iterator[AuditEntry]:
         """The calls of which there is no end."""
         return (entry_of(self.who, start, None) for start in self.begun.values())
 
 
-def entry_of(who: str, start: ToolCallStart | None, end: ToolCallEnd | None) -> Entry:
+def entry_of(who: str, start: ToolCallStart | None, end: ToolCallEnd | None) -> AuditEntry:
     """A call of which there are a start, an end or both; one that was refused has no start."""
     known: Event | None = start or end
     assert known is not None
@@ -107,7 +107,7 @@ def entry_of(who: str, start: ToolCallStart | None, end: ToolCallEnd | None) -> 
     permission = (start.permission if start is not None else None) or (
         end.permission if end is not None else None
     )
-    return Entry(
+    return AuditEntry(
         time=known.timestamp,
         who=who,
         tool=tool,
@@ -137,7 +137,7 @@ def who_of(row: SessionRow) -> str:
     return (row.name or "").removeprefix(TITLE)
 
 
-def audits(store: Store, since: str | None = None) -> Iterator[SessionRow]:
+def audit_sessions(store: Store, since: str | None = None) -> Iterator[SessionRow]:
     """The sessions with calls, the last used first."""
     before = None
     while True:
@@ -155,38 +155,38 @@ def audits(store: Store, since: str | None = None) -> Iterator[SessionRow]:
 class Audit:
     """The log, read once and then followed."""
 
-    def __init__(self, store: Store, wanted: Wanted) -> None:
+    def __init__(self, store: Store, filter_: AuditFilter) -> None:
         self._store = store
-        self._wanted = wanted
-        self._read: dict[str, Reading] = {}
+        self._filter = filter_
+        self._read: dict[str, SessionReader] = {}
 
-    def newest(self, limit: int) -> list[Entry]:
+    def newest(self, limit: int) -> list[AuditEntry]:
         """The newest calls, in the order they were made. Sessions in which none of them can be are not read."""
-        found: list[Entry] = []
-        for row in audits(self._store, self._wanted.since):
+        found: list[AuditEntry] = []
+        for row in audit_sessions(self._store, self._filter.since):
             if len(found) == limit and row.updated_at < found[0].time:
                 break
-            reading = self._read[row.id] = Reading(who_of(row))
-            fitting = [one for one in reading.read(self._store, row.id) if self._wanted.has(one)]
-            fitting += [one for one in reading.unfinished() if self._wanted.has(one)]
+            reading = self._read[row.id] = SessionReader(who_of(row))
+            fitting = [one for one in reading.read(self._store, row.id) if self._filter.matches(one)]
+            fitting += [one for one in reading.unfinished() if self._filter.matches(one)]
             found = sorted([*found, *fitting], key=lambda one: one.time)[-limit:]
         return found
 
-    def more(self) -> list[Entry]:
+    def more(self) -> list[AuditEntry]:
         """The calls that have ended since, in the order they were made."""
-        found: list[Entry] = []
+        found: list[AuditEntry] = []
         for row in self._store.sessions(limit=PAGE):
             if not is_audit(row):
                 continue
             reading = self._read.get(row.id)
             if reading is None:
-                reading = self._read[row.id] = Reading(who_of(row))
+                reading = self._read[row.id] = SessionReader(who_of(row))
             if row.last_seq > reading.seq:
-                found += [one for one in reading.read(self._store, row.id) if self._wanted.has(one)]
+                found += [one for one in reading.read(self._store, row.id) if self._filter.matches(one)]
         return sorted(found, key=lambda one: one.time)
 
     def skip(self) -> None:
         """Take what there is for read, so that only what comes counts as more."""
         for row in self._store.sessions(limit=PAGE):
             if is_audit(row) and row.id not in self._read:
-                self._read[row.id] = Reading(who_of(row), row.last_seq)
+                self._read[row.id] = SessionReader(who_of(row), row.last_seq)

@@ -16,8 +16,8 @@ from jaato.protocol.arp import SCHEMA_VERSION, ToolDefinition, ToolView
 from jaato.protocol.codec import encode
 from jaato.protocol.specs import ToolSpec
 from jaato.server.registry.registered.handlers import DOMAIN
-from jaato.server.registry.requests import Pending, Route, Sight
-from jaato.server.registry.responses import NOT_STORED, Answer, error_for, refusing
+from jaato.server.registry.requests import PendingRequest, Route, Visibility
+from jaato.server.registry.responses import NOT_STORED, Response, error_for, error_response
 from jaato.server.remote_tools import Onward
 from jaato.server.tool_sessions import Offer
 from jaato.tools.catalog import Catalog
@@ -33,7 +33,7 @@ SEMANTIC = re.compile(
 Age = tuple[bool, tuple[int, ...], bool, tuple[tuple[bool, int, str], ...], int]
 
 
-def age_of(version: str, number: int) -> Age:
+def version_order(version: str, number: int) -> Age:
     """By what versions are ordered, the newest last; `number` says how many were registered before this one."""
     found = SEMANTIC.fullmatch(version)
     if found is None:
@@ -84,7 +84,7 @@ class Page:
         return self.etag[:-1] + b'-gzip"'
 
 
-class Kept:
+class ServedTool:
     """A tool on the shelf; `number` says how many came before it. Shelves that follow each other share it, so that its
     definition is encoded once."""
 
@@ -105,32 +105,32 @@ class Kept:
         return self._page
 
 
-class Slot(NamedTuple):
+class ToolVersions(NamedTuple):
     """The versions of one name, the newest first; `number` is that of the first that came, which is its place in the list."""
 
     number: int
-    versions: tuple[Kept, ...]
+    versions: tuple[ServedTool, ...]
 
     @property
     def names(self) -> list[str]:
         """Which versions there are, the newest first."""
         return [one.tool.version for one in self.versions]
 
-    def kept(self, version: str | None) -> Kept | None:
+    def kept(self, version: str | None) -> ServedTool | None:
         """The one of this version, None for the newest."""
         if version is None:
             return self.versions[0]
         return next((one for one in self.versions if one.tool.version == version), None)
 
 
-class Shelf:
+class ServedTools:
     """What is served now. It never changes: where tools come or go, another takes its place, which shares what is encoded.
 
     `tools` has the newest version of each, in the order of the list.
     """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        self._slots: dict[str, Slot] = {}
+        self._slots: dict[str, ToolVersions] = {}
         self._next = 0
         for tool in tools:
             self._put(tool)
@@ -153,7 +153,7 @@ class Shelf:
         """How many there are, in digits."""
         return str(len(self._slots)).encode()
 
-    def slot(self, name: str) -> Slot | None:
+    def slot(self, name: str) -> ToolVersions | None:
         """The versions of a name."""
         return self._slots.get(name)
 
@@ -171,7 +171,7 @@ class Shelf:
         kept = self._kept(name, version)
         return None if kept is None else kept.page
 
-    def _kept(self, name: str, version: str | None) -> Kept | None:
+    def _kept(self, name: str, version: str | None) -> ServedTool | None:
         slot = self._slots.get(name)
         return None if slot is None else slot.kept(version)
 
@@ -182,14 +182,14 @@ class Shelf:
             return [tool]
         return [one.tool for one in sorted(slot.versions, key=lambda one: one.number)]
 
-    def with_tool(self, tool: Tool) -> Shelf:
+    def with_tool(self, tool: Tool) -> ServedTools:
         """A shelf with this tool too, in the place of one of its name and version."""
         made = self._copy()
         made._put(tool)  # noqa: SLF001 its own kind, not yet seen by anybody
         made.tools = {**self.tools, tool.name: made._slots[tool.name].versions[0].tool}  # noqa: SLF001 the same
         return made
 
-    def without(self, name: str, version: str | None = None) -> Shelf:
+    def without(self, name: str, version: str | None = None) -> ServedTools:
         """A shelf without this version of a tool, None for all of them; where there is none, this one."""
         slot = self._slots.get(name)
         left = (
@@ -202,14 +202,14 @@ class Shelf:
         made = self._copy()
         tools = dict(self.tools)
         if left:
-            made._slots[name] = Slot(slot.number, left)  # noqa: SLF001 the same
+            made._slots[name] = ToolVersions(slot.number, left)  # noqa: SLF001 the same
             tools[name] = left[0].tool
         else:
             del made._slots[name], tools[name]  # noqa: SLF001 the same
         made.tools = tools
         return made
 
-    def exchanged(self, old: Mapping[str, Tool], new: Iterable[Tool]) -> Shelf:
+    def replace_tools(self, old: Mapping[str, Tool], new: Iterable[Tool]) -> ServedTools:
         """A shelf without these very tools, by the names they had, and with those."""
         made = self._copy()
         slots = made._slots  # noqa: SLF001 its own kind, not yet seen by anybody
@@ -217,13 +217,13 @@ class Shelf:
             slot = slots.pop(name, None)
             left = () if slot is None else tuple(one for one in slot.versions if one.tool is not tool)
             if slot is not None and left:
-                slots[name] = Slot(slot.number, left)
+                slots[name] = ToolVersions(slot.number, left)
         for tool in new:
             made._put(tool)  # noqa: SLF001 the same
         made.tools = {name: slot.versions[0].tool for name, slot in slots.items()}
         return made
 
-    def only(self, has: Callable[[str], bool]) -> Shelf:
+    def select(self, has: Callable[[str], bool]) -> ServedTools:
         """A shelf with those of the names that are wanted."""
         made = self._copy()
         for name in [name for name in self._slots if not has(name)]:
@@ -231,21 +231,23 @@ class Shelf:
         made.tools = {name: tool for name, tool in self.tools.items() if has(name)}
         return made
 
-    def _copy(self) -> Shelf:
-        made = Shelf()
+    def _copy(self) -> ServedTools:
+        made = ServedTools()
         made._slots = dict(self._slots)
         made._next = self._next
         return made
 
     def _put(self, tool: Tool) -> None:
-        kept = Kept(tool, self._next)
+        kept = ServedTool(tool, self._next)
         self._next += 1
         slot = self._slots.get(tool.name)
         others = (
             () if slot is None else tuple(one for one in slot.versions if one.tool.version != tool.version)
         )
-        versions = sorted((*others, kept), key=lambda one: age_of(one.tool.version, one.number), reverse=True)
-        self._slots[tool.name] = Slot(kept.number if slot is None else slot.number, tuple(versions))
+        versions = sorted(
+            (*others, kept), key=lambda one: version_order(one.tool.version, one.number), reverse=True
+        )
+        self._slots[tool.name] = ToolVersions(kept.number if slot is None else slot.number, tuple(versions))
 
 
 def definition_of(tool: Tool) -> ToolDefinition:
@@ -274,10 +276,10 @@ def source_of(tool: Tool) -> dict[str, Any]:
 
 MOST = 64
 """Sights of one shelf that are kept; the one made first makes room."""
-MADE: WeakKeyDictionary[Shelf, dict[Sight, Shelf]] = WeakKeyDictionary()
+MADE: WeakKeyDictionary[ServedTools, dict[Visibility, ServedTools]] = WeakKeyDictionary()
 
 
-def seen(shelf: Shelf, sight: Sight | None) -> Shelf:
+def visible_tools(shelf: ServedTools, sight: Visibility | None) -> ServedTools:
     """What of a shelf is seen, made once for all who see the same."""
     if sight is None:
         return shelf
@@ -286,7 +288,7 @@ def seen(shelf: Shelf, sight: Sight | None) -> Shelf:
     if mine is None:
         while len(made) >= MOST:
             del made[next(iter(made))]
-        mine = made[sight] = shelf.only(sight.has)
+        mine = made[sight] = shelf.select(sight.has)
     return mine
 
 
@@ -296,7 +298,7 @@ BROKERS = frozenset(("arp", "mcp"))
 """Plugins whose own tools are about those whose tools they bring."""
 
 
-def is_for_others(tool: Tool, named: Collection[str], only: Collection[str] = ()) -> bool:
+def is_served(tool: Tool, named: Collection[str], only: Collection[str] = ()) -> bool:
     """Whether a tool is served: what looks after registries and MCP servers is for agents of this machine, and for others
     where it is `named`. Where there are some that are served `only`, it is one of them."""
     if only and tool.name not in only:
@@ -308,7 +310,7 @@ def is_for_others(tool: Tool, named: Collection[str], only: Collection[str] = ()
     return tool.name not in own_names()
 
 
-class Followed:
+class CatalogFollower:
     """What of a catalogue is on the shelf, so that it follows where tools come and go."""
 
     def __init__(self, catalog: Catalog, offer: Offer) -> None:
@@ -323,21 +325,21 @@ class Followed:
             tool.name: tool for tool in self._catalog if tool.plugin != DOMAIN and self._offer.scope(tool)
         }
 
-    def note(self) -> None:
+    def mark_changed(self) -> None:
         """There are other tools; from any thread."""
         self.changed = True
 
-    def on(self, shelf: Shelf) -> Shelf:
+    def update(self, shelf: ServedTools) -> ServedTools:
         """A shelf with what is in the catalogue now, and with all that was put there otherwise."""
         self.changed = False
         before, now = self._tools, self._now()
         self._tools = now
         gone = {name: tool for name, tool in before.items() if now.get(name) is not tool}
         new = [tool for name, tool in now.items() if shelf.find(name, tool.version) is not tool]
-        return shelf.exchanged(gone, new) if gone or new else shelf
+        return shelf.replace_tools(gone, new) if gone or new else shelf
 
 
-def is_elsewhere(onward: Onward, shelf: Shelf, route: Route) -> bool:
+def is_remote(onward: Onward, shelf: ServedTools, route: Route) -> bool:
     """Whether others have to be asked before a page can be given."""
     if not onward or route.kind not in ASKED:
         return False
@@ -345,17 +347,23 @@ def is_elsewhere(onward: Onward, shelf: Shelf, route: Route) -> bool:
     return tool is None or tool.remote is not None
 
 
-async def asked(onward: Onward, shelf: Shelf, pending: Pending) -> None:
-    """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything. Who
+async def refresh_remote(onward: Onward, shelf: ServedTools, pending: PendingRequest) -> None:
+    """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything. Principal
     ends calls waits for nobody."""
     if pending.route.kind != "cancel" and pending.route.name not in shelf.tools:
         await onward.renew(pending.request.header(b"via") or b"")
 
 
-async def whole(onward: Onward, shelf: Shelf, pending: Pending) -> Shelf | Answer:
+async def load_definition(
+    onward: Onward, shelf: ServedTools, pending: PendingRequest
+) -> ServedTools | Response:
     """The shelf, on which everything is whole that is asked for; else what is answered in its place."""
     tool = shelf.tools.get(pending.route.name)
     if tool is None or tool.remote is None:
         return shelf
     problem = (await onward.failing([tool])).get(tool.name)
-    return shelf if problem is None else refusing(error_for(problem, pending.id.decode("ascii")), NOT_STORED)
+    return (
+        shelf
+        if problem is None
+        else error_response(error_for(problem, pending.id.decode("ascii")), NOT_STORED)
+    )

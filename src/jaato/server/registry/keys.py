@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -22,10 +21,10 @@ from jaato.server.auth.hosts import Names
 from jaato.server.auth.secret_file import Followed, SecretFile, digest_of
 from jaato.server.auth.throttle import Throttle, network_of
 from jaato.server.http.asgi import Refused, Scope, bearer, values
-from jaato.server.registry.limits import Asked, Rate, rate_of
-from jaato.server.registry.requests import Headers, Sight, Spend, Who, is_open
+from jaato.server.registry.limits import Rate, RateLimiter, parse_rate
+from jaato.server.registry.requests import Headers, Principal, Spend, Visibility, is_open
 from jaato.server.registry.requests import Scope as KeyScope
-from jaato.server.registry.responses import REALM
+from jaato.server.registry.responses import REALM, seconds
 from jaato.settings import Settings
 
 LOG = logger("server.registry")
@@ -65,10 +64,10 @@ class KeyEntry(Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """Who has come in with a key, and what every answer then says of its rate."""
+    """Principal has come in with a key, and what every answer then says of its rate."""
 
-    who: Who
-    told: Headers = field(default_factory=list)
+    who: Principal
+    rate_headers: Headers = field(default_factory=list)
     spend: Spend | None = None
 
 
@@ -79,8 +78,8 @@ class Keys:
         file = keys_in(state_dir)
         self._given = Followed(file, 0.0, "No key of the registry's lets anybody in")
         self._begun = Followed(file, LOOK_EVERY_S, "No key of the registry's lets anybody in")
-        self._known: dict[str, tuple[KeyEntry, Who, Rate | None]] = {}
-        self._asked = Asked("key")
+        self._known: dict[str, tuple[KeyEntry, Principal, Rate | None]] = {}
+        self._asked = RateLimiter("key")
         self._rate = rate
 
     @property
@@ -90,7 +89,7 @@ class Keys:
         return self._begun.there
 
     def enter(self, key: str) -> Entrance | None:
-        """Who comes in with a key; None for one that is unknown, expired or was taken away.
+        """Principal comes in with a key; None for one that is unknown, expired or was taken away.
 
         Raises `Refused` with 429 for one that has asked too often.
         """
@@ -102,13 +101,13 @@ class Keys:
         if known is None or known[0] is not entry:
             if len(self._known) > MAX_KEYS:
                 self._known.clear()
-            known = self._known[digest] = (entry, who_with(entry), rated(entry) or self._rate)
+            known = self._known[digest] = (entry, principal_of(entry), rate_of(entry) or self._rate)
         if known[2] is None:
             return Entrance(known[1])
-        wait_s, told = self._asked.take(digest, known[2])
+        wait_s, rate_headers = self._asked.take(digest, known[2])
         if wait_s:
-            raise too_often(wait_s, told)
-        return Entrance(known[1], told, partial(self._asked.take, digest, known[2]))
+            raise too_often(wait_s, rate_headers)
+        return Entrance(known[1], rate_headers, partial(self._asked.take, digest, known[2]))
 
     def enter_at(self, path: str, key: str) -> Entrance | None:
         """The same, where the paths are those of other doors too: keys are for the registry's."""
@@ -117,44 +116,39 @@ class Keys:
     def holds(self, entrance: Entrance) -> bool:
         """Whether the key that somebody came in with still lets in."""
         entry = self._given.of(entrance.who.key.removeprefix("key "))
-        return entry is not None and who_with(entry) == entrance.who
+        return entry is not None and principal_of(entry) == entrance.who
 
-    def over(self, key: str) -> bool:
+    def is_expired(self, key: str) -> bool:
         """Whether this is a key whose time is over."""
         entry = self._given.whenever(digest_of(key))
         return entry is not None and entry.expired
 
 
-def rate_in(settings: Settings) -> Rate | None:
+def default_rate(settings: Settings) -> Rate | None:
     """The rate of whoever has none of its own. Raises `ConfigError`."""
     text = settings["tool_registry_rate"]
-    return None if text is None else rate_of(text)
+    return None if text is None else parse_rate(text)
 
 
-def who_with(entry: KeyEntry) -> Who:
+def principal_of(entry: KeyEntry) -> Principal:
     """Whose calls are made with a key."""
-    sight = Sight(tuple(entry.tools)) if entry.tools else None
-    return Who(f"key {entry.sha256}", f"key {entry.name}", frozenset(entry.scopes), sight)
+    sight = Visibility(tuple(entry.tools)) if entry.tools else None
+    return Principal(f"key {entry.sha256}", f"key {entry.name}", frozenset(entry.scopes), sight)
 
 
-def rated(entry: KeyEntry) -> Rate | None:
+def rate_of(entry: KeyEntry) -> Rate | None:
     """The rate of a key, if it has one of its own; one that cannot be read is the slowest."""
     try:
-        return None if entry.rate is None else rate_of(entry.rate)
+        return None if entry.rate is None else parse_rate(entry.rate)
     except ConfigError:
         return Rate(1, 86_400)
 
 
-def too_often(wait_s: float, told: Headers) -> Refused:
+def too_often(wait_s: float, rate_headers: Headers) -> Refused:
     """No, because it was asked too often."""
     after = seconds(wait_s)
-    headers = {name.decode(): value.decode() for name, value in told}
+    headers = {name.decode(): value.decode() for name, value in rate_headers}
     return Refused(429, f"Too many requests; come back in {after} s.", **{"retry-after": after}, **headers)
-
-
-def seconds(wait_s: float) -> str:
-    """A time to be waited, in whole seconds."""
-    return str(max(1, math.ceil(wait_s)))
 
 
 def keys_in(state_dir: Path) -> SecretFile[KeyEntry]:
@@ -187,7 +181,7 @@ def add_key(
     for one in patterns:
         re.compile(translate(one))
     if rate is not None:
-        rate_of(rate)
+        parse_rate(rate)
     allowed = [scope for scope in SCOPES if scope in asked]
     return keys_in(state_dir).add(
         name, lambda digest: KeyEntry(name, allowed, digest, time.time(), expires, patterns, rate), PREFIX
@@ -203,12 +197,12 @@ class Guard(Admit):
 
 
 @dataclass(frozen=True, slots=True)
-class Anyone(Guard):
+class AllowAnyone(Guard):
     """Lets in whoever calls the server by its name and is no page of somebody else's; at a rate, if there is one."""
 
     names: Names
     rate: Rate | None = None
-    asked: Asked = field(default_factory=lambda: Asked("address"))
+    asked: RateLimiter = field(default_factory=lambda: RateLimiter("address"))
 
     async def admit(self, scope: Scope) -> Admission:
         """How this request comes in. Raises `Refused`."""
@@ -216,17 +210,19 @@ class Anyone(Guard):
         if self.rate is None or is_open(scope["raw_path"], scope["method"]):
             return Admission(None, entrance=NOBODY)
         network = network_of(peer_of(scope))
-        wait_s, told = self.asked.take(network, self.rate)
+        wait_s, rate_headers = self.asked.take(network, self.rate)
         if wait_s:
-            raise too_often(wait_s, told)
-        return Admission(None, entrance=Entrance(Who(), told, partial(self.asked.take, network, self.rate)))
+            raise too_often(wait_s, rate_headers)
+        return Admission(
+            None, entrance=Entrance(Principal(), rate_headers, partial(self.asked.take, network, self.rate))
+        )
 
 
-NOBODY = Entrance(Who())
+NOBODY = Entrance(Principal())
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed(Guard):
+class RequireKey(Guard):
     """Lets in who has the owner's token or a key besides. A right one never waits for what others have tried."""
 
     names: Names
@@ -252,13 +248,13 @@ class Keyed(Guard):
 
 
 @dataclass(frozen=True, slots=True)
-class Free(Guard):
+class AllowUntilKeys(Guard):
     """Lets in anyone until the first key is made, or there is more (`grown`) than what the operator has named; then who has
     a key."""
 
-    anyone: Anyone
+    anyone: AllowAnyone
     keys: Keys
-    keyed: Callable[[], Keyed]
+    keyed: Callable[[], RequireKey]
     grown: Callable[[], bool] = bool
 
     async def admit(self, scope: Scope) -> Admission:
@@ -280,6 +276,6 @@ def peer_of(scope: Scope) -> str:
 
 def wrong(token: str, keys: Keys | None) -> Refused:
     """What is said to a token that lets nobody in (RFC 6750, 3)."""
-    words = OVER if keys is not None and keys.over(token) else WRONG
+    words = OVER if keys is not None and keys.is_expired(token) else WRONG
     said = f'{REALM}, error="invalid_token", error_description="{words}"'
     return Refused(401, words, **{"www-authenticate": said})

@@ -24,18 +24,18 @@ from jaato.protocol.arp import (
     strict,
 )
 from jaato.protocol.codec import encode
-from jaato.server.registry.catalog import Kept, Page, Shelf
+from jaato.server.registry.catalog import Page, ServedTool, ServedTools
 from jaato.server.registry.requests import (
     Headers,
+    ListQuery,
     Request,
     Route,
-    Wanted,
     accepts_gzip,
-    names_tag,
-    version_of,
-    wanted,
+    matches_etag,
+    parse_list_query,
+    requested_version,
 )
-from jaato.server.registry.responses import JSON, Answer, error_for, error_of, refusal, refusing
+from jaato.server.registry.responses import JSON, Response, error_for, error_of, error_response, refusal
 from jaato.server.remote_tools import Onward
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
@@ -56,12 +56,12 @@ def key_of(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def written(cursor: Cursor) -> str:
+def encode_cursor(cursor: Cursor) -> str:
     """A cursor as a client is given it."""
     return f"{cursor.place}.{cursor.key}.{cursor.since}"
 
 
-def read(text: str) -> Cursor:
+def parse_cursor(text: str) -> Cursor:
     """A cursor that a client gives back. Raises `InvalidShape`."""
     found = CURSOR.fullmatch(text)
     if found is None:
@@ -69,7 +69,7 @@ def read(text: str) -> Cursor:
     return Cursor(int(found[1]), found[2], found[3])
 
 
-def place_in(names: list[str] | tuple[str, ...], key: str) -> int | None:
+def find_position(names: list[str] | tuple[str, ...], key: str) -> int | None:
     """Where the name stands that is known by this."""
     return next((place for place, name in enumerate(names) if key_of(name) == key), None)
 
@@ -79,7 +79,7 @@ AT_ONCE = 2
 """Searches that are under way at the same time; the others wait, so that requests that need none are answered meanwhile."""
 
 
-class Finder:
+class ToolSearch:
     """Ranks tools for a text. Safe to be used from any thread."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -90,15 +90,15 @@ class Finder:
         self._stripped: dict[str, Tool] = {}
         self._kept: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
 
-    def ranked(self, tools: Mapping[str, Tool], text: str) -> tuple[str, ...]:
+    def rank(self, tools: Mapping[str, Tool], text: str) -> tuple[str, ...]:
         """The names of those that have something of the text, the best first."""
         with self._lock:
             if tools is not self._known:
-                self._exchange(tools)
+                self._update_index(tools)
                 self._known = tools
         return tuple(spec.name for spec, _ in self._catalog.search(text, len(tools)) if spec.name in tools)
 
-    def _exchange(self, tools: Mapping[str, Tool]) -> None:
+    def _update_index(self, tools: Mapping[str, Tool]) -> None:
         """Search among these from now on. What else a tool is called by is of no account: names are all different."""
         gone = {
             name: one
@@ -116,7 +116,7 @@ class Finder:
             **come,
         }
 
-    def keep(self, text: str, names: tuple[str, ...]) -> str:
+    def store_ranking(self, text: str, names: tuple[str, ...]) -> str:
         """Keep what was found for a text, for the pages to come; gives by what it is found again."""
         key = hashlib.sha256("\0".join((text, *names)).encode("utf-8", "surrogatepass")).hexdigest()[:12]
         with self._lock:
@@ -126,14 +126,14 @@ class Finder:
                 self._kept.popitem(last=False)
         return key
 
-    def kept(self, text: str, key: str) -> tuple[str, ...] | None:
+    def stored_ranking(self, text: str, key: str) -> tuple[str, ...] | None:
         """What was found for this text, if it is still here."""
         with self._lock:
             of, names = self._kept.get(key, ("", ()))
         return names if of == text else None
 
 
-FOUND = 20
+DEFAULT_SEARCH_LIMIT = 20
 """How many tools a search gives that is not told how many."""
 TOTAL = b"x-total-count"
 """The header that says how many tools there are on all pages together."""
@@ -141,55 +141,57 @@ PROCESS = os.urandom(6).hex()
 """In whose order places in the list count: after a restart they may be others."""
 
 
-class Listed(NamedTuple):
+class ListPage(NamedTuple):
     """A page of the list, and what is said beside it."""
 
     page: Page
     headers: Headers
 
 
-def in_order(shelf: Shelf, wanted: Wanted) -> Listed:
+def list_page(shelf: ServedTools, wanted: ListQuery) -> ListPage:
     """A page of the tools in the order of the list. Raises `InvalidShape` for a cursor that is none."""
-    names = tagged(shelf, list(shelf.tools), wanted.tags) if wanted.tags else list(shelf.tools)
+    names = filter_tools(shelf, list(shelf.tools), wanted.tags) if wanted.tags else list(shelf.tools)
     start = 0
     if wanted.cursor:
-        cursor = read(wanted.cursor)
+        cursor = parse_cursor(wanted.cursor)
         after = cursor.place
-        if cursor.since != PROCESS and (found := place_in(list(shelf.tools), cursor.key)) is not None:
+        if cursor.since != PROCESS and (found := find_position(list(shelf.tools), cursor.key)) is not None:
             after = shelf.place(list(shelf.tools)[found])
         start = bisect_right(names, after, key=shelf.place)
     chosen = names[start : start + wanted.limit] if wanted.limit else names[start:]
     last = None
     if start + len(chosen) < len(names):
         last = Cursor(shelf.place(chosen[-1]), key_of(chosen[-1]), PROCESS)
-    return listed(shelf, wanted, chosen, len(names), last)
+    return make_page(shelf, wanted, chosen, len(names), last)
 
 
-def by_rank(shelf: Shelf, everything: Shelf, finder: Finder, wanted: Wanted) -> Listed:
+def search_page(
+    shelf: ServedTools, everything: ServedTools, finder: ToolSearch, wanted: ListQuery
+) -> ListPage:
     """A page of what a search finds, the best first; all its pages are of the same search while that is kept. What is
-    searched is `everything`, of which only what is on the shelf is told: so there is one index for all who ask.
+    search_tools is `everything`, of which only what is on the shelf is told: so there is one index for all who ask.
 
     Takes milliseconds, the first time longer. Raises `InvalidShape`.
     """
-    cursor = read(wanted.cursor) if wanted.cursor else None
-    wanted = wanted._replace(limit=wanted.limit or FOUND)
-    kept = finder.kept(wanted.text, cursor.since) if cursor is not None else None
-    names = finder.ranked(everything.tools, wanted.text) if kept is None else kept
+    cursor = parse_cursor(wanted.cursor) if wanted.cursor else None
+    wanted = wanted._replace(limit=wanted.limit or DEFAULT_SEARCH_LIMIT)
+    kept = finder.stored_ranking(wanted.text, cursor.since) if cursor is not None else None
+    names = finder.rank(everything.tools, wanted.text) if kept is None else kept
     start = 0
     if cursor is not None:
-        moved = place_in(names, cursor.key) if kept is None else None
+        moved = find_position(names, cursor.key) if kept is None else None
         start = 1 + (cursor.place if moved is None else moved)
-    having = tagged(shelf, names, wanted.tags)
-    rest = tagged(shelf, names[start:], wanted.tags)
+    having = filter_tools(shelf, names, wanted.tags)
+    rest = filter_tools(shelf, names[start:], wanted.tags)
     chosen = rest[: wanted.limit]
     last = None
     if len(chosen) < len(rest):
         place, name = names.index(chosen[-1]), chosen[-1]
-        last = Cursor(place, key_of(name), finder.keep(wanted.text, names))
-    return listed(shelf, wanted, chosen, len(having), last)
+        last = Cursor(place, key_of(name), finder.store_ranking(wanted.text, names))
+    return make_page(shelf, wanted, chosen, len(having), last)
 
 
-def tagged(shelf: Shelf, names: Sequence[str], tags: tuple[str, ...]) -> Sequence[str]:
+def filter_tools(shelf: ServedTools, names: Sequence[str], tags: tuple[str, ...]) -> Sequence[str]:
     """Those that are on the shelf, and have all of these tags."""
     tools = shelf.tools
     if not tags:
@@ -198,13 +200,15 @@ def tagged(shelf: Shelf, names: Sequence[str], tags: tuple[str, ...]) -> Sequenc
     return [name for name in names if name in tools and wanted.issubset(tools[name].tags)]
 
 
-def listed(shelf: Shelf, wanted: Wanted, names: Sequence[str], count: int, last: Cursor | None) -> Listed:
+def make_page(
+    shelf: ServedTools, wanted: ListQuery, names: Sequence[str], count: int, last: Cursor | None
+) -> ListPage:
     """A page with these tools; `last` where others follow it."""
     headers = [(TOTAL, str(count).encode())]
     if last is not None:
-        headers.append((b"link", f'<{wanted.page(written(last))}>; rel="next"'.encode()))
+        headers.append((b"link", f'<{wanted.page(encode_cursor(last))}>; rel="next"'.encode()))
     views = [ToolView(name, shelf.tools[name].spec.description) for name in names]
-    return Listed(Page(encode(views), b"\n".join(value for _, value in headers)), headers)
+    return ListPage(Page(encode(views), b"\n".join(value for _, value in headers)), headers)
 
 
 SHARED = (b"vary", b"accept-encoding")
@@ -212,55 +216,57 @@ FRESH = (b"cache-control", b"no-cache")
 """A page may be kept, and is asked about before it is used again."""
 
 
-def list_tools(shelf: Shelf, request: Request) -> Answer | None:
-    """The list of tools, or the page of it that is asked for; None where that has to be searched for first."""
+def list_tools(shelf: ServedTools, request: Request) -> Response | None:
+    """The list of tools, or the page of it that is asked for; None where that has to be search_tools for first."""
     if not request.query:
-        return sent(shelf.views, request, (TOTAL, shelf.total))
+        return page_response(shelf.views, request, (TOTAL, shelf.total))
     try:
-        asked = wanted(request.query)
+        asked = parse_list_query(request.query)
         if asked.text:
             return None
         if not (asked.tags or asked.limit or asked.cursor):
-            return sent(shelf.views, request, (TOTAL, shelf.total))
-        page, headers = in_order(shelf, asked)
+            return page_response(shelf.views, request, (TOTAL, shelf.total))
+        page, headers = list_page(shelf, asked)
     except InvalidShape as error:
         return refusal(error.code, str(error))
-    return sent(page, request, *headers)
+    return page_response(page, request, *headers)
 
 
-async def searched(shelf: Shelf, everything: Shelf, finder: Finder, request: Request) -> Answer:
-    """A page of what a search finds; see `by_rank`."""
+async def search_tools(
+    shelf: ServedTools, everything: ServedTools, finder: ToolSearch, request: Request
+) -> Response:
+    """A page of what a search finds; see `search_page`."""
     try:
         page, headers = await to_thread.run_sync(
-            by_rank, shelf, everything, finder, wanted(request.query), limiter=finder.places
+            search_page, shelf, everything, finder, parse_list_query(request.query), limiter=finder.places
         )
     except InvalidShape as error:
         return refusal(error.code, str(error))
-    return sent(page, request, *headers)
+    return page_response(page, request, *headers)
 
 
-def defined(shelf: Shelf, route: Route, request: Request) -> Answer:
+def get_definition(shelf: ServedTools, route: Route, request: Request) -> Response:
     """The definition of one tool."""
-    found = looked_up(shelf, route.name, request.query)
-    return sent(found.page, request) if isinstance(found, Kept) else refusing(found)
+    found = find_requested(shelf, route.name, request.query)
+    return page_response(found.page, request) if isinstance(found, ServedTool) else error_response(found)
 
 
-def looked_up(shelf: Shelf, name: str, query: bytes) -> Kept | ToolError:
+def find_requested(shelf: ServedTools, name: str, query: bytes) -> ServedTool | ToolError:
     """The tool a request is about, in the version it asks for; else why there is none."""
     if name not in shelf.tools:
-        return unknown(name)
+        return not_found(name)
     try:
-        version = version_of(query)
+        version = requested_version(query)
     except InvalidShape as error:
         return error_of(error.code, str(error))
-    return found_in(shelf, name, version)
+    return find_version(shelf, name, version)
 
 
-def found_in(shelf: Shelf, name: str, version: str | None) -> Kept | ToolError:
+def find_version(shelf: ServedTools, name: str, version: str | None) -> ServedTool | ToolError:
     """This version of a tool, None for the newest; else why there is none."""
     slot = shelf.slot(name)
     if slot is None:
-        return unknown(name)
+        return not_found(name)
     kept = slot.kept(version)
     if kept is not None:
         return kept
@@ -268,7 +274,7 @@ def found_in(shelf: Shelf, name: str, version: str | None) -> Kept | ToolError:
     return error_of("tool.not_found", words, {"versions": slot.names})
 
 
-def unknown(name: str) -> ToolError:
+def not_found(name: str) -> ToolError:
     """There is no such tool; an empty name is one that could not be read."""
     if not name:
         return error_of(
@@ -277,18 +283,20 @@ def unknown(name: str) -> ToolError:
     return error_of("tool.not_found", f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
 
 
-def sent(page: Page, request: Request, *beside: tuple[bytes, bytes]) -> Answer:
+def page_response(page: Page, request: Request, *beside: tuple[bytes, bytes]) -> Response:
     """A page as this request may have it: nothing where it is known, compressed where that is shorter and accepted."""
     known = request.header(b"if-none-match")
     packed = accepts_gzip(request.header(b"accept-encoding")) and page.gzipped is not None
     tag = page.gzipped_etag if packed else page.etag
-    if known is not None and names_tag(request.joined(b"if-none-match"), (page.etag, page.gzipped_etag)):
-        return Answer(304, b"", [(b"etag", tag), FRESH, SHARED, *beside])
+    if known is not None and matches_etag(
+        request.joined_header(b"if-none-match"), (page.etag, page.gzipped_etag)
+    ):
+        return Response(304, b"", [(b"etag", tag), FRESH, SHARED, *beside])
     if packed and page.gzipped is not None:
-        return Answer(
+        return Response(
             200, page.gzipped, [JSON, (b"etag", tag), FRESH, SHARED, *beside, (b"content-encoding", b"gzip")]
         )
-    return Answer(200, page.body, [JSON, (b"etag", tag), FRESH, SHARED, *beside])
+    return Response(200, page.body, [JSON, (b"etag", tag), FRESH, SHARED, *beside])
 
 
 MAX_NAMES = 100
@@ -312,7 +320,7 @@ class BatchGet(Struct, frozen=True, gc=False):
 BATCH: Decoder[BatchGet] = Decoder(BatchGet)
 
 
-async def got(shelf: Shelf, onward: Onward, request: Request, body: bytes) -> Answer:
+async def get_definitions(shelf: ServedTools, onward: Onward, request: Request, body: bytes) -> Response:
     """The definitions of several tools."""
     try:
         asked = strict(body, BATCH)
@@ -321,27 +329,29 @@ async def got(shelf: Shelf, onward: Onward, request: Request, body: bytes) -> An
     names = {one if isinstance(one, str) else one.name for one in asked.names}
     failed = await onward.failing(shelf.tools[name] for name in names if name in shelf.tools)
     errors = {name: error_for(problem, "") for name, problem in failed.items()}
-    found = [sought(shelf, one, errors) for one in asked.names]
-    if sum(len(one.page.body) for one in found if isinstance(one, Kept)) > MAX_BYTES:
+    found = [find_named(shelf, one, errors) for one in asked.names]
+    if sum(len(one.page.body) for one in found if isinstance(one, ServedTool)) > MAX_BYTES:
         words = f"These definitions have more than {MAX_BYTES:,} bytes together; ask for fewer at once."
         return refusal("request.invalid_shape", words)
-    results = [result_of(one) for one in found]
+    results = [batch_result(one) for one in found]
     page = Page(encode({"schema_version": SCHEMA_VERSION, "results": results}))
     if accepts_gzip(request.header(b"accept-encoding")) and page.gzipped is not None:
-        return Answer(200, page.gzipped, [JSON, SHARED, (b"content-encoding", b"gzip")])
-    return Answer(200, page.body, [JSON, SHARED])
+        return Response(200, page.gzipped, [JSON, SHARED, (b"content-encoding", b"gzip")])
+    return Response(200, page.body, [JSON, SHARED])
 
 
-def sought(shelf: Shelf, asked: str | NamedTool, errors: Mapping[str, ToolError]) -> Kept | ToolError:
+def find_named(
+    shelf: ServedTools, asked: str | NamedTool, errors: Mapping[str, ToolError]
+) -> ServedTool | ToolError:
     """The tool that one of them names; else why there is none, or why somebody else cannot say what it takes."""
     match asked:
         case str() as name:
             version = None
         case NamedTool(name=name, version=given):
             version = None if given is UNSET else given
-    return errors.get(name) or found_in(shelf, name, version)
+    return errors.get(name) or find_version(shelf, name, version)
 
 
-def result_of(found: Kept | ToolError) -> dict[str, Raw | ToolError]:
+def batch_result(found: ServedTool | ToolError) -> dict[str, Raw | ToolError]:
     """What is answered for one of them, as `GotTool` has it; a definition is the bytes that are kept."""
-    return {"definition": Raw(found.page.body)} if isinstance(found, Kept) else {"error": found}
+    return {"definition": Raw(found.page.body)} if isinstance(found, ServedTool) else {"error": found}

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from jaato.protocol.arp import SCHEMA_VERSION
 from jaato.protocol.codec import encode
-from jaato.server.registry.catalog import Shelf
-from jaato.server.registry.requests import Kind, Sight
-from jaato.server.registry.responses import JSON, NOT_STORED, Answer
+from jaato.server.registry.catalog import ServedTools
+from jaato.server.registry.requests import RouteKind, Visibility
+from jaato.server.registry.responses import JSON, NOT_STORED, Response
 from jaato.version import __version__
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -27,7 +27,7 @@ Row = tuple[str, str, str, Iterable[tuple[str, float]]]
 """A metric: its name, kind and meaning, and its values by what follows the name."""
 
 
-class Spread:
+class Histogram:
     """How many took how long."""
 
     __slots__ = ("counts", "sum_s")
@@ -37,13 +37,13 @@ class Spread:
         self.sum_s = 0.0
 
 
-class Figures:
+class RegistryMetrics:
     """The counts since the start. What they are told by is bounded, whatever is asked for."""
 
     def __init__(self) -> None:
         self.since = time.monotonic()
         self.requests: defaultdict[tuple[str, bytes, int], int] = defaultdict(int)
-        self.spreads: defaultdict[str, Spread] = defaultdict(Spread)
+        self.spreads: defaultdict[str, Histogram] = defaultdict(Histogram)
         self.calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._tools: set[str] = set()
 
@@ -52,7 +52,7 @@ class Figures:
         """How long it has been counted."""
         return time.monotonic() - self.since
 
-    def answered(self, kind: Kind | None, method: bytes, status: int, took_s: float) -> None:
+    def record_request(self, kind: RouteKind | None, method: bytes, status: int, took_s: float) -> None:
         """A request was answered; None is one that led nowhere. Its method has to be one of those that are answered."""
         route = "none" if kind is None else kind
         self.requests[route, method, status] += 1
@@ -60,7 +60,7 @@ class Figures:
         spread.counts[bisect_left(BUCKETS_S, took_s)] += 1
         spread.sum_s += took_s
 
-    def called(self, tool: str, code: str) -> None:
+    def record_call(self, tool: str, code: str) -> None:
         """A tool that is there was called; `code` is the error's, empty for none."""
         if tool not in self._tools:
             if len(self._tools) < MAX_TOOLS:
@@ -69,7 +69,7 @@ class Figures:
                 tool = OTHERS
         self.calls[tool, code or "ok"] += 1
 
-    def text(self, shelf: Shelf, sessions: int, sight: Sight | None = None) -> str:
+    def text(self, shelf: ServedTools, sessions: int, sight: Visibility | None = None) -> str:
         """All of it, now, in Prometheus' text format; of the calls those of tools that are seen."""
         lines: list[str] = []
         for name, kind, meaning, values in self._rows(shelf, sessions, sight):
@@ -77,7 +77,7 @@ class Figures:
             lines += [f"{name}{what} {value}" for what, value in values]
         return "\n".join(lines) + "\n"
 
-    def _rows(self, shelf: Shelf, sessions: int, sight: Sight | None) -> Iterable[Row]:
+    def _rows(self, shelf: ServedTools, sessions: int, sight: Visibility | None) -> Iterable[Row]:
         seconds = "jaato_registry_request_seconds"
         yield "jaato_uptime_seconds", "counter", "seconds since the start", [("", self.uptime_s)]
         yield "jaato_cpu_seconds_total", "counter", "processor time used", [("", time.process_time())]
@@ -116,10 +116,10 @@ class Figures:
 
 def labels(**values: str) -> str:
     """By what a value is told from others of its metric."""
-    return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in values.items()) + "}"
+    return "{" + ",".join(f'{name}="{escape_label(value)}"' for name, value in values.items()) + "}"
 
 
-def escaped(value: str) -> str:
+def escape_label(value: str) -> str:
     """A label's value as the format has it."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
@@ -143,21 +143,23 @@ class Version(Struct, frozen=True):
     schema_version: str
 
 
-def health(shelf: Shelf, figures: Figures) -> Answer:
+def health_response(shelf: ServedTools, figures: RegistryMetrics) -> Response:
     """It is well, or would not say so."""
-    return said(Health("ok", round(figures.uptime_s, 1), len(shelf)))
+    return uncached(Health("ok", round(figures.uptime_s, 1), len(shelf)))
 
 
-def version() -> Answer:
+def version_response() -> Response:
     """Which it is."""
-    return said(Version("jaato", __version__, SCHEMA_VERSION))
+    return uncached(Version("jaato", __version__, SCHEMA_VERSION))
 
 
-def metrics(shelf: Shelf, figures: Figures, sessions: int, sight: Sight | None) -> Answer:
+def metrics_response(
+    shelf: ServedTools, figures: RegistryMetrics, sessions: int, sight: Visibility | None
+) -> Response:
     """What it has counted."""
-    return Answer(200, figures.text(shelf, sessions, sight).encode(), [TEXT, NOT_STORED])
+    return Response(200, figures.text(shelf, sessions, sight).encode(), [TEXT, NOT_STORED])
 
 
-def said(value: Struct) -> Answer:
+def uncached(value: Struct) -> Response:
     """What is true now."""
-    return Answer(200, encode(value), [JSON, NOT_STORED])
+    return Response(200, encode(value), [JSON, NOT_STORED])

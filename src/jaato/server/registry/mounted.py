@@ -1,4 +1,4 @@
-"""The registry of a server that has other doors too: the domains of the settings, for the owner."""
+"""The registry mounted in the daemon, opened lazily by the first request: the domains of the settings."""
 
 from __future__ import annotations
 
@@ -18,38 +18,37 @@ PATH = "/v1/tools"
 
 
 def worded(scope: Scope, problem: Refused) -> Any:
-    """A refusal in the contract's words."""
-    from jaato.server.registry.application import refused
+    """The body of a refusal as the contract has it."""
+    from jaato.server.registry.application import refuse
 
-    return refused(scope, problem)
+    return refuse(scope, problem)
 
 
 class Mounted(Later):
-    """An ASGI application: the routes of the registry. Requests are served while `running` is entered, once."""
+    """The lazily opened ASGI application of the registry. Requests are served while `running` is entered, once."""
 
     what = "the registry"
     form: ClassVar[Form] = staticmethod(worded)
 
     def __init__(self, workspace: Path, base: SessionOptions) -> None:
         super().__init__()
-        self._described = replace(base, workspace=workspace, plugins=(), tools=(), prompt="")
+        self._options = replace(base, workspace=workspace, plugins=(), tools=(), prompt="")
 
     def admits(self, admission: Admission) -> bool:
-        """The owner, and who has a key of the registry's."""
+        """Whether the request has the owner's token or a key of the registry."""
         return admission.entrance is not None or super().admits(admission)
 
     def check(self) -> None:
-        """There is nothing that it lacks."""
+        """Nothing is required."""
 
     @asynccontextmanager
     async def opening(self) -> AsyncIterator[App]:
         """The application, while the context is entered."""
-        from jaato.server.registry.application import Application
-        from jaato.server.registry.standalone import looked_after, open_registry
+        from jaato.server.registry.application import Application, open_registry, run_maintenance
 
-        door = open_registry(self._described)
+        registry = open_registry(self._options)
         try:
-            async with looked_after(door.upkeep()):
-                yield Application(door)
+            async with run_maintenance(registry.maintain()):
+                yield Application(registry)
         finally:
-            await door.callers.close()
+            await registry.callers.close()

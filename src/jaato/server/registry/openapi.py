@@ -17,15 +17,15 @@ from jaato.protocol.arp import (
     ToolResult,
     ToolView,
 )
-from jaato.server.registry.batch import BatchInvocation, Cancellation, Cancelled
+from jaato.server.registry.invoke import BatchInvocation, Cancellation, Cancelled
 from jaato.server.registry.listing import BatchGet
 from jaato.server.registry.metrics import Health, Version
-from jaato.server.registry.registered.definition import Described
+from jaato.server.registry.registered.definition import ToolRegistration
 from jaato.server.registry.responses import STATUS
 from jaato.version import __version__
 
 FILE = Path(__file__).with_name("openapi.json")
-REQUESTS: tuple[type[Struct], ...] = (BatchGet, Invocation, BatchInvocation, Cancellation, Described)
+REQUESTS: tuple[type[Struct], ...] = (BatchGet, Invocation, BatchInvocation, Cancellation, ToolRegistration)
 RESPONSES: tuple[type[Struct], ...] = (
     ToolError,
     ToolView,

@@ -19,18 +19,18 @@ REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Visibility:
     """Names as patterns with `*`, `?` and `[…]`; upper and lower case are different."""
 
     patterns: tuple[str, ...]
 
     def has(self, name: str) -> bool:
         """Whether a tool of this name is seen."""
-        return compiled(self.patterns).match(name) is not None
+        return compile_patterns(self.patterns).match(name) is not None
 
 
 @lru_cache(REMEMBERED)
-def compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+def compile_patterns(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """The patterns as one: it is asked of every tool whenever one has come or gone."""
     return re.compile("|".join(map(translate, patterns)) or "(?!)")  # none match nothing
 
@@ -40,7 +40,7 @@ TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]
 """W3C Trace Context: version, trace id, parent id, flags; later versions may add to it."""
 BELOW = f"{LIST_PATH}/".encode()
 LIST = LIST_PATH.encode()
-ACTIONS: dict[bytes, Kind] = {
+ACTIONS: dict[bytes, RouteKind] = {
     b":batchGet": "batchGet",
     b":batchInvoke": "batchInvoke",
     b":cancel": "cancel",
@@ -49,7 +49,7 @@ ACTIONS: dict[bytes, Kind] = {
     b":result": "result",
 }
 """What can be done with all of them, by what follows the path of the list."""
-BESIDE: dict[bytes, Kind] = {
+BESIDE: dict[bytes, RouteKind] = {
     b"/health": "health",
     b"/healthz": "health",
     b"/metrics": "metrics",
@@ -66,7 +66,7 @@ ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 Headers = list[tuple[bytes, bytes]]
 Spend = Callable[[int], tuple[float, Headers]]
 """Counts so many more; gives how many seconds are to be waited instead, and what is told of it."""
-Kind = Literal[
+RouteKind = Literal[
     "list",
     "tool",
     "invoke",
@@ -80,7 +80,7 @@ Kind = Literal[
     "openapi",
 ]
 Scope = Literal["tools:read", "tools:invoke", "tools:write"]
-SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
+SCOPES: dict[tuple[RouteKind, bytes], Scope | None] = {
     ("list", b"GET"): "tools:read",
     ("tool", b"GET"): "tools:read",
     ("tool", b"PUT"): "tools:write",
@@ -97,30 +97,30 @@ SCOPES: dict[tuple[Kind, bytes], Scope | None] = {
 }
 SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}
 """Which methods there are of each kind, and what a key must be allowed for it; None needs no key."""
-METHODS: dict[Kind, tuple[bytes, ...]] = {
+METHODS: dict[RouteKind, tuple[bytes, ...]] = {
     kind: tuple(method for (other, method) in SCOPES if other == kind) for kind, _ in SCOPES
 }
-ANYONE = frozenset[Scope](("tools:read", "tools:invoke"))
+ANONYMOUS_SCOPES = frozenset[Scope](("tools:read", "tools:invoke"))
 """What may be done without a key, where none is asked for."""
 
 
-EVERYTHING = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
+OWNER_SCOPES = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
 """What the owner may do."""
 
 
-class Who(Struct, frozen=True):
-    """Who calls: the key of the session, the name it is shown by, what may be done, and which tools are there (None: all)."""
+class Principal(Struct, frozen=True):
+    """Principal calls: the key of the session, the name it is shown by, what may be done, and which tools are there (None: all)."""
 
     key: str = ""
     name: str = "anyone"
-    scopes: frozenset[Scope] = ANYONE
-    sight: Sight | None = None
+    scopes: frozenset[Scope] = ANONYMOUS_SCOPES
+    sight: Visibility | None = None
 
 
 class Route(Struct, frozen=True):
     """What a path leads to, and which tool it is about; an empty name is one that cannot be read."""
 
-    kind: Kind
+    kind: RouteKind
     name: str = ""
 
 
@@ -132,7 +132,7 @@ class Request(Struct):
     path: bytes
     headers: Headers
     query: bytes = b""
-    told: Sequence[tuple[bytes, bytes]] = ()
+    rate_headers: Sequence[tuple[bytes, bytes]] = ()
     spend: Spend | None = None
     _first: dict[bytes, bytes] | None = None
 
@@ -142,33 +142,28 @@ class Request(Struct):
             self._first = dict(reversed(self.headers))
         return self._first.get(name)
 
-    def joined(self, name: bytes) -> bytes:
+    def joined_header(self, name: bytes) -> bytes:
         """A header that is a list, of which there may be several (RFC 9110, 5.3)."""
         return b",".join([value for key, value in self.headers if key == name])
 
-    def have(self, headers: Headers) -> None:
+    def replace_headers(self, headers: Headers) -> None:
         """Be with these headers in place of those it had."""
         self.headers, self._first = headers, None
 
 
-class Pending(Struct):
+class PendingRequest(Struct):
     """A request whose body is still to come: whose, for what, and its id."""
 
     route: Route
     request: Request
     id: bytes
-    who: Who = field(default_factory=Who)
+    who: Principal = field(default_factory=Principal)
 
 
 def is_open(path: bytes, method: str) -> bool:
     """Whether a request needs no key: it asks for nothing of the tools."""
     kind = BESIDE.get(path)
     return kind is not None and SCOPES.get((kind, method.encode()), "") is None
-
-
-def allowed(kind: Kind) -> tuple[bytes, ...]:
-    """The methods that are answered."""
-    return METHODS[kind]
 
 
 def route_of(path: bytes) -> Route | None:
@@ -183,7 +178,7 @@ def route_of(path: bytes) -> Route | None:
     encoded = PERCENT in raw
     if encoded:
         raw = ENCODED_INVOKE.sub(rb":\1", raw)
-    kind: Kind = "tool"
+    kind: RouteKind = "tool"
     if raw.endswith(CALL):
         kind, raw = "invoke", raw[: -len(CALL)]
     if not raw or SLASH in raw:
@@ -201,7 +196,7 @@ def request_id(given: bytes | None) -> bytes:
     return b"req-" + random_bytes().hex()[:24].encode()
 
 
-def trace_id(traceparent: bytes | None) -> str | None:
+def parse_trace_id(traceparent: bytes | None) -> str | None:
     """The trace a request belongs to, if it says so in the words of W3C Trace Context."""
     match = TRACEPARENT.fullmatch(traceparent) if traceparent is not None else None
     if match is None or match[1] == b"ff" or (match[1] == b"00" and match[4]):
@@ -223,23 +218,23 @@ def accepts_gzip(header: bytes | None) -> bool:
     return found.get(b"gzip", found.get(b"*", False))
 
 
-def names_tag(header: bytes, tags: tuple[bytes, ...]) -> bool:
+def matches_etag(header: bytes, tags: tuple[bytes, ...]) -> bool:
     """Whether `If-None-Match` names one of these tags; the comparison is the weak one (RFC 9110, 13.1.2)."""
     if header.strip() == b"*":
         return True
     return any(one.strip().removeprefix(b"W/") in tags for one in header.split(b","))
 
 
-Form = Literal["sse", "ndjson"]
+StreamFormat = Literal["sse", "ndjson"]
 WISHES = frozenset((b"accept", b"idempotency-key", b"prefer"))
 USUAL = frozenset(((b"accept", b"*/*"), (b"accept", b"application/json")))
 """What many clients always send, and ask for nothing by."""
-FORMS: dict[bytes, Form] = {
+FORMS: dict[bytes, StreamFormat] = {
     b"text/event-stream": "sse",
     b"application/x-ndjson": "ndjson",
     b"application/ndjson": "ndjson",
 }
-CONTENT_TYPES: dict[Form, bytes] = {"sse": b"text/event-stream", "ndjson": b"application/x-ndjson"}
+CONTENT_TYPES: dict[StreamFormat, bytes] = {"sse": b"text/event-stream", "ndjson": b"application/x-ndjson"}
 KEY = re.compile(rb'"([\x20\x21\x23-\x5b\x5d-\x7e]{1,255})"|([\x21\x23-\x2b\x2d-\x3a\x3c-\x7e]{1,255})')
 """A string of structured fields (RFC 9651), or the same without its quotes, as most send it."""
 WAIT = re.compile(rb'wait\s*=\s*"?([0-9]{1,9})"?', re.IGNORECASE)
@@ -247,33 +242,33 @@ QUALITY = re.compile(rb"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNOREC
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Preferences:
     """A `key` that makes the call one that is done once, the `form` of a stream, and at most how long to wait."""
 
     key: str = ""
-    form: Form | None = None
+    form: StreamFormat | None = None
     wait_s: float | None = None
 
 
-NONE = Wishes()
+NO_PREFERENCES = Preferences()
 
 
-def wishes_of(headers: Headers) -> Wishes:
+def parse_preferences(headers: Headers) -> Preferences:
     """What these headers ask for. Raises `InvalidShape` for a key that is none, or more than one."""
     found = [one for one in headers if one[0] in WISHES]
     if not found or (len(found) == 1 and found[0] in USUAL):
-        return NONE
+        return NO_PREFERENCES
     found = [one for one in found if one not in USUAL]
     if not found:
-        return NONE
+        return NO_PREFERENCES
     keys = [value for name, value in found if name == b"idempotency-key"]
     accepted = b",".join([value for name, value in found if name == b"accept"])
     preferred = b",".join([value for name, value in found if name == b"prefer"])
-    key, form, wait_s = key_of(keys), form_of(accepted) if accepted else None, wait_of(preferred)
-    return Wishes(key, form, wait_s) if key or form is not None or wait_s is not None else NONE
+    key, form, wait_s = parse_key(keys), parse_form(accepted) if accepted else None, parse_wait(preferred)
+    return Preferences(key, form, wait_s) if key or form is not None or wait_s is not None else NO_PREFERENCES
 
 
-def key_of(values: list[bytes]) -> str:
+def parse_key(values: list[bytes]) -> str:
     """The key of a call, empty where there is none. Raises `InvalidShape`."""
     if not values:
         return ""
@@ -285,13 +280,13 @@ def key_of(values: list[bytes]) -> str:
     return (match[1] or match[2]).decode("ascii")
 
 
-def form_of(accept: bytes) -> Form | None:
+def parse_form(accept: bytes) -> StreamFormat | None:
     """The form of the stream that is asked for: where it is liked as well as a plain answer that is named, there is none."""
-    streams: dict[Form, float] = {}
+    streams: dict[StreamFormat, float] = {}
     plain: dict[bytes, float] = {}
     for part in accept.lower().split(b","):
         kind, *parameters = [one.strip() for one in part.split(b";")]
-        quality = quality_of(parameters)
+        quality = parse_quality(parameters)
         if kind in FORMS:
             streams.setdefault(FORMS[kind], quality)
         else:
@@ -304,7 +299,7 @@ def form_of(accept: bytes) -> Form | None:
     return best if streams[best] >= max(plain.get(b"application/*", 0.0), plain.get(b"*/*", 0.0)) else None
 
 
-def quality_of(parameters: list[bytes]) -> float:
+def parse_quality(parameters: list[bytes]) -> float:
     """How much something is wanted, from 0 to 1 (RFC 9110, 12.4.2); what cannot be read is not wanted."""
     for parameter in parameters:
         if parameter.startswith(b"q"):
@@ -313,7 +308,7 @@ def quality_of(parameters: list[bytes]) -> float:
     return 1.0
 
 
-def wait_of(prefer: bytes) -> float | None:
+def parse_wait(prefer: bytes) -> float | None:
     """How long the caller prefers to wait, in seconds (RFC 7240, 4.3): the first that says so."""
     for part in prefer.split(b","):
         match = WAIT.fullmatch(part.partition(b";")[0].strip())
@@ -330,7 +325,7 @@ MAX_LIMIT = 1_000
 LIMIT = re.compile(r"[1-9][0-9]{0,3}")
 
 
-def parameters(query: bytes) -> dict[str, list[str]]:
+def parse_parameters(query: bytes) -> dict[str, list[str]]:
     """The values of each parameter, in the order they are in. Raises `InvalidShape` for what is no UTF-8, or too much."""
     try:
         pairs = parse_qsl(
@@ -346,7 +341,7 @@ def parameters(query: bytes) -> dict[str, list[str]]:
     return found
 
 
-def once(given: dict[str, list[str]], name: str) -> str | None:
+def single_value(given: dict[str, list[str]], name: str) -> str | None:
     """The value of a parameter, None without it. Raises `InvalidShape` where it stands twice or is empty."""
     values = given.get(name)
     if values is None:
@@ -358,13 +353,13 @@ def once(given: dict[str, list[str]], name: str) -> str | None:
     return values[0]
 
 
-def version_of(query: bytes) -> str | None:
+def requested_version(query: bytes) -> str | None:
     """Which version of a tool is asked for, None for the newest. Raises `InvalidShape`."""
-    return once(parameters(query), "version") if query else None
+    return single_value(parse_parameters(query), "version") if query else None
 
 
-class Wanted(NamedTuple):
-    """What of the list is asked for: `text` is searched for, all `tags` must hold, `limit` 0 is no limit."""
+class ListQuery(NamedTuple):
+    """What of the list is asked for: `text` is search_tools for, all `tags` must hold, `limit` 0 is no limit."""
 
     text: str
     tags: tuple[str, ...]
@@ -379,9 +374,9 @@ class Wanted(NamedTuple):
         return f"{LIST_PATH}?{urlencode([*given, ('cursor', cursor)])}"
 
 
-def wanted(query: bytes) -> Wanted:
+def parse_list_query(query: bytes) -> ListQuery:
     """What of the list a query asks for. Raises `InvalidShape`."""
-    given = parameters(query)
+    given = parse_parameters(query)
     texts = given.get("q", [""])
     if len(texts) > 1:
         raise InvalidShape(f"q= stands {len(texts)} times; give it once.")
@@ -393,7 +388,7 @@ def wanted(query: bytes) -> Wanted:
         raise InvalidShape(
             f"tag= may stand {MAX_TAGS} times, each with a tag of 1 to {MAX_TAG_CHARS} characters."
         )
-    limit = once(given, "limit")
+    limit = single_value(given, "limit")
     if limit is not None and not (LIMIT.fullmatch(limit) and int(limit) <= MAX_LIMIT):
         raise InvalidShape(f"limit= is a whole number from 1 to {MAX_LIMIT:,}.")
-    return Wanted(text, tuple(dict.fromkeys(tags)), int(limit or 0), once(given, "cursor") or "")
+    return ListQuery(text, tuple(dict.fromkeys(tags)), int(limit or 0), single_value(given, "cursor") or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from typing import Any, Protocol, Self
@@ -104,7 +105,7 @@ PASSED_ON = frozenset(
     "tool.outcome_unknown tool.result_too_large permission.denied".split()
 )
 """Codes with which another registry has answered to a call that was served on."""
-TOLD_INSIDE = frozenset(("mcp_server_failed",))
+LOGGED_ONLY = frozenset(("mcp_server_failed",))
 """Problems whose words are for the operator: they have the end of what a process said of itself."""
 STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))
 """The problems of calls that the log, or the store of a tool's results, did not take."""
@@ -126,7 +127,7 @@ class Stream(Protocol):
         ...
 
 
-class Answer(Struct):
+class Response(Struct):
     """A response, but for what every response has. With a `stream` the body is what that gives; `code` is that of its
     error."""
 
@@ -142,30 +143,35 @@ def error_of(code: str, message: str, details: dict[str, Any] | None = None) -> 
     return ToolError(SCHEMA_VERSION, code, message, code in RETRYABLE, UNSET if details is None else details)
 
 
-def refusal(code: str, message: str, *headers: tuple[bytes, bytes]) -> Answer:
+def refusal(code: str, message: str, *headers: tuple[bytes, bytes]) -> Response:
     """No, where no call was made."""
-    return refusing(error_of(code, message), *headers)
+    return error_response(error_of(code, message), *headers)
 
 
-def refusing(error: ToolError, *headers: tuple[bytes, bytes]) -> Answer:
+def error_response(error: ToolError, *headers: tuple[bytes, bytes]) -> Response:
     """No, with this error, where no call was made."""
-    return Answer(STATUS[error.code], encode(error), [JSON, *headers], error.code)
+    return Response(STATUS[error.code], encode(error), [JSON, *headers], error.code)
 
 
-def failure(error: ToolError, latency_ms: float = 0.0, *headers: tuple[bytes, bytes]) -> Answer:
+def failure(error: ToolError, latency_ms: float = 0.0, *headers: tuple[bytes, bytes]) -> Response:
     """A call that was not made, or failed: a whole result all the same."""
     result = ToolResult(SCHEMA_VERSION, False, Metrics(latency_ms), error=error)
-    return Answer(STATUS[error.code], encode(result), [JSON, *headers], error.code)
+    return Response(STATUS[error.code], encode(result), [JSON, *headers], error.code)
 
 
-def success(value: Any, latency_ms: float) -> Answer:
+def success(value: Any, latency_ms: float) -> Response:
     """What a call gave."""
-    return Answer(200, encode(ToolResult(SCHEMA_VERSION, True, Metrics(latency_ms), result=value)), [JSON])
+    return Response(200, encode(ToolResult(SCHEMA_VERSION, True, Metrics(latency_ms), result=value)), [JSON])
 
 
-def busy(code: str, words: str) -> Answer:
+def busy(code: str, words: str) -> Response:
     """Not now, and how soon it is worth asking again."""
     return failure(error_of(code, words), 0.0, RETRY)
+
+
+def seconds(wait_s: float) -> str:
+    """A time to wait as `Retry-After` has it, in whole seconds."""
+    return str(max(1, math.ceil(wait_s)))
 
 
 def code_for(problem: Problem, *, begun: bool = True) -> str:
@@ -175,7 +181,7 @@ def code_for(problem: Problem, *, begun: bool = True) -> str:
     return problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
 
 
-def told(words: str) -> str:
+def rewrite_read_hint(words: str) -> str:
     """Words for who has no session: what was cut off is read from the registry."""
     return READ.sub(rf"GET {LIST_PATH}:result?handle=\1", words) if "readFile(" in words else words
 
@@ -193,7 +199,7 @@ def error_for(
             code,
             f"The tool could not keep what it made; the registry's log has why, under request {request_id}.",
         )
-    if problem.code in TOLD_INSIDE:
+    if problem.code in LOGGED_ONLY:
         return error_of(
             code,
             f"What is behind the tool does not answer; the registry's log has why, under request {request_id}.",
@@ -209,7 +215,7 @@ def error_for(
         details = {"issues": [], **(details or {})}
     elif code in CUT_OFF and code != problem.code and begun and access != "read":
         details = {**(details or {}), "begun": True}
-    error = error_of(code, told(problem.message), details)
+    error = error_of(code, rewrite_read_hint(problem.message), details)
     retryable = problem.retryable if code == problem.code else problem.retryable or error.retryable
     if retryable is not error.retryable:
         return ToolError(SCHEMA_VERSION, code, error.message, retryable, error.details)
@@ -222,14 +228,14 @@ WATCHED = frozenset((401, 403, 421, 429))
 """What somebody may be trying; the rest is of use only to who looks for it."""
 
 
-class Refusals:
+class RefusalLog:
     """Writes them down."""
 
     def __init__(self) -> None:
         self._second = 0
         self._count = 0
 
-    def note(self, request: Request, answer: Answer, peer: str) -> None:
+    def log(self, request: Request, answer: Response, peer: str) -> None:
         """Write one down."""
         level = logging.WARNING if answer.status in WATCHED else logging.INFO
         if not LOG.isEnabledFor(level):
@@ -255,10 +261,10 @@ class Refusals:
         )
 
 
-REFUSALS = Refusals()
+REFUSAL_LOG = RefusalLog()
 
 
-REFUSED = {
+GATE_CODES = {
     400: "request.invalid_http",
     401: "auth.required",
     403: "auth.forbidden",
@@ -276,46 +282,46 @@ CALLS = frozenset(("invoke", "batchInvoke"))
 """What is answered by a whole result even where it fails."""
 
 
-def turned_away(request: Request, problem: Refused) -> Answer:
+def gate_refusal(request: Request, problem: Refused) -> Response:
     """A refusal at the gate: a whole result where a call was meant."""
-    code = REFUSED.get(problem.status, "request.misdirected")
+    code = GATE_CODES.get(problem.status, "request.misdirected")
     route = route_of(request.path)
     meant = route if request.method == b"POST" else None
-    return said(meant, code, problem.text)
+    return error_for_route(meant, code, problem.text)
 
 
-def denied(route: Route, scope: str) -> Answer:
-    """Who calls may not do this (RFC 6750, 3.1)."""
-    answer = said(route, "auth.forbidden", f"This needs a key with the scope {scope}.")
+def missing_scope(route: Route, scope: str) -> Response:
+    """Principal calls may not do this (RFC 6750, 3.1)."""
+    answer = error_for_route(route, "auth.forbidden", f"This needs a key with the scope {scope}.")
     answer.headers.append(
         (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())
     )
     return answer
 
 
-def broken(code: str, words: str, request: Request) -> Answer:
+def failed_response(code: str, words: str, request: Request) -> Response:
     """What gave no answer, said in the form of what it was."""
     meant = route_of(request.path) if request.method == b"POST" else None
-    return identified(said(meant, code, words), request_id(request.header(b"x-request-id")))
+    return with_request_id(error_for_route(meant, code, words), request_id(request.header(b"x-request-id")))
 
 
-def unanswered(request: Request, problem: BaseException | None) -> Answer:
+def internal_error(request: Request, problem: BaseException | None) -> Response:
     """A request whose work gave no answer: it was cancelled, or something is wrong with the registry."""
     if problem is None:
-        return broken("tool.cancelled", "The call was cancelled.", request)
-    answer = broken("registry.failed", "The registry failed inside; its log says why.", request)
+        return failed_response("tool.cancelled", "The call was cancelled.", request)
+    answer = failed_response("registry.failed", "The registry failed inside; its log says why.", request)
     LOG.error("Request %s could not be answered", answer.headers[-1][1].decode(), exc_info=problem)
     return answer
 
 
-def said(route: Route | None, code: str, words: str) -> Answer:
+def error_for_route(route: Route | None, code: str, words: str) -> Response:
     """An error in the form of what was asked for: a whole result where it was a call."""
     if route is not None and route.kind in CALLS:
         return failure(error_of(code, words))
     return refusal(code, words)
 
 
-def identified(answer: Answer, id_: bytes) -> Answer:
+def with_request_id(answer: Response, id_: bytes) -> Response:
     """The answer with the id of its request."""
     answer.headers.append((b"x-request-id", id_))
     return answer

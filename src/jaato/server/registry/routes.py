@@ -1,4 +1,4 @@
-"""The routes of the registry: which request is whose, who may make it, and who answers it."""
+"""The routes of the registry: which request is allowed, and which module answers it."""
 
 from __future__ import annotations
 
@@ -8,55 +8,44 @@ from time import perf_counter
 
 import anyio
 
-from jaato.log import logger
 from jaato.protocol.codec import encode
 from jaato.server.http.asgi import Refused
-from jaato.server.registry import batch, listing, metrics
-from jaato.server.registry import catalog as elsewhere
-from jaato.server.registry import listing as several
-from jaato.server.registry import results as behind
+from jaato.server.registry import catalog, listing, metrics
 from jaato.server.registry.caller_sessions import Callers
-from jaato.server.registry.catalog import Page, Shelf, seen
-from jaato.server.registry.invoke import Bounds, Calls
-from jaato.server.registry.listing import Finder, sent
-from jaato.server.registry.metrics import Figures
-from jaato.server.registry.registered import routes as requests
-from jaato.server.registry.registered.registration import Registered
+from jaato.server.registry.catalog import Page, ServedTools, visible_tools
+from jaato.server.registry.invoke import CallLimits, Calls, cancel_calls
+from jaato.server.registry.metrics import RegistryMetrics
+from jaato.server.registry.registered import routes as registered_routes
+from jaato.server.registry.registered.registration import RegisteredTools
 from jaato.server.registry.requests import (
     LIST,
+    METHODS,
     SCOPES,
-    Kind,
-    Pending,
+    PendingRequest,
+    Principal,
     Request,
     Route,
-    Who,
-    allowed,
+    RouteKind,
     request_id,
     route_of,
 )
-from jaato.server.registry.responses import Answer, denied, identified, refusal, said, turned_away, unanswered
+from jaato.server.registry.responses import (
+    Response,
+    error_for_route,
+    gate_refusal,
+    internal_error,
+    missing_scope,
+    refusal,
+    with_request_id,
+)
+from jaato.server.registry.results import read_result
+from jaato.server.remote_tools import Onward
 
-LOG = logger("server.registry")
 MAX_BODY_BYTES = 1_000_000
-NOTHING = "There is nothing here; the tools are at /v1/tools."
+NO_ROUTE = "There is nothing here; the tools are at /v1/tools."
 
-AtOnce = Callable[["RegistryDoor", Shelf, Who, Route, Request], Answer | None]
-Work = Callable[["RegistryDoor", Pending, bytes], Awaitable[Answer]]
-
-PAGES: dict[Kind, AtOnce] = {
-    "list": lambda _door, shelf, _who, _route, request: listing.list_tools(shelf, request),
-    "tool": lambda _door, shelf, _who, route, request: listing.defined(shelf, route, request),
-    "health": lambda door, shelf, *_: metrics.health(shelf, door.figures),
-    "version": lambda *_: metrics.version(),
-    "metrics": lambda door, shelf, who, *_: metrics.metrics(
-        shelf, door.figures, door.callers.count, who.sight
-    ),
-    "result": lambda door, _shelf, who, _route, request: behind.read(door.callers, who, request),
-    "openapi": lambda _door, _shelf, who, _route, request: sent(
-        openapi_page(mounted=request.path.startswith(LIST), requires_key=who.key != ""), request
-    ),
-}
-"""What is read without a body, by kind: `GET` and `HEAD`. None is a page that takes time."""
+PageHandler = Callable[["ToolRegistry", ServedTools, Principal, Route, Request], Response | None]
+WorkHandler = Callable[["ToolRegistry", PendingRequest, bytes], Awaitable[Response]]
 
 
 @cache
@@ -67,178 +56,184 @@ def openapi_page(*, mounted: bool, requires_key: bool) -> Page:
     return Page(encode(build_document(mounted=mounted, requires_key=requires_key)))
 
 
-async def page(door: RegistryDoor, pending: Pending, _body: bytes) -> Answer:
-    """A page that takes time: others had to be asked, or it is what a search finds."""
+PAGES: dict[RouteKind, PageHandler] = {
+    "list": lambda _registry, tools, _who, _route, request: listing.list_tools(tools, request),
+    "tool": lambda _registry, tools, _who, route, request: listing.get_definition(tools, route, request),
+    "health": lambda registry, tools, *_: metrics.health_response(tools, registry.metrics),
+    "version": lambda *_: metrics.version_response(),
+    "metrics": lambda registry, tools, who, *_: metrics.metrics_response(
+        tools, registry.metrics, registry.callers.count, who.sight
+    ),
+    "result": lambda registry, _tools, who, _route, request: read_result(registry.callers, who, request),
+    "openapi": lambda _registry, _tools, who, _route, request: listing.page_response(
+        openapi_page(mounted=request.path.startswith(LIST), requires_key=who.key != ""), request
+    ),
+}
+"""Handlers of `GET` and `HEAD`, by kind of route. None is a page that needs more time."""
+
+
+async def slow_page(registry: ToolRegistry, pending: PendingRequest, _body: bytes) -> Response:
+    """A page for which remote sources are asked, or tools are search_tools."""
     route, request = pending.route, pending.request
-    shelf = await elsewhere.whole(door.onward, seen(door.shelf, pending.who.sight), pending)
-    if isinstance(shelf, Answer):
-        return shelf
-    answer = PAGES[route.kind](door, shelf, pending.who, route, request)
-    if answer is None:
-        answer = await listing.searched(shelf, door.shelf, door.finder, request)
-    if route.kind == "list" and door.onward:
-        answer.headers.append(door.onward.via)
-    return answer
+    tools = await catalog.load_definition(registry.onward, registry.visible(pending.who), pending)
+    if isinstance(tools, Response):
+        return tools
+    response = PAGES[route.kind](registry, tools, pending.who, route, request)
+    if response is None:
+        response = await listing.search_tools(tools, registry.tools, registry.search, request)
+    if route.kind == "list" and registry.onward:
+        response.headers.append(registry.onward.via)
+    return response
 
 
-def invoke(door: RegistryDoor, pending: Pending, body: bytes) -> Awaitable[Answer]:
-    """The answer to a call."""
-    return door.calls.invoke(seen(door.shelf, pending.who.sight), pending, body)
+async def cancel(registry: ToolRegistry, pending: PendingRequest, body: bytes) -> Response:
+    """Cancel running calls."""
+    return cancel_calls(registry.callers, pending, body)
 
 
-async def invoke_all(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
-    """The answers to several calls."""
-    return await batch.invoke_all(door.calls, seen(door.shelf, pending.who.sight), pending, body)
-
-
-async def cancel(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
-    """How many calls were cancelled."""
-    return batch.cancel(door.callers, pending, body)
-
-
-async def put(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
-    """The answer to who puts a tool there."""
-    return await requests.put(door.registered, pending, body)
-
-
-async def delete(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
-    """The answer to who takes a tool away."""
-    return await requests.delete(door.registered, pending, body)
-
-
-async def batch_get(door: RegistryDoor, pending: Pending, body: bytes) -> Answer:
-    """The definitions of several tools."""
-    return await several.got(seen(door.shelf, pending.who.sight), door.onward, pending.request, body)
-
-
-WORKS: dict[tuple[Kind, bytes], Work] = {
-    ("invoke", b"POST"): invoke,
-    ("batchGet", b"POST"): batch_get,
-    ("tool", b"PUT"): put,
-    ("tool", b"DELETE"): delete,
-    ("batchInvoke", b"POST"): invoke_all,
+WORK: dict[tuple[RouteKind, bytes], WorkHandler] = {
+    ("invoke", b"POST"): lambda registry, pending, body: registry.calls.invoke(
+        registry.visible(pending.who), pending, body
+    ),
+    ("batchInvoke", b"POST"): lambda registry, pending, body: registry.calls.invoke_batch(
+        registry.visible(pending.who), pending, body
+    ),
+    ("batchGet", b"POST"): lambda registry, pending, body: listing.get_definitions(
+        registry.visible(pending.who), registry.onward, pending.request, body
+    ),
+    ("tool", b"PUT"): lambda registry, pending, body: registered_routes.put_tool(
+        registry.registered, pending, body
+    ),
+    ("tool", b"DELETE"): lambda registry, pending, _body: registered_routes.delete_tool(
+        registry.registered, pending
+    ),
     ("cancel", b"POST"): cancel,
 }
-"""What a body comes with, or may take time, by kind and method."""
+"""Handlers of requests with a body, or that take time, by kind of route and method."""
 
 
-class RegistryDoor:
-    """Answers requests with what is on the shelf, and with what the callers' calls give."""
+class ToolRegistry:
+    """Answers the requests of a registry, with the tools that are served and the sessions of the callers."""
 
     def __init__(
         self,
-        registered: Registered,
+        registered: RegisteredTools,
         callers: Callers,
         max_body_bytes: int = MAX_BODY_BYTES,
-        bounds: Bounds = Bounds(),  # noqa: B008 it cannot be changed
+        limits: CallLimits = CallLimits(),  # noqa: B008 it cannot be changed
     ) -> None:
-        self.registered: Registered = registered
+        self.registered: RegisteredTools = registered
         self.callers: Callers = callers
-        self.finder = Finder(callers.catalog)
-        self.figures: Figures = Figures()
-        self.onward = callers.onward
-        self._followed = elsewhere.Followed(callers.catalog, callers.offer)
-        callers.watch(self._followed.note)
-        self.calls = Calls(callers, bounds, self.figures.called)
+        self.search = listing.ToolSearch(callers.catalog)
+        self.metrics: RegistryMetrics = RegistryMetrics()
+        self.onward: Onward = callers.onward
+        self._follower = catalog.CatalogFollower(callers.catalog, callers.offer)
+        callers.watch(self._follower.mark_changed)
+        self.calls: Calls = Calls(callers, limits, self.metrics.record_call)
         self.max_body_bytes = max_body_bytes
 
     @property
-    def shelf(self) -> Shelf:
-        """What is served now."""
-        return self.registered.served.shelf
+    def tools(self) -> ServedTools:
+        """The tools that are served now."""
+        return self.registered.served.tools
 
-    @shelf.setter
-    def shelf(self, shelf: Shelf) -> None:
-        self.registered.served.shelf = shelf
+    def visible(self, who: Principal) -> ServedTools:
+        """The tools that are visible to a caller."""
+        return visible_tools(self.tools, who.sight)
 
-    async def upkeep(self) -> None:
-        """What is to be done again and again while requests are served."""
+    async def maintain(self) -> None:
+        """Remove old sessions and follow registered tools, while requests are served."""
         async with anyio.create_task_group() as group:
             group.start_soon(self.callers.sweep)
             group.start_soon(self.registered.watch)
 
-    def at_once(self, request: Request, who: Who) -> Answer | Pending:
-        """The answer to a request that needs no body; else what is still to be done, of which nothing is known to be wrong yet."""
+    def dispatch(self, request: Request, who: Principal) -> Response | PendingRequest:
+        """The response to a request that needs no body; else the request, checked as far as possible without its body."""
         begun = perf_counter()
         id_ = request_id(request.header(b"x-request-id"))
         route = route_of(request.path)
         if route is None:
-            return self._counted(said(route, "route.not_found", NOTHING), None, request, begun, id_)
-        methods = allowed(route.kind)
+            return self._finish(
+                error_for_route(route, "route.not_found", NO_ROUTE), None, request, begun, id_
+            )
+        methods = METHODS[route.kind]
         if request.method not in methods:
             words = f"Only {b', '.join(methods).decode()} is answered here."
-            answer = refusal("request.method_not_allowed", words)
-            answer.headers.append((b"allow", b", ".join(methods)))
-            return self._counted(answer, route.kind, request, begun, id_)
-        self._follow()
+            response = refusal("request.method_not_allowed", words)
+            response.headers.append((b"allow", b", ".join(methods)))
+            return self._finish(response, route.kind, request, begun, id_)
+        self._update_tools()
         scope = SCOPES[route.kind, request.method]
-        found: Answer | None
+        found: Response | None
         if scope is not None and scope not in who.scopes:
-            found = denied(route, scope)
-        elif (route.kind, request.method) in WORKS:
-            found = self._wrong(route, request)
-        elif elsewhere.is_elsewhere(self.onward, self.shelf, route):
+            found = missing_scope(route, scope)
+        elif (route.kind, request.method) in WORK:
+            found = self._check_head(route, request)
+        elif catalog.is_remote(self.onward, self.tools, route):
             found = None
         else:
             try:
-                found = PAGES[route.kind](self, seen(self.shelf, who.sight), who, route, request)
-            except Exception as error:  # noqa: BLE001 as that of any work: who asks is answered all the same
-                return unanswered(request, error)
+                found = PAGES[route.kind](self, self.visible(who), who, route, request)
+            except Exception as error:  # noqa: BLE001 the client gets a response all the same
+                return internal_error(request, error)
         if found is None:
-            return Pending(route, request, id_, who)
-        return self._counted(found, route.kind, request, begun, id_)
+            return PendingRequest(route, request, id_, who)
+        return self._finish(found, route.kind, request, begun, id_)
 
-    def _follow(self) -> None:
-        """Have on the shelf what there is by now."""
-        if self._followed.changed:
-            self.shelf = self._followed.on(self.shelf)
-
-    def _counted(
-        self, answer: Answer, kind: Kind | None, request: Request, begun: float, id_: bytes
-    ) -> Answer:
-        """The answer with the id of its request, counted."""
-        method = request.method if (kind, request.method) in SCOPES else b"*"
-        self.figures.answered(kind, method, answer.status, perf_counter() - begun)
-        return identified(answer, id_)
-
-    def _wrong(self, route: Route, request: Request) -> Answer | None:
-        """What can be said against a request before its body has come."""
-        coding = request.header(b"content-encoding")
-        if coding is not None and coding.strip().lower() != b"identity":
-            return said(route, "request.unsupported_encoding", "A body is sent as it is, uncompressed.")
-        length = request.header(b"content-length")
-        if length is not None and length.isdigit() and int(length[:20]) > self.max_body_bytes:
-            return self._large(route)
-        return None
-
-    def _large(self, route: Route | None) -> Answer:
-        return said(route, "request.too_large", f"A request has at most {self.max_body_bytes:,} bytes.")
-
-    def turn_away(self, request: Request, problem: Refused) -> Answer:
-        """What the gate says to who may not come in."""
-        return self._refused(request, turned_away(request, problem))
-
-    def too_large(self, request: Request) -> Answer:
-        """A body beyond the bound; nothing else on the connection is read."""
-        return self._refused(request, self._large(route_of(request.path)))
-
-    def too_slow(self, request: Request) -> Answer:
-        """A body that did not come in time."""
-        words = "The body did not come in time; send it again."
-        return self._refused(request, said(route_of(request.path), "request.timeout", words))
-
-    def _refused(self, request: Request, answer: Answer) -> Answer:
-        route = route_of(request.path)
-        kind = None if route is None else route.kind
-        id_ = request_id(request.header(b"x-request-id"))
-        return self._counted(answer, kind, request, perf_counter(), id_)
-
-    async def work(self, pending: Pending, body: bytes) -> Answer:
-        """The answer to a request whose body is there."""
+    async def work(self, pending: PendingRequest, body: bytes) -> Response:
+        """The response to a request whose body has been received."""
         begun = perf_counter()
         kind = pending.route.kind
         if self.onward:
-            await elsewhere.asked(self.onward, self.shelf, pending)
-            self._follow()
-        answer = await WORKS.get((kind, pending.request.method), page)(self, pending, body)
-        return self._counted(answer, kind, pending.request, begun, pending.id)
+            await catalog.refresh_remote(self.onward, self.tools, pending)
+            self._update_tools()
+        response = await WORK.get((kind, pending.request.method), slow_page)(self, pending, body)
+        return self._finish(response, kind, pending.request, begun, pending.id)
+
+    def _update_tools(self) -> None:
+        """Serve the tools that are in the catalog now."""
+        if self._follower.changed:
+            served = self.registered.served
+            served.tools = self._follower.update(served.tools)
+
+    def _finish(
+        self, response: Response, kind: RouteKind | None, request: Request, begun: float, id_: bytes
+    ) -> Response:
+        """The response with the id of its request, counted."""
+        method = request.method if (kind, request.method) in SCOPES else b"*"
+        self.metrics.record_request(kind, method, response.status, perf_counter() - begun)
+        return with_request_id(response, id_)
+
+    def _check_head(self, route: Route, request: Request) -> Response | None:
+        """The error of a request that can be refused before its body is received."""
+        coding = request.header(b"content-encoding")
+        if coding is not None and coding.strip().lower() != b"identity":
+            words = "A body is sent as it is, uncompressed."
+            return error_for_route(route, "request.unsupported_encoding", words)
+        length = request.header(b"content-length")
+        if length is not None and length.isdigit() and int(length[:20]) > self.max_body_bytes:
+            return self._too_large(route)
+        return None
+
+    def _too_large(self, route: Route | None) -> Response:
+        words = f"A request has at most {self.max_body_bytes:,} bytes."
+        return error_for_route(route, "request.too_large", words)
+
+    def refuse_at_gate(self, request: Request, problem: Refused) -> Response:
+        """The response to a request that the gate refused."""
+        return self._refuse(request, gate_refusal(request, problem))
+
+    def refuse_large_body(self, request: Request) -> Response:
+        """The response to a body beyond the limit."""
+        return self._refuse(request, self._too_large(route_of(request.path)))
+
+    def refuse_slow_body(self, request: Request) -> Response:
+        """The response to a body that was not received in time."""
+        words = "The body did not come in time; send it again."
+        return self._refuse(request, error_for_route(route_of(request.path), "request.timeout", words))
+
+    def _refuse(self, request: Request, response: Response) -> Response:
+        route = route_of(request.path)
+        kind = None if route is None else route.kind
+        id_ = request_id(request.header(b"x-request-id"))
+        return self._finish(response, kind, request, perf_counter(), id_)

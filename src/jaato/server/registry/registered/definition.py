@@ -68,7 +68,7 @@ class EntryPoint(
 Handler = Webhook | McpTool | EntryPoint
 
 
-class Described(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ToolRegistration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A tool as it is put: its definition, and who carries out its calls. Without `handler` that of the version which is
     replaced stays. `name` and `schema_version` may stand there as a definition has them."""
 
@@ -83,13 +83,13 @@ class Described(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     schema_version: ReadVersion | UnsetType = UNSET
 
 
-class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoredTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A kept tool. `revision` is another for each change; `created_ns` and `changed_ns` are since the epoch, `by` says who
     put it."""
 
     format: int
     name: str
-    tool: Described
+    tool: ToolRegistration
     revision: str
     created_ns: int
     changed_ns: int
@@ -102,12 +102,12 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def handler(self) -> Handler:
-        """Who carries out its calls."""
+        """Principal carries out its calls."""
         assert self.tool.handler is not UNSET
         return self.tool.handler
 
 
-class Invalid(JaatoError):
+class InvalidDefinition(JaatoError):
     """What was put cannot be a tool; `issues` has every (path, message)."""
 
     code = "tool.invalid_definition"
@@ -118,60 +118,60 @@ class Invalid(JaatoError):
         self.issues = issues
 
 
-class Forbidden(JaatoError):
+class HandlerForbidden(JaatoError):
     """The handler is one that this registry's operator has not allowed."""
 
     code = "tool.handler_forbidden"
 
 
-class Fixed(JaatoError):
+class NotReplaceable(JaatoError):
     """The name is that of a tool of a domain or a plugin, which nobody changes over HTTP."""
 
     code = "tool.fixed"
 
 
-class Missing(JaatoError):
+class NotRegistered(JaatoError):
     """There is no such registered tool."""
 
     code = "tool.not_found"
 
 
-class Changed(JaatoError):
+class PreconditionFailed(JaatoError):
     """The tool is not what whoever changes it thinks."""
 
     code = "request.precondition_failed"
 
 
-class Unreachable(ToolError):
+class HandlerUnreachable(ToolError):
     """The handler cannot be reached; the call was not made."""
 
     code = "handler_unreachable"
     retryable = True
 
 
-class Lost(ToolError):
+class HandlerLost(ToolError):
     """The handler was told of the call and gave no answer that says what became of it."""
 
     code = "handler_lost"
 
 
-DESCRIBED: msgspec.json.Decoder[Described] = msgspec.json.Decoder(Described)
-ENTRY: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+REGISTRATION: msgspec.json.Decoder[ToolRegistration] = msgspec.json.Decoder(ToolRegistration)
+STORED: msgspec.json.Decoder[StoredTool] = msgspec.json.Decoder(StoredTool)
 
 
-def decode_described(data: bytes) -> Described:
+def decode_registration(data: bytes) -> ToolRegistration:
     """The body of a PUT. Raises `InvalidJson`, `InvalidShape`."""
     try:
-        return strict(data, DESCRIBED)
+        return strict(data, REGISTRATION)
     except InvalidShape as error:
         if "`$.handler.type`" in str(error):
             raise InvalidShape(f"{error}: it is one of webhook, mcp and entry_point.") from None
         raise
 
 
-def decode_entry(data: bytes) -> Entry:
+def decode_stored_tool(data: bytes) -> StoredTool:
     """A kept tool. Raises `InvalidJson`, `InvalidShape`."""
-    return strict(data, ENTRY)
+    return strict(data, STORED)
 
 
 TAKEN = ("mcp__",)
@@ -180,8 +180,8 @@ TAKEN = ("mcp__",)
 Issues = list[tuple[str, str]]
 
 
-def check(name: str, given: Described) -> None:
-    """Raise `Invalid` for what cannot be a tool of this name."""
+def check_definition(name: str, given: ToolRegistration) -> None:
+    """Raise `InvalidDefinition` for what cannot be a tool of this name."""
     issues: Issues = []
     if not WIRE_NAME.fullmatch(name):
         issues.append(("/name", "has letters, digits, _ and -, at most 64"))
@@ -197,13 +197,13 @@ def check(name: str, given: Described) -> None:
         )
     issues += description_issues(given.description)
     issues += schema_issues(given)
-    issues += beside_issues(given)
+    issues += metadata_issues(given)
     if given.handler is not UNSET:
         seconds = given.handler.timeout_s
         if not (math.isfinite(seconds) and 0 < seconds <= MAX_TIMEOUT_S):
             issues.append(("/handler/timeout_s", f"is more than 0 and at most {MAX_TIMEOUT_S:g} seconds"))
     if issues:
-        raise Invalid(issues)
+        raise InvalidDefinition(issues)
 
 
 def description_issues(text: str) -> Issues:
@@ -217,7 +217,7 @@ def description_issues(text: str) -> Issues:
     return []
 
 
-def schema_issues(given: Described) -> Issues:
+def schema_issues(given: ToolRegistration) -> Issues:
     """What is wrong with `parameters` and `returns`."""
     issues: Issues = []
     if given.parameters.get("type", "object") != "object":
@@ -232,7 +232,7 @@ def schema_issues(given: Described) -> Issues:
     return issues
 
 
-def beside_issues(given: Described) -> Issues:
+def metadata_issues(given: ToolRegistration) -> Issues:
     """What is wrong with `tags` and `source`."""
     issues: Issues = []
     tags: list[str] = [] if given.tags is UNSET else given.tags

@@ -22,12 +22,12 @@ from jaato.errors import JaatoError, ToolError
 from jaato.log import logger
 from jaato.protocol.specs import Access, ToolSpec
 from jaato.server.registry.registered.definition import (
-    Entry,
     EntryPoint,
-    Forbidden,
     Handler,
-    Invalid,
+    HandlerForbidden,
+    InvalidDefinition,
     McpTool,
+    StoredTool,
     Webhook,
 )
 from jaato.server.registry.registered.webhook import Post, secrets_in
@@ -56,20 +56,20 @@ class EntryPoints:
         self._made: dict[str, Tool] = {}
 
     def check(self, handler: EntryPoint) -> None:
-        """Raise `Invalid` for what names no function that can be a tool, `Forbidden` for one that is not allowed. The
+        """Raise `InvalidDefinition` for what names no function that can be a tool, `HandlerForbidden` for one that is not allowed. The
         module is imported."""
         self.refuse(handler)
         try:
             self.tool(handler.target)
         except ToolError as error:
-            raise Invalid([("/handler/target", str(error).rstrip("."))]) from None
+            raise InvalidDefinition([("/handler/target", str(error).rstrip("."))]) from None
 
     def refuse(self, handler: EntryPoint) -> None:
-        """Raise `Invalid` for what names no function, `Forbidden` for one that is not allowed."""
+        """Raise `InvalidDefinition` for what names no function, `HandlerForbidden` for one that is not allowed."""
         if len(handler.target) > MAX_TARGET_CHARS or not TARGET.fullmatch(handler.target):
-            raise Invalid([("/handler/target", "is written package.module:function")])
+            raise InvalidDefinition([("/handler/target", "is written package.module:function")])
         if not any(fnmatch.fnmatchcase(handler.target, pattern) for pattern in self._allowed):
-            raise Forbidden(
+            raise HandlerForbidden(
                 f"The entry point {handler.target} is not allowed here; the operator can allow it: "
                 f"jaato registry serve --allow-entry-point '{handler.target}'."
             )
@@ -117,7 +117,7 @@ class EntryPoints:
                 spec = None
             if spec is None:
                 raise ToolError(f"there is no module {name}")
-            for place in places_of(spec):
+            for place in locations_of(spec):
                 if self._is_own(place, top=end == 1):
                     raise ToolError(
                         f"{name} is in the workspace or the directory of the process; it has to be installed"
@@ -135,7 +135,7 @@ class EntryPoints:
         return not any(place.is_relative_to(one) and one.is_relative_to(self._workspace) for one in installed)
 
 
-def places_of(spec: ModuleSpec) -> list[Path]:
+def locations_of(spec: ModuleSpec) -> list[Path]:
     """Where a module is: its file, the directories of a package. None for one that is built in."""
     found = [Path(place) for place in spec.submodule_search_locations or ()]
     if not found and spec.origin is not None and spec.has_location:
@@ -173,7 +173,7 @@ class Handlers:
         return Servers(Directory(replace(context, state_dir=self._state_dir), sandbox=sandbox))
 
     async def check(self, handler: Handler) -> None:
-        """Raise `Invalid` for what can be no handler, `Forbidden` for one that the operator has not allowed."""
+        """Raise `InvalidDefinition` for what can be no handler, `HandlerForbidden` for one that the operator has not allowed."""
         match handler:
             case Webhook():
                 await self._post.check(handler)
@@ -183,12 +183,12 @@ class Handlers:
                 await anyio.to_thread.run_sync(self._entry_points.check, handler)
 
     def refuse(self, handler: Handler) -> None:
-        """Raise `Forbidden` or `Invalid` for a kept handler that is not allowed any more. Imports, asks and starts
+        """Raise `HandlerForbidden` or `InvalidDefinition` for a kept handler that is not allowed any more. Imports, asks and starts
         nothing."""
         if isinstance(handler, EntryPoint):
             self._entry_points.refuse(handler)
 
-    def tool(self, entry: Entry) -> Tool:
+    def tool(self, entry: StoredTool) -> Tool:
         """A kept tool as one that can be called."""
         given, handler = entry.tool, entry.handler
         if isinstance(handler, Webhook):
@@ -238,7 +238,7 @@ class Handlers:
             self._servers.leave()
 
 
-def source_of(entry: Entry) -> dict[str, Any]:
+def source_of(entry: StoredTool) -> dict[str, Any]:
     """What is said of a tool's source beside where it is served: what it was put with, and of its handler the kind alone.
     Each change has a revision of its own, so that its definition has a tag of its own."""
     given = entry.tool.source

@@ -12,7 +12,7 @@ from jaato.plugins.mcp.manifest import ToolEntry
 from jaato.plugins.mcp.pool import SessionServers
 from jaato.plugins.mcp.tools import access_of
 from jaato.protocol.specs import Access
-from jaato.server.registry.registered.definition import Forbidden, Invalid, McpTool
+from jaato.server.registry.registered.definition import HandlerForbidden, InvalidDefinition, McpTool
 from jaato.tools.call import Call
 
 
@@ -24,7 +24,7 @@ class Servers:
         self._host = SessionServers(directory, lambda _name: None)
 
     def check(self, handler: McpTool) -> None:
-        """Raise `Forbidden` for a server that is not configured, or not trusted, and `Invalid` for a tool that it is known
+        """Raise `HandlerForbidden` for a server that is not configured, or not trusted, and `InvalidDefinition` for a tool that it is known
         not to have. Starts nothing."""
         if handler.server not in self.directory.sources:
             self.directory.reload()
@@ -32,9 +32,9 @@ class Servers:
             self.directory.setting(handler.server)
             known = self.directory.judgement(self.directory.entry(handler.server))
         except ServerUnusable as error:
-            raise Forbidden(str(error)) from None
+            raise HandlerForbidden(str(error)) from None
         if known is not None and self._entry(handler) is None:
-            raise Invalid([("/handler/tool", f"{handler.tool[:80]!r} is none of {handler.server}")])
+            raise InvalidDefinition([("/handler/tool", f"{handler.tool[:80]!r} is none of {handler.server}")])
 
     def access(self, handler: McpTool) -> Access:
         """What a call may touch: as the plugin `mcp` has it. Everything, where the server is not known now."""

@@ -19,18 +19,18 @@ from jaato.errors import JaatoError, PermissionDenied, PluginError
 from jaato.log import logger
 from jaato.runtime.plugins.adapter import Toolset
 from jaato.server.registry.caller_sessions import Callers
-from jaato.server.registry.catalog import Page, Shelf
+from jaato.server.registry.catalog import Page, ServedTools
 from jaato.server.registry.registered.definition import (
     FORMAT,
-    Described,
-    Entry,
-    Fixed,
-    Invalid,
-    Missing,
-    check,
+    InvalidDefinition,
+    NotRegistered,
+    NotReplaceable,
+    StoredTool,
+    ToolRegistration,
+    check_definition,
 )
 from jaato.server.registry.registered.handlers import DOMAIN, Handlers
-from jaato.server.registry.registered.store import Difference, Folder, Read, Stamp, file_name
+from jaato.server.registry.registered.store import FileContent, FolderChanges, Stamp, ToolFolder, file_name
 from jaato.tools.tool import Tool
 
 LOG = logger("server.registry")
@@ -38,19 +38,19 @@ MANY = 50
 """So many tools that come at once are put on a new shelf."""
 
 
-class Shown(NamedTuple):
+class LoadedFile(NamedTuple):
     """A kept file, and the tool it is here; None where it can be none."""
 
-    read: Read
+    read: FileContent
     tool: Tool | None
 
 
-class Served:
+class ServedRegistrations:
     """The tools of a registry: those of its domains and plugins, which stay, and those that were put there, by their file."""
 
-    def __init__(self, shelf: Shelf, callers: Callers, handlers: Handlers, folder: Path) -> None:
-        self.shelf = shelf
-        self.shown: dict[str, Shown] = {}
+    def __init__(self, tools: ServedTools, callers: Callers, handlers: Handlers, folder: Path) -> None:
+        self.tools = tools
+        self.files: dict[str, LoadedFile] = {}
         self.stamps: dict[str, Stamp] = {}
         """Of every file, by what it is told from another in its place."""
         self._handlers = handlers
@@ -59,80 +59,80 @@ class Served:
         self._policy = callers.policy
         self._listed: dict[str, Tool] = {}
         """The tools that calls go by in the catalogue."""
-        self._own = [one for newest in shelf.tools.values() for one in shelf.all_of(newest)]
+        self._own = [one for newest in tools.tools.values() for one in tools.all_of(newest)]
         self._fixed = frozenset(tool.name for tool in self._own)
-        self._told: dict[str, str] = {}
+        self._warned: dict[str, str] = {}
         self._registry.add_toolset(Toolset(DOMAIN, handlers))
 
-    def show(self, changed: dict[str, Read], gone: Iterable[str] = ()) -> None:
+    def load(self, changed: dict[str, FileContent], gone: Iterable[str] = ()) -> None:
         """Serve what is in these files, and no longer what was in those."""
-        left = [self.shown.pop(file, None) for file in gone]
+        left = [self.files.pop(file, None) for file in gone]
         for file in gone:
             self.stamps.pop(file, None)
-        old = [one.tool for one in (*left, *map(self.shown.get, changed)) if one is not None and one.tool]
-        made = {file: Shown(read, self._made(file, read)) for file, read in changed.items()}
-        self.shown |= made
+        old = [one.tool for one in (*left, *map(self.files.get, changed)) if one is not None and one.tool]
+        made = {file: LoadedFile(read, self._made(file, read)) for file, read in changed.items()}
+        self.files |= made
         self.stamps |= {file: read.stamp for file, read in changed.items()}
         new = [one.tool for one in made.values() if one.tool is not None]
         kept = {(tool.name, tool.version) for tool in new}
         before, after = {tool.name for tool in old}, {tool.name for tool in new}
-        shelf = self.shelf
+        shelf = self.tools
         if len(changed) > MANY:
-            shelf = Shelf([*self._own, *in_order(self.shown.values())])
+            shelf = ServedTools([*self._own, *in_registration_order(self.files.values())])
         else:
             for tool in old:
                 shelf = shelf if (tool.name, tool.version) in kept else shelf.without(tool.name, tool.version)
-            for tool in in_order(made.values()):
+            for tool in in_registration_order(made.values()):
                 shelf = shelf.with_tool(tool)
         if before != after:
-            self._policy.admit({one.tool.name for one in self.shown.values() if one.tool is not None})
-        self._list(shelf, before | after)
-        self.shelf = shelf
+            self._policy.admit({one.tool.name for one in self.files.values() if one.tool is not None})
+        self._update_catalog(shelf, before | after)
+        self.tools = shelf
 
-    def _made(self, file: str, read: Read) -> Tool | None:
+    def _made(self, file: str, read: FileContent) -> Tool | None:
         """The tool of a file; None where there can be none, which is reported."""
         why = read.why
         if read.entry is not None:
             try:
                 if read.entry.name in self._fixed:
-                    raise Fixed("A domain or a plugin has a tool of this name.")
+                    raise NotReplaceable("A domain or a plugin has a tool of this name.")
                 self._handlers.refuse(read.entry.handler)
                 return self._handlers.tool(read.entry)
             except JaatoError as error:
                 why = str(error)
-        self.tell(file, f"The registered tool in {self._folder / file} is left out: {why.rstrip('.')}.")
+        self.warn_once(file, f"The registered tool in {self._folder / file} is left out: {why.rstrip('.')}.")
         return None
 
-    def _list(self, shelf: Shelf, names: Iterable[str]) -> None:
+    def _update_catalog(self, tools: ServedTools, names: Iterable[str]) -> None:
         """Have calls by these names be those of their newest versions; calls under way end as they began."""
         old = {name: self._listed.pop(name) for name in names if name in self._listed}
-        new = {name: tool for name in names if (tool := shelf.find(name)) is not None}
+        new = {name: tool for name in names if (tool := tools.find(name)) is not None}
         try:
             self._registry.renew(DOMAIN, list(old.values()), list(new.values()))
         except PluginError:
             for name in {**old, **new}:
-                self._list_one(name, old.get(name), new.get(name))
+                self._update_one(name, old.get(name), new.get(name))
         else:
             self._listed |= new
 
-    def _list_one(self, name: str, old: Tool | None, new: Tool | None) -> None:
+    def _update_one(self, name: str, old: Tool | None, new: Tool | None) -> None:
         try:
             self._registry.renew(DOMAIN, [old] if old else [], [new] if new else [])
         except PluginError as error:
             self._registry.renew(DOMAIN, [old] if old else [], [])
-            self.tell(name, f"The registered tool {name} is not in the catalogue: {error}")
+            self.warn_once(name, f"The registered tool {name} is not in the catalogue: {error}")
         else:
             self._listed |= {name: new} if new else {}
 
-    def tell(self, about: str, words: str) -> None:
+    def warn_once(self, about: str, words: str) -> None:
         """Log something, once."""
-        if self._told.get(about) != words:
-            self._told[about] = words
+        if self._warned.get(about) != words:
+            self._warned[about] = words
             LOG.warning("%s", words)
 
     def page(self, tool: Tool) -> Page:
         """The definition of a tool that is served."""
-        page = self.shelf.definition(tool.name, tool.version)
+        page = self.tools.definition(tool.name, tool.version)
         assert page is not None
         return page
 
@@ -142,15 +142,15 @@ class Served:
             raise PermissionDenied("This registry only reads (--read-only): no tool is put or deleted.")
 
     def refuse_fixed(self, name: str) -> None:
-        """Raise `Fixed` for the name of somebody else's tool."""
+        """Raise `NotReplaceable` for the name of somebody else's tool."""
         found = self._registry.catalog.find(name)
         if name in self._fixed or (found is not None and found.tool.plugin != DOMAIN):
-            raise Fixed(
+            raise NotReplaceable(
                 f"{name[:80]!r} is a tool of a domain or a plugin of this registry, which is not changed over HTTP."
             )
 
 
-def in_order(shown: Iterable[Shown]) -> list[Tool]:
+def in_registration_order(shown: Iterable[LoadedFile]) -> list[Tool]:
     """The tools in the order in which they were first put, those changed since once more at the end: where a version does not
     say which is the newest, it is the one put last."""
     found = [(one.read.entry, one.tool) for one in shown if one.read.entry and one.tool]
@@ -170,12 +170,12 @@ Condition = Callable[[Page | None], None]
 """Raises where the tool is not what whoever changes it thinks; it is given the definition there is, None without."""
 
 
-class Registered:
+class RegisteredTools:
     """The tools of a registry, and how they change. What other servers put into the folder is taken over within seconds."""
 
-    def __init__(self, shelf: Shelf, callers: Callers, folder: Folder, handlers: Handlers) -> None:
+    def __init__(self, tools: ServedTools, callers: Callers, folder: ToolFolder, handlers: Handlers) -> None:
         self.callers = callers
-        self.served = Served(shelf, callers, handlers, folder.path)
+        self.served = ServedRegistrations(tools, callers, handlers, folder.path)
         self._folder = folder
         self._handlers = handlers
         self._changing = anyio.Lock()
@@ -194,40 +194,40 @@ class Registered:
         while True:
             await anyio.sleep(LOOK_S)
             async with self._changing:
-                await self._take_over()
+                await self._reload()
 
-    async def _take_over(self) -> None:
+    async def _reload(self) -> None:
         """Have what is in the folder now. What cannot be a tool here is reported, and left where it is."""
         self._take(await anyio.to_thread.run_sync(self._look))
 
-    def _look(self) -> Difference | None:
+    def _look(self) -> FolderChanges | None:
         try:
-            return self._folder.look(self.served.stamps)
+            return self._folder.find_changes(self.served.stamps)
         except OSError as error:
-            self.served.tell("", f"Registered tools cannot be read: {error.strerror or error}.")
+            self.served.warn_once("", f"Registered tools cannot be read: {error.strerror or error}.")
             return None
 
-    def _take(self, found: Difference | None) -> None:
+    def _take(self, found: FolderChanges | None) -> None:
         if found is not None:
-            self.served.show(*found)
+            self.served.load(*found)
 
     # --- changed -----------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _held(self) -> AsyncIterator[None]:
+    async def _lock(self) -> AsyncIterator[None]:
         """The folder is ours to change, and known as it is. Raises OSError, TimeoutError where somebody else holds it."""
         async with self._changing:
             with anyio.fail_after(WAIT_S):
                 holding = await self._hold()
             try:
-                await self._take_over()
+                await self._reload()
                 yield
             finally:
                 await anyio.to_thread.run_sync(holding.__exit__, None, None, None)
 
     async def _hold(self) -> AbstractContextManager[None]:
         while True:
-            holding = self._folder.held()
+            holding = self._folder.lock()
             try:
                 await anyio.to_thread.run_sync(holding.__enter__)
             except BlockingIOError:
@@ -235,7 +235,7 @@ class Registered:
             else:
                 return holding
 
-    async def through(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
         """See a change through to its end, whether or not whoever asked for it still waits."""
         task = asyncio.create_task(work)
         self._underway.add(task)
@@ -248,90 +248,98 @@ class Registered:
             task.exception()  # who asked has been told, or has gone
 
     async def put(
-        self, name: str, given: Described, condition: Condition, *, asked: str | None = None, by: str = ""
+        self,
+        name: str,
+        given: ToolRegistration,
+        condition: Condition,
+        *,
+        asked: str | None = None,
+        by: str = "",
     ) -> tuple[Tool, bool]:
-        """Keep and serve a version of a tool; whether there was none of it before. The condition is on what is served as
-        `asked`, None for the newest.
+        """Store and serve a version of a tool; whether it is new. The condition applies to the served version `asked`, None
+        for the newest.
 
-        Raises `Fixed`, `Invalid`, `Forbidden`, `Full`, what the condition raises, and OSError where it cannot be kept; nothing
-        has changed then.
+        Raises `NotReplaceable`, `InvalidDefinition`, `HandlerForbidden`, `RegistryFull`, what the condition raises, and
+        OSError if it cannot be stored; nothing has changed then.
         """
         self.served.refuse_fixed(name)
-        await anyio.to_thread.run_sync(check, name, given)
+        await anyio.to_thread.run_sync(check_definition, name, given)
         if given.handler is not UNSET:
             await self._handlers.check(given.handler)
-        return await self.through(self._put(name, given, condition, asked, by))
+        return await self.run_to_end(self._put(name, given, condition, asked, by))
 
     async def _put(
-        self, name: str, given: Described, condition: Condition, asked: str | None, by: str
+        self, name: str, given: ToolRegistration, condition: Condition, asked: str | None, by: str
     ) -> tuple[Tool, bool]:
-        async with self._held():
+        async with self._lock():
             self.served.refuse_fixed(name)
-            condition(self.served.shelf.definition(name, asked))
-            known = self.served.shown.get(file_name(name, given.version))
+            condition(self.served.tools.definition(name, asked))
+            known = self.served.files.get(file_name(name, given.version))
             before = known.read.entry if known is not None else None
-            entry = succeeding(before, name, given, by)
+            entry = make_stored_tool(before, name, given, by)
             self._handlers.refuse(entry.handler)
-            if known is not None and known.tool is not None and same(before, entry):
+            if known is not None and known.tool is not None and is_same(before, entry):
                 return known.tool, False
             file, read = await anyio.to_thread.run_sync(self._folder.put, entry, self.served.stamps)
-            self.served.show({file: read})
-            tool = self.served.shown[file].tool
+            self.served.load({file: read})
+            tool = self.served.files[file].tool
             if tool is None:
-                raise Fixed(f"{name} is kept and cannot be served; the registry's log says why.")
+                raise NotReplaceable(f"{name} is kept and cannot be served; the registry's log says why.")
             return tool, known is None or known.tool is None
 
     async def delete(self, name: str, version: str | None, condition: Condition) -> list[str]:
         """Keep and serve no longer this version of a tool, None for all of them; gives which they were.
 
-        Raises `Fixed`, `Missing`, what the condition raises, and OSError where the folder cannot be changed.
+        Raises `NotReplaceable`, `NotRegistered`, what the condition raises, and OSError where the folder cannot be changed.
         """
         self.served.refuse_fixed(name)
-        return await self.through(self._delete(name, version, condition))
+        return await self.run_to_end(self._delete(name, version, condition))
 
     async def _delete(self, name: str, version: str | None, condition: Condition) -> list[str]:
-        async with self._held():
-            kept = {file: one.read.entry for file, one in self.served.shown.items() if one.read.entry}
+        async with self._lock():
+            kept = {file: one.read.entry for file, one in self.served.files.items() if one.read.entry}
             files = {
                 file: entry.tool.version
                 for file, entry in kept.items()
                 if entry.name == name and version in (None, entry.tool.version)
             }
-            page = self.served.shelf.definition(name, version)
+            page = self.served.tools.definition(name, version)
             if not files:
                 which = (
                     f"no version {version[:80]!r} of {name}"
                     if version is not None
                     else f"no registered tool {name[:80]!r}"
                 )
-                raise Missing(f"There is {which} here.")
+                raise NotRegistered(f"There is {which} here.")
             condition(page)
             try:
                 for file in files:
                     await anyio.to_thread.run_sync(self._folder.remove, file)
-                    self.served.show({}, [file])
+                    self.served.load({}, [file])
             except OSError:
-                await self._take_over()
+                await self._reload()
                 raise
             return list(files.values())
 
 
-def same(before: Entry | None, entry: Entry) -> bool:
+def is_same(before: StoredTool | None, entry: StoredTool) -> bool:
     """Whether nothing is changed; to Python, 1 and true are equal."""
     return before is not None and msgspec.json.encode(before.tool) == msgspec.json.encode(entry.tool)
 
 
-def succeeding(before: Entry | None, name: str, given: Described, by: str) -> Entry:
-    """What is kept in the place of what was. Raises `Invalid` where nobody is named to carry out the calls."""
+def make_stored_tool(before: StoredTool | None, name: str, given: ToolRegistration, by: str) -> StoredTool:
+    """What is kept in the place of what was. Raises `InvalidDefinition` where nobody is named to carry out the calls."""
     now = time.time_ns()
     handler = given.handler
     if handler is UNSET:
         if before is None:
-            raise Invalid([("/handler", "is missing; only a version that is there keeps the one it has")])
+            raise InvalidDefinition(
+                [("/handler", "is missing; only a version that is there keeps the one it has")]
+            )
         handler = before.handler
     tool = msgspec.structs.replace(given, handler=handler, name=UNSET, schema_version=UNSET)
     created = before.created_ns if before is not None else now
-    return Entry(
+    return StoredTool(
         format=FORMAT,
         name=name,
         tool=tool,

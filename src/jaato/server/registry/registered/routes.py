@@ -19,26 +19,32 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, ToolResult
 from jaato.server.registry.audit import ACTION
 from jaato.server.registry.registered.definition import (
-    Changed,
     EntryPoint,
-    Fixed,
-    Forbidden,
     Handler,
-    Invalid,
+    HandlerForbidden,
+    InvalidDefinition,
     McpTool,
-    Missing,
+    NotRegistered,
+    NotReplaceable,
+    PreconditionFailed,
     Webhook,
-    decode_described,
+    decode_registration,
 )
-from jaato.server.registry.registered.store import Full
-from jaato.server.registry.requests import Pending, Request, Who, trace_id, version_of
-from jaato.server.registry.responses import JSON, NOT_STORED, Answer, error_of, refusal, refusing
+from jaato.server.registry.registered.store import RegistryFull
+from jaato.server.registry.requests import (
+    PendingRequest,
+    Principal,
+    Request,
+    parse_trace_id,
+    requested_version,
+)
+from jaato.server.registry.responses import JSON, NOT_STORED, Response, error_of, error_response, refusal
 
 if TYPE_CHECKING:
     from jaato.agent.journal import Journal
     from jaato.server.registry.caller_sessions import Callers
     from jaato.server.registry.catalog import Page
-    from jaato.server.registry.registered.registration import Registered
+    from jaato.server.registry.registered.registration import RegisteredTools
 
 Action = Literal["put", "delete"]
 LOG = logger("server.registry")
@@ -46,14 +52,14 @@ UNKEPT = "The change could not be kept in the log; nothing has changed. The regi
 MAX_NAME_CHARS = 200
 
 
-async def noted(
+async def audit_change(
     callers: Callers,
-    pending: Pending,
+    pending: PendingRequest,
     action: Action,
-    told: dict[str, Any],
-    work: Callable[[], Awaitable[Answer]],
-) -> Answer:
-    """The answer to a change, whose start and end are in the log; `told` is what there is to say of it, once the work is
+    details: dict[str, Any],
+    work: Callable[[], Awaitable[Response]],
+) -> Response:
+    """The answer to a change, whose start and end are in the log; `details` is what there is to say of it, once the work is
     done."""
     begun, id_ = perf_counter(), new_id("c")
     try:
@@ -65,7 +71,7 @@ async def noted(
         return refusal("registry.not_kept", UNKEPT, NOT_STORED, (b"retry-after", b"5"))
     answer = await work()
     result = ToolResult(
-        id_, f"{action}_tool", not answer.code, structured=told or None, error=problem_of(answer)
+        id_, f"{action}_tool", not answer.code, structured=details or None, error=problem_of(answer)
     )
     end = ToolCallEnd(
         **journal.head(),
@@ -81,10 +87,10 @@ async def noted(
     return answer
 
 
-def start_of(journal: Journal, id_: str, pending: Pending, action: str) -> ToolCallStart:
+def start_of(journal: Journal, id_: str, pending: PendingRequest, action: str) -> ToolCallStart:
     """That somebody is about to change a tool."""
     origin = {"request_id": pending.id.decode("ascii"), ACTION: action}
-    trace = trace_id(pending.request.header(b"traceparent"))
+    trace = parse_trace_id(pending.request.header(b"traceparent"))
     return ToolCallStart(
         **journal.head(),
         call_id=id_,
@@ -94,7 +100,7 @@ def start_of(journal: Journal, id_: str, pending: Pending, action: str) -> ToolC
     )
 
 
-def problem_of(answer: Answer) -> Problem | None:
+def problem_of(answer: Response) -> Problem | None:
     """Why nothing was changed; None where something was."""
     if not answer.code:
         return None
@@ -104,8 +110,8 @@ def problem_of(answer: Answer) -> Problem | None:
     return Problem(code=answer.code, message=message)
 
 
-def where(handler: Handler) -> str:
-    """Who carries out the calls, in a few words: of an address only which host it is of, for the rest may be a key."""
+def describe_handler(handler: Handler) -> str:
+    """Principal carries out the calls, in a few words: of an address only which host it is of, for the rest may be a key."""
     match handler:
         case Webhook(url=url):
             parts = urlsplit(url)
@@ -119,70 +125,86 @@ def where(handler: Handler) -> str:
 LOG = logger("server.registry")
 
 
-async def put(registered: Registered, pending: Pending, body: bytes) -> Answer:
+async def put_tool(registered: RegisteredTools, pending: PendingRequest, body: bytes) -> Response:
     """The answer to a PUT: the definition as GET gives it from now on."""
-    told: dict[str, Any] = {}
-    work = partial(putting, registered, pending, body, told)
-    change = noted(registered.callers, pending, "put", told, lambda: answered(pending, work()))
-    return await registered.through(change)
+    details: dict[str, Any] = {}
+    work = partial(put_registration, registered, pending, body, details)
+    change = audit_change(
+        registered.callers, pending, "put", details, lambda: respond_to_errors(pending, work())
+    )
+    return await registered.run_to_end(change)
 
 
-async def delete(registered: Registered, pending: Pending, _body: bytes) -> Answer:
+async def delete_tool(registered: RegisteredTools, pending: PendingRequest) -> Response:
     """The answer to a DELETE."""
-    told: dict[str, Any] = {}
-    work = partial(deleting, registered, pending, told)
-    change = noted(registered.callers, pending, "delete", told, lambda: answered(pending, work()))
-    return await registered.through(change)
+    details: dict[str, Any] = {}
+    work = partial(delete_registration, registered, pending, details)
+    change = audit_change(
+        registered.callers, pending, "delete", details, lambda: respond_to_errors(pending, work())
+    )
+    return await registered.run_to_end(change)
 
 
-async def putting(registered: Registered, pending: Pending, body: bytes, told: dict[str, Any]) -> Answer:
-    """Carry out a PUT; what there is to say of it is `told`. Raises `JaatoError`s, OSError."""
+async def put_registration(
+    registered: RegisteredTools, pending: PendingRequest, body: bytes, details: dict[str, Any]
+) -> Response:
+    """Carry out a PUT; what there is to say of it is `details`. Raises `JaatoError`s, OSError."""
     registered.served.refuse_read_only()
-    name, asked = pending.route.name, version_of(pending.request.query)
-    if not sees(pending.who, name):
+    name, asked = pending.route.name, requested_version(pending.request.query)
+    if not is_visible(pending.who, name):
         raise NotAllowed(f"This key is for other tools than {name[:80]!r}.")
-    given = decode_described(body)
-    told["version"] = given.version
+    given = decode_registration(body)
+    details["version"] = given.version
     if given.handler is not UNSET:
-        told["handler"] = where(given.handler)
+        details["handler"] = describe_handler(given.handler)
     if asked is not None and asked != given.version:
-        raise Invalid([("/version", "is another than that of the address")])
+        raise InvalidDefinition([("/version", "is another than that of the address")])
     condition = Condition(pending.request)
     tool, created = await registered.put(name, given, condition.check, asked=asked, by=pending.who.name)
     page = registered.served.page(tool)
     LOG.info("Request %s: %s put %s %s", pending.id.decode(), pending.who.name, name, tool.version)
     place = f"{LIST_PATH}/{quote(name, safe='')}?version={quote(tool.version, safe='')}".encode()
     headers = [JSON, NOT_STORED, (b"etag", page.etag), (b"content-location", place)]
-    return Answer(
+    return Response(
         201 if created else 200, page.body, [*headers, (b"location", place)] if created else headers
     )
 
 
-async def deleting(registered: Registered, pending: Pending, told: dict[str, Any]) -> Answer:
-    """Carry out a DELETE; what there is to say of it is `told`. Raises `JaatoError`s, OSError."""
+async def delete_registration(
+    registered: RegisteredTools, pending: PendingRequest, details: dict[str, Any]
+) -> Response:
+    """Carry out a DELETE; what there is to say of it is `details`. Raises `JaatoError`s, OSError."""
     registered.served.refuse_read_only()
-    name, asked = pending.route.name, version_of(pending.request.query)
-    if not sees(pending.who, name):
-        raise Missing(f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
+    name, asked = pending.route.name, requested_version(pending.request.query)
+    if not is_visible(pending.who, name):
+        raise NotRegistered(f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
     gone = await registered.delete(name, asked, Condition(pending.request).check)
-    told["version"] = ", ".join(gone)
+    details["version"] = ", ".join(gone)
     LOG.info("Request %s: %s deleted %s %s", pending.id.decode(), pending.who.name, name, asked or "")
-    return Answer(204, b"", [NOT_STORED])
+    return Response(204, b"", [NOT_STORED])
 
 
-async def answered(pending: Pending, work: Awaitable[Answer]) -> Answer:
+async def respond_to_errors(pending: PendingRequest, work: Awaitable[Response]) -> Response:
     """What comes of it; every way to fail in the contract's words."""
     try:
         return await work
-    except Invalid as error:
+    except InvalidDefinition as error:
         issues = [{"path": path, "message": text} for path, text in error.issues]
-        return refusing(error_of(error.code, str(error), {"issues": issues}), NOT_STORED)
+        return error_response(error_of(error.code, str(error), {"issues": issues}), NOT_STORED)
     except NotAllowed as error:
         return refusal("auth.forbidden", str(error), NOT_STORED)
     except PermissionDenied as error:
         return refusal("permission.denied", str(error), NOT_STORED)
-    except (InvalidJson, InvalidShape, Fixed, Missing, Forbidden, Changed, Full) as error:
-        return refusing(error_of(error.code, str(error)), NOT_STORED)
+    except (
+        InvalidJson,
+        InvalidShape,
+        NotReplaceable,
+        NotRegistered,
+        HandlerForbidden,
+        PreconditionFailed,
+        RegistryFull,
+    ) as error:
+        return error_response(error_of(error.code, str(error)), NOT_STORED)
     except (OSError, JaatoError) as error:
         LOG.exception("Request %s: %s could not be changed", pending.id.decode(), pending.route.name)
         why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
@@ -190,7 +212,7 @@ async def answered(pending: Pending, work: Awaitable[Answer]) -> Answer:
         return refusal("registry.not_kept", words, NOT_STORED, (b"retry-after", b"5"))
 
 
-def sees(who: Who, name: str) -> bool:
+def is_visible(who: Principal, name: str) -> bool:
     """Whether there is such a tool for who calls."""
     return who.sight is None or who.sight.has(name)
 
@@ -203,13 +225,13 @@ class Condition:
         self._none = tags_of(request, b"if-none-match")
 
     def check(self, page: Page | None) -> None:
-        """Raise `Changed` where it is not so."""
+        """Raise `PreconditionFailed` where it is not so."""
         tags = () if page is None else (page.etag, page.gzipped_etag)
         if self._match is not None and not (tags if b"*" in self._match else self._match.intersection(tags)):
             now = f"is now {page.etag.decode()}" if page is not None else "is not there"
-            raise Changed(f"The tool {now}: look at it again before it is changed.")
+            raise PreconditionFailed(f"The tool {now}: look at it again before it is changed.")
         if self._none is not None and (tags if b"*" in self._none else self._none.intersection(tags)):
-            raise Changed("There is such a tool already; to replace it, name it by If-Match.")
+            raise PreconditionFailed("There is such a tool already; to replace it, name it by If-Match.")
 
 
 def tags_of(request: Request, name: bytes) -> frozenset[bytes] | None:

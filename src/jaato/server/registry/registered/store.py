@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from jaato.errors import JaatoError
-from jaato.server.registry.registered.definition import FORMAT, Entry, decode_entry
+from jaato.server.registry.registered.definition import FORMAT, StoredTool, decode_stored_tool
 from jaato.tools.filesystem.atomic import read_bounded, write_private
 
 FOLDER = "registered-tools"
@@ -30,22 +30,22 @@ Stamp = tuple[int, int, int]
 """By what a file is told from the one before it: inode, time of change, size."""
 
 
-class Full(JaatoError):
+class RegistryFull(JaatoError):
     """There are as many registered tools as there may be."""
 
     code = "registry.full"
 
 
-class Read(NamedTuple):
+class FileContent(NamedTuple):
     """A file of the folder: what is kept in it, or why nothing can be made of it."""
 
     stamp: Stamp
-    entry: Entry | None
+    entry: StoredTool | None
     why: str = ""
 
 
 Mark = tuple[int, int]
-Difference = tuple[dict[str, Read], set[str]]
+FolderChanges = tuple[dict[str, FileContent], set[str]]
 """Files that are new or changed, and those that are gone."""
 
 
@@ -54,7 +54,7 @@ def file_name(name: str, version: str) -> str:
     return f"{name}@{version}{SUFFIX}"
 
 
-class Folder:
+class ToolFolder:
     """The kept tools, as they are on disk. Several processes may change them, one at a time."""
 
     def __init__(self, state_dir: Path) -> None:
@@ -63,7 +63,7 @@ class Folder:
         self._whole = self._changed = False
         """Whether all there is was seen or written by this process since it holds the folder, and whether it wrote."""
 
-    def look(self, known: dict[str, Stamp]) -> Difference | None:
+    def find_changes(self, known: dict[str, Stamp]) -> FolderChanges | None:
         """What is another than known; None where nothing is. Raises OSError."""
         try:
             state = self.path.stat()
@@ -79,7 +79,7 @@ class Folder:
         if stamps == known:
             return None
         changed = {
-            one: read(self.path / one, stamp) for one, stamp in stamps.items() if known.get(one) != stamp
+            one: read_file(self.path / one, stamp) for one, stamp in stamps.items() if known.get(one) != stamp
         }
         return changed, known.keys() - stamps.keys()
 
@@ -93,7 +93,7 @@ class Folder:
         return found
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the right to change the folder, among processes. Raises OSError, BlockingIOError while somebody else does."""
         import fcntl
 
@@ -125,27 +125,29 @@ class Folder:
         told = not self._changed or after.st_mtime_ns > before.st_mtime_ns
         self._seen = mark_of(after) if self._whole and told else None
 
-    def put(self, entry: Entry, known: dict[str, Stamp]) -> tuple[str, Read]:
+    def put(self, entry: StoredTool, known: dict[str, Stamp]) -> tuple[str, FileContent]:
         """Keep a tool, durable when this returns; what cannot be read in its place is set aside. `known` are the files there
         are. For who holds the folder.
 
-        Raises `Full`, OSError, after which the folder is as it was.
+        Raises `RegistryFull`, OSError, after which the folder is as it was.
         """
         name = file_name(*entry.key)
         content = msgspec.json.encode(entry)
         file = self.path / name
         before = known.get(name)
         if before is None and len(known) >= MAX_TOOLS:
-            raise Full(f"This registry keeps at most {MAX_TOOLS:,} registered tools; delete some.")
+            raise RegistryFull(f"This registry keeps at most {MAX_TOOLS:,} registered tools; delete some.")
         whole = sum(stamp[2] for stamp in known.values()) - (before[2] if before else 0)
         if len(content) > MAX_FILE_BYTES or whole + len(content) > MAX_BYTES:
-            raise Full(f"Registered tools take at most {MAX_BYTES:,} bytes, one at most {MAX_FILE_BYTES:,}.")
-        if before is not None and read(file, before).entry is None:
+            raise RegistryFull(
+                f"RegisteredTools tools take at most {MAX_BYTES:,} bytes, one at most {MAX_FILE_BYTES:,}."
+            )
+        if before is not None and read_file(file, before).entry is None:
             os.link(file, self.path / f"{name}.{secrets.token_hex(4)}{ASIDE}", follow_symlinks=False)
         self._changed, self._whole = True, False
         write_private(file, content)
         self._whole = True
-        return name, Read(stamp_of(file.stat(follow_symlinks=False)), entry)
+        return name, FileContent(stamp_of(file.stat(follow_symlinks=False)), entry)
 
     def remove(self, file: str) -> None:
         """Keep a tool no longer, durable when this returns. For who holds the folder. Raises OSError."""
@@ -169,21 +171,23 @@ def stamp_of(state: os.stat_result) -> Stamp:
     return state.st_ino, state.st_mtime_ns, state.st_size
 
 
-def read(file: Path, stamp: Stamp) -> Read:
+def read_file(file: Path, stamp: Stamp) -> FileContent:
     """What is kept in a file. Never raises: a file that cannot be read keeps out nothing but its own tool."""
     try:
         if file.is_symlink():
-            return Read(stamp, None, "it is a link")
+            return FileContent(stamp, None, "it is a link")
         content = read_bounded(file, MAX_FILE_BYTES)
         if content is None:
-            return Read(stamp, None, "it has just gone")
-        entry = decode_entry(content)
+            return FileContent(stamp, None, "it has just gone")
+        entry = decode_stored_tool(content)
     except JaatoError as error:
-        return Read(stamp, None, str(error))
+        return FileContent(stamp, None, str(error))
     if entry.format != FORMAT:
-        return Read(stamp, None, f"a newer jaato has written it (form {entry.format})")
+        return FileContent(stamp, None, f"a newer jaato has written it (form {entry.format})")
     if file.name != file_name(*entry.key):
-        return Read(stamp, None, f"it is that of {entry.name!r:.80}, version {entry.tool.version!r:.80}")
+        return FileContent(
+            stamp, None, f"it is that of {entry.name!r:.80}, version {entry.tool.version!r:.80}"
+        )
     if isinstance(entry.tool.handler, msgspec.UnsetType):
-        return Read(stamp, None, "it does not say who carries out its calls")
-    return Read(stamp, entry)
+        return FileContent(stamp, None, "it does not say who carries out its calls")
+    return FileContent(stamp, entry)

@@ -18,8 +18,14 @@ from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_re
 from jaato.protocol.codec import json_problems
 from jaato.protocol.ids import span_id, trace_id
 from jaato.protocol.messages import Problem
-from jaato.server.registry.call_result import MAX_RESULT_BYTES
-from jaato.server.registry.registered.definition import Forbidden, Invalid, Lost, Unreachable, Webhook
+from jaato.server.registry.registered.definition import (
+    HandlerForbidden,
+    HandlerLost,
+    HandlerUnreachable,
+    InvalidDefinition,
+    Webhook,
+)
+from jaato.server.registry.running_call import MAX_RESULT_BYTES
 from jaato.tools.call import Call
 from jaato.tools.invisible_text import escape_invisible, one_line
 from jaato.tools.network.addresses import AddressRefused, AllowedHosts, Url, parse_url
@@ -42,7 +48,7 @@ LOOK_UP_S = 3.0
 """How long a name may take to be looked up when a tool is put; the call looks it up again."""
 
 
-class Refusal(ToolError):
+class HandlerRefusal(ToolError):
     """The handler says that the call failed."""
 
     code = "handler_refused"
@@ -61,7 +67,7 @@ class Post:
         self._key = key
 
     async def check(self, handler: Webhook) -> None:
-        """Raise `Invalid` for what can be no webhook, `Forbidden` for an address that may not be reached."""
+        """Raise `InvalidDefinition` for what can be no webhook, `HandlerForbidden` for an address that may not be reached."""
         issues: list[tuple[str, str]] = []
         if len(handler.headers) > MAX_HEADERS:
             issues.append(("/handler/headers", f"are at most {MAX_HEADERS}"))
@@ -81,9 +87,9 @@ class Post:
         try:
             url = parse_url(handler.url)
         except AddressRefused as error:
-            raise Invalid([*issues, ("/handler/url", str(error).rstrip("."))]) from None
+            raise InvalidDefinition([*issues, ("/handler/url", str(error).rstrip("."))]) from None
         if issues:
-            raise Invalid(issues)
+            raise InvalidDefinition(issues)
         await self._check_address(url)
 
     async def _check_address(self, url: Url) -> None:
@@ -93,7 +99,7 @@ class Post:
             with anyio.move_on_after(LOOK_UP_S):
                 await dialer.addresses(url.host, url.port)
         except AddressRefused as error:
-            raise Forbidden(f"The webhook may not be there: {error}") from None
+            raise HandlerForbidden(f"The webhook may not be there: {error}") from None
         except OSError:
             return  # who is not known now may be when a call is made
 
@@ -118,30 +124,30 @@ class Post:
 
         url = parse_url(handler.url)
         begun: list[str] = []
-        told = f"The handler of {name}"
+        source = f"The handler of {name}"
         try:
             key = handler.secret.encode() or await anyio.to_thread.run_sync(self._key)
             self._check_plain(url)
-            request = request_to(url, "POST", *signed(handler, key, arguments, call))
-            request.extensions["trace"] = noting(begun)
+            request = request_to(url, "POST", *sign_request(handler, key, arguments, call))
+            request.extensions["trace"] = note_sending(begun)
             status, body = await self._exchange(url, request)
         except ResponseTooLarge:
-            raise Lost(
-                f"{told} sends more than {MAX_RESULT_BYTES:,} bytes, of which none are used."
+            raise HandlerLost(
+                f"{source} sends more than {MAX_RESULT_BYTES:,} bytes, of which none are used."
             ) from None
         except AddressRefused as error:
-            raise ToolError(f"{told} may not be reached: {error}") from None
+            raise ToolError(f"{source} may not be reached: {error}") from None
         except (ConfigError, OSError) as error:
-            raise Unreachable(f"{told} cannot be asked: {error}") from None
+            raise HandlerUnreachable(f"{source} cannot be asked: {error}") from None
         except (httpcore2.NetworkError, httpcore2.ProxyError, httpcore2.TimeoutException) as error:
             if begun:
-                raise Lost(
-                    f"{told} broke off the connection: whether the call was carried out is not known."
+                raise HandlerLost(
+                    f"{source} broke off the connection: whether the call was carried out is not known."
                 ) from None
-            raise Unreachable(f"{told} cannot be reached ({one_line(str(error), 200)}).") from None
+            raise HandlerUnreachable(f"{source} cannot be reached ({one_line(str(error), 200)}).") from None
         except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
-            raise Lost(f"{told} does not keep to HTTP.") from None
-        return given(told, status, body)
+            raise HandlerLost(f"{source} does not keep to HTTP.") from None
+        return result_from(source, status, body)
 
     async def _exchange(self, url: Url, request: httpcore2.Request) -> tuple[int, bytes]:
         dialer = CheckedResolver(self._allowed)
@@ -157,7 +163,7 @@ class Post:
         return response.status, body
 
 
-def noting(begun: list[str]) -> Callable[[str, dict[str, Any]], Any]:
+def note_sending(begun: list[str]) -> Callable[[str, dict[str, Any]], Any]:
     """Notes when a request has begun to be sent: from then on it may have been carried out."""
 
     async def trace(event: str, _info: dict[str, Any]) -> None:
@@ -167,7 +173,7 @@ def noting(begun: list[str]) -> Callable[[str, dict[str, Any]], Any]:
     return trace
 
 
-def signed(
+def sign_request(
     handler: Webhook, key: bytes, arguments: dict[str, Any], call: Call
 ) -> tuple[list[tuple[str, str]], bytes]:
     """The headers and the body of a call: an invocation of the contract, which the signature vouches for."""
@@ -201,36 +207,38 @@ def secrets_in(handler: Webhook) -> list[tuple[str, str]]:
     return [*find_configured_secrets(handler.headers).items(), *own]
 
 
-def given(told: str, status: int, body: bytes) -> Any:
-    """What an answer gives. Raises `Refusal` where it says that the call failed, `Lost` where it is no result."""
+def result_from(source: str, status: int, body: bytes) -> Any:
+    """What an answer gives. Raises `HandlerRefusal` where it says that the call failed, `HandlerLost` where it is no result."""
     try:
         result = decode_result(body)
     except JaatoError as error:
-        raise not_a_result(told, status, error) from None
+        raise invalid_result(source, status, error) from None
     if result.error is not UNSET:
-        raise Refusal(problem_of(told, result))
+        raise HandlerRefusal(problem_of(source, result))
     if status >= 400:
-        raise Lost(f"{told} says that the call went well, and HTTP {status}.")
+        raise HandlerLost(f"{source} says that the call went well, and HTTP {status}.")
     if problems := json_problems(result.result):
-        raise Lost(f"{told} gave what cannot be handed on: {problems[0][0] or '/'} {problems[0][1]}.")
+        raise HandlerLost(
+            f"{source} gave what cannot be handed on: {problems[0][0] or '/'} {problems[0][1]}."
+        )
     return result.result
 
 
-def not_a_result(told: str, status: int, error: JaatoError) -> ToolError:
+def invalid_result(source: str, status: int, error: JaatoError) -> ToolError:
     """An answer that is no result, by its status."""
     if status in (429, 502, 503, 504):
-        return Unreachable(f"{told} cannot answer now (HTTP {status}).")
+        return HandlerUnreachable(f"{source} cannot answer now (HTTP {status}).")
     if 300 <= status < 500:
         return ToolError(
-            f"{told} refused the call (HTTP {status})"
+            f"{source} refused the call (HTTP {status})"
             + ("; redirects are not followed." if status < 400 else ".")
         )
     words = "It has to answer with a result as POST /v1/tools/NAME:invoke does."
     why = one_line(str(error), 200).rstrip(".")
-    return Lost(f"{told} answered HTTP {status} with what is no result: {why}. {words}")
+    return HandlerLost(f"{source} answered HTTP {status} with what is no result: {why}. {words}")
 
 
-def problem_of(told: str, result: ToolResult) -> Problem:
+def problem_of(source: str, result: ToolResult) -> Problem:
     """A handler's error as ours: its words as a stranger's, its code and details beside."""
     error = result.error
     assert error is not UNSET
@@ -240,5 +248,5 @@ def problem_of(told: str, result: ToolResult) -> Problem:
     if more and not json_problems(more) and len(msgspec.json.encode(more)) <= MAX_DETAILS_BYTES:
         details |= more
     return Problem(
-        code=Refusal.code, message=f"{told}: {message}", retryable=error.retryable, details=details
+        code=HandlerRefusal.code, message=f"{source}: {message}", retryable=error.retryable, details=details
     )
