@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox import hostile_rounds, killing
+from tests.sandbox import gate_rounds, hostile_rounds, killing
 from tests.sandbox.attacking import KEY, SECRET, Victim, processes_with
 from tests.sandbox.hostile import HOSTILE, evil, lookalike, makefile
 from tests.sandbox.running import WORKING
@@ -132,54 +132,39 @@ def test_the_documentation_names_what_is_played() -> None:
 # --- rules that forbid ------------------------------------------------------------------------------------------
 
 
-COMPUTED = [
-    'eval "$(printf %s cm0gLXJmIGtlcHQ= | base64 -d)"',
-    'sh -c "$(printf %s cm0gLXJmIGtlcHQ= | base64 -d)"',
-    "bash <(printf 'r%s -rf kept' m)",
-    "find kept -execdir sh -c 'r\"m\" -rf ../kept' \\;",
-    "$(printf 'r%s' m) -rf kept",
-    "x=rm; $x -rf kept",
-    "printf 'r%s -rf kept' m | sh",
-    "echo kept | xargs $(printf 'r%s' m) -rf",
-    "f() { \"$@\"; }; f r''m -rf kept",
-    "python3 -c \"__import__('shutil').rmtree('kept')\" && r\\m -rf kept",
-    "printf 'cm0gLXJmIGtlcHQ=' | base64 -d > s; source ./s",
-    "bash <<'E'\nrm -rf kept\nE",
-    "env r''m -rf kept",
-]
+@functools.cache
+def gated(user: str, backend: str) -> dict[str, Any]:
+    """What the gate must stop, played once by a user with a back end."""
+    with ground(user) as place:
+        found: dict[str, Any] = json.loads(
+            output_as(user, [gate_rounds.__file__, str(place), backend], place)
+        )
+    return found
 
 
-@pytest.mark.parametrize("line", COMPUTED)
-def test_a_forbidden_program_is_not_computed(victim: Victim, line: str) -> None:
+@pytest.mark.skipif(not WORKING, reason="no sandbox works on this machine")
+@pytest.mark.parametrize(("user", "backend"), sides())
+def test_a_forbidden_program_is_not_computed(user: str, backend: str) -> None:
     """Under `--yes` with a rule that denies `rm`, a line that computes what it runs is denied, not run."""
-    victim.write({"kept/file": "kept\n"})
-    (result,) = victim.run(line, yes=True, deny=("run(rm *)",))
-    assert result.get("code") == "permission_denied", result
-    assert (victim.place / "kept" / "file").exists()
+    found = gated(user, backend)["computed"]
+    assert found["codes"] == dict.fromkeys(gate_rounds.COMPUTED, "permission_denied")
+    assert found["kept"]
 
 
 # --- control files ----------------------------------------------------------------------------------------------
 
 
-CONTROL = (
-    ".claude/settings.json .cursor/mcp.json .codex/config.toml .husky/pre-commit .npmrc .vimrc .pdbrc .mcp.json "
-    ".pre-commit-config.yaml evil.pth sitecustomize.py .venv/bin/python src/.venv/bin/head .jaato/permissions.json"
-).split()
-
-
-@pytest.mark.parametrize(
-    "options", [{"allow": ["writeNewFile"]}, {"mode": "accept-edits"}], ids=["rule", "mode"]
-)
+@pytest.mark.skipif(not WORKING, reason="no sandbox works on this machine")
+@pytest.mark.parametrize(("user", "backend"), sides())
+@pytest.mark.parametrize("allowed_by", gate_rounds.OPTIONS)
 def test_a_file_tool_that_needs_no_question_asks_for_each_control_file(
-    victim: Victim, options: dict[str, Any]
+    user: str, backend: str, allowed_by: str
 ) -> None:
     """Files that decide what runs later are written by no rule and in no mode; each is a question, and a source is none."""
-    names = [*CONTROL, "src/code.py"]
-    calls = [("writeNewFile", {"path": name, "content": "evil\n"}) for name in names]
-    _, *results = victim.calls(("get_tool_schemas", {"names": ["writeNewFile"]}), *calls, **options)
-    assert [name for name in names if (victim.place / name).exists()] == ["src/code.py"]
-    assert [one.get("code") for one in results] == ["permission_denied"] * len(CONTROL) + [None]
-    assert len(victim.asked) == len(CONTROL)
+    found = gated(user, backend)[allowed_by]
+    assert found["written"] == [gate_rounds.SOURCE]
+    assert found["codes"] == ["permission_denied"] * len(gate_rounds.CONTROL) + [None]
+    assert found["asked"] == len(gate_rounds.CONTROL)
 
 
 # --- processes --------------------------------------------------------------------------------------------------
