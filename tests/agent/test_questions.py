@@ -41,7 +41,7 @@ def test_nobody_to_ask_means_deny_with_the_reason(tmp_path: Path) -> None:
             error = results(live)[0].error
             assert error is not None
             assert error.code == "permission_denied"
-            assert "nobody to ask" in error.message
+            assert "no one can answer" in error.message
             assert not any(isinstance(event, PermissionRequested) for event in recorded(live))
 
     anyio.run(main)

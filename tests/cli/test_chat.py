@@ -139,7 +139,7 @@ def test_without_a_terminal(desk: Desk) -> None:
     script = desk.script(say("one"), call("run", command="touch made", need=["write"]), say("two"))
     made = desk.run("chat", *script, stdin="first\n\nsecond")
     assert (made.returncode, made.stdout) == (0, "one\ntwo\n")
-    assert "nobody to ask" in made.stderr
+    assert "no one can answer" in made.stderr
     assert ">  " not in made.stderr
     assert desk.run("chat", *script, stdin="").returncode == 0
     assert desk.run("chat", "--session", "nope", *script, stdin="").returncode == 2

@@ -50,7 +50,7 @@ def test_nobody_to_ask_is_a_denial_with_the_reason(desk: Desk) -> None:
         "run", *desk.script(call("run", command="touch made", need=["write"]), say("I could not.")), "make it"
     )
     assert made.returncode == 4
-    assert "nobody to ask" in made.stderr
+    assert "no one can answer" in made.stderr
     assert "--allow 'run(touch *)'" in made.stderr
     assert not (desk.work / "made").exists()
     assert made.stdout == "I could not.\n"

@@ -100,7 +100,7 @@ def test_permission_of_one_command_is_none_for_another(player: Player) -> None:
 
 def test_a_permitted_change_of_a_file_tool_stays(player: Player, tmp_path: Path) -> None:
     """What a file tool writes with permission stays while a command runs; what the command does to it does not."""
-    roots = Roots(player.workspace, control_change=player.host.sandbox.aftercare.change)
+    roots = Roots(player.workspace, control_change=player.host.sandbox.control_guard.change)
     changes = Changes(roots, Backups(player.workspace, max_count=0))
     results: list[dict[str, Any]] = []
 

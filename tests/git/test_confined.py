@@ -60,7 +60,7 @@ def test_what_a_repository_starts_does_no_harm(tmp_path: Path) -> None:
     repository does all of that without the sandbox."""
     with Lair(tmp_path) as lair:
         desk = hostile(lair)
-        reader = Sandbox(desk.work, environ=desk.environ).reader()
+        reader = Sandbox(desk.work, environ=desk.environ).read_only_runner()
         assert reader.backend, "bubblewrap must work here"
         ask(desk, reader)
         assert lair.harm == set()

@@ -118,7 +118,7 @@ def test_a_server_leaves_no_control_file_and_keeps_what_others_may_make(tmp_path
         host = SessionServers(directory, lambda _name: None)
         try:
             assert (await call(host, "it", "write", path=str(made))).text == "written"
-            with rules.aftercare.change(str(allowed)):
+            with rules.control_guard.change(str(allowed)):
                 allowed.write_text("x")
             assert not made.exists(), "it was looked for before the change"
             assert (await call(host, "it", "write", path=str(made))).text == "written"

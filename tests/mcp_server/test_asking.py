@@ -33,7 +33,7 @@ def test_a_client_that_cannot_ask_is_refused_with_the_ways_to_allow(house: House
             async with house.visited(mode, offer=WHOLE) as client:
                 refused = await client.call_tool("writeNewFile", {"path": "a.txt", "content": "x"})
                 assert refused.is_error
-                assert "nobody to ask" in text_of(refused)
+                assert "no one can answer" in text_of(refused)
                 assert "--allow" in text_of(refused)
 
     anyio.run(main)

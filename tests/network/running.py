@@ -18,7 +18,7 @@ from jaato.protocol.specs import SandboxAccess
 from jaato.tools.network.addresses import AllowedHosts
 from jaato.tools.network.pinned_connect import CheckedResolver
 from jaato.tools.network.proxy import NetworkGrant, Proxy
-from jaato.tools.processes.command import Command, CommandLimits, shell_of
+from jaato.tools.processes.command import Command, CommandLimits, find_shell
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import Confinement, Sandbox
 
@@ -66,7 +66,7 @@ class Session:
         output = seen if seen is not None else []
         confinement = await self.sandbox.confine(access, self.workspace, session, used)
         running = Command(
-            [shell_of(), "-c", command],
+            [find_shell(), "-c", command],
             self.workspace,
             self.environ,
             limits=CommandLimits(),

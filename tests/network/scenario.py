@@ -42,7 +42,7 @@ def main() -> None:
     session = Session(workspace, environ={"PATH": os.defpath, "HOME": str(workspace)})
     if sys.argv[2:] == ["refused"]:
         networks = session.sandbox._networks
-        found = [asyncio.run(networks.of("s1", session.launcher)) for _ in range(2)]
+        found = [asyncio.run(networks.ensure("s1", session.launcher)) for _ in range(2)]
         print(json.dumps({"networks": found, "refusal": networks.refusal}))
     else:
         with web(workspace) as port:

@@ -83,7 +83,7 @@ def test_the_network_works_for_every_user(place: str, before: tuple[str, ...]) -
 
 def test_where_namespaces_are_refused_there_is_no_network(place: str) -> None:
     """Where this user may make no namespace there is none, asked once, and the reason is kept for who is to know."""
-    found, _ = find_bubblewrap({"PATH": os.defpath})
+    found, _ = find_bubblewrap(os.defpath)
     assert found is not None
     before = (found.program, "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--")
     answer = play(place, before, "refused")

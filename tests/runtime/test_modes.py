@@ -87,5 +87,5 @@ def left(mark: str) -> list[Path]:
 
 def opened(network: SessionNetwork) -> bool:
     """Whether processes can still enter a session's network."""
-    with network.joined() as descriptors:
+    with network.open_namespaces() as descriptors:
         return bool(descriptors)

@@ -16,7 +16,7 @@ from tests.sandbox.running import ENVIRON, WORKING, runner
 from tests.sandbox.users import paths
 
 from jaato.protocol.specs import SandboxAccess
-from jaato.tools.processes.sandbox.backends import Bubblewrap, choose, probe, why_none
+from jaato.tools.processes.sandbox.backends import Bubblewrap, choose_backend, explain_unavailable, probe
 from jaato.tools.processes.sandbox.sandbox import Sandbox, SandboxUnavailable
 
 PROBES = """
@@ -57,7 +57,7 @@ def script(path: Path, text: str) -> None:
 
 def bundled() -> str:
     """A bubblewrap that works."""
-    found = choose("bubblewrap", ENVIRON)
+    found = choose_backend("bubblewrap", ENVIRON)
     assert isinstance(found, Bubblewrap)
     return found.program
 
@@ -111,13 +111,13 @@ def test_the_systems_bubblewrap_goes_first(tmp_path: Path) -> None:
     script(works, f'exec {bundled()} "$@"')
     script(fails, "echo 'bwrap: it is broken' >&2; exit 1")
     script(mine, f'touch {tmp_path}/ran; exec {bundled()} "$@"')
-    found = choose("auto", {"PATH": str(works)})
+    found = choose_backend("auto", {"PATH": str(works)})
     assert found is not None
     assert found.program == str(works / "bwrap")
-    found = choose("auto", {"PATH": f"{fails}:{works}"})
+    found = choose_backend("auto", {"PATH": f"{fails}:{works}"})
     assert found is not None
     assert found.program == str(works / "bwrap")
-    choose("auto", {"PATH": str(mine)}, (mine.parent,))
+    choose_backend("auto", {"PATH": str(mine)}, (mine.parent,))
     assert not (tmp_path / "ran").exists()
 
 
@@ -129,7 +129,7 @@ def test_an_older_bubblewrap_is_used_without_what_it_lacks(tmp_path: Path) -> No
         'for one; do [ "$one" = --disable-userns ] && { echo "bwrap: Unknown option $one" >&2; exit 1; }; done\n'
         f'exec {bundled()} "$@"',
     )
-    found = choose("bubblewrap", {"PATH": str(tmp_path / "old")})
+    found = choose_backend("bubblewrap", {"PATH": str(tmp_path / "old")})
     assert isinstance(found, Bubblewrap)
     assert "--disable-userns" not in found.isolation
     assert found.program == str(tmp_path / "old" / "bwrap")
@@ -144,7 +144,7 @@ def test_an_older_bubblewrap_is_used_without_what_it_lacks(tmp_path: Path) -> No
 def test_landlock_is_next() -> None:
     """Each back end can be chosen by name, and bubblewrap goes first."""
     names = [
-        getattr(choose(choice, ENVIRON), "name", None)
+        getattr(choose_backend(choice, ENVIRON), "name", None)
         for choice in ("auto", "bubblewrap", "landlock", "none")
     ]
     assert names == ["bubblewrap", "bubblewrap", "landlock", None]
@@ -156,7 +156,7 @@ def test_without_a_sandbox_nothing_is_started(tmp_path: Path) -> None:
     assert sandbox.profiles == frozenset()
     with pytest.raises(SandboxUnavailable, match="sandbox_backend is none"):
         anyio.run(lambda: sandbox.confine(SandboxAccess("read-only"), tmp_path))
-    assert "none" in why_none("none", ENVIRON)
+    assert "none" in explain_unavailable("none", ENVIRON)
 
 
 @pytest.mark.skipif(not WORKING, reason="no sandbox works on this machine")

@@ -49,7 +49,9 @@ def test_helpers_have_the_filter_of_system_calls(tmp_path: Path) -> None:
     assert [one for one, known in zip(free, FREE, strict=True) if one != known] in ([], [errno.ENOSYS])
     with worker_sandbox(command[0]) as start:
         assert said([*start.prefix, *command], start.descriptors) == HELD
-    reader = Sandbox(tmp_path, environ={"HOME": str(tmp_path), "PATH": environment()["PATH"]}).reader()
+    reader = Sandbox(
+        tmp_path, environ={"HOME": str(tmp_path), "PATH": environment()["PATH"]}
+    ).read_only_runner()
     with reader.start(command, tmp_path) as (argv, handed):
         assert said(argv, handed) == HELD
 
@@ -60,7 +62,9 @@ def test_the_filter_is_handed_over_and_nothing_else(tmp_path: Path) -> None:
     command = ["/bin/ls", "/proc/self/fd"]
     with worker_sandbox(command[0]) as start:
         assert said([*start.prefix, *command], start.descriptors) == [0, 1, 2, 3]  # the listing's own
-    reader = Sandbox(tmp_path, environ={"HOME": str(tmp_path), "PATH": environment()["PATH"]}).reader()
+    reader = Sandbox(
+        tmp_path, environ={"HOME": str(tmp_path), "PATH": environment()["PATH"]}
+    ).read_only_runner()
     with reader.start(command, tmp_path) as (argv, handed):
         assert said(argv, handed) == [0, 1, 2, 3]
 
@@ -96,7 +100,10 @@ def test_the_setting_decides_for_helpers_too(tmp_path: Path, backend: str, held:
         ) as agent:
             await agent.run("go")
             sandbox = agent.live.services["sandbox"]
-            assert (sandbox.choice, sandbox.reader((tmp_path,)).backend is not None) == (backend, held)
+            assert (sandbox.choice, sandbox.read_only_runner((tmp_path,)).backend is not None) == (
+                backend,
+                held,
+            )
 
     anyio.run(main)
     assert found == [held]

@@ -108,7 +108,7 @@ def test_nothing_else_is_removed(places: Places, monkeypatch: pytest.MonkeyPatch
         os.chown(names["other"], OTHER, OTHER)
     else:
         names["other"].chmod(0o770)
-    descriptor = temporary.held(str(names["held"]))
+    descriptor = temporary.lock_directory(str(names["held"]))
     assert descriptor >= 0
     temporary.remove_stale()
     os.close(descriptor)

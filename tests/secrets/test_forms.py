@@ -91,10 +91,10 @@ def test_five_thousand_values_are_masked_whole_and_in_pieces() -> None:
     shown = "".join(stream.feed(text[at : at + 7]) for at in range(0, len(text), 7)) + stream.end()
     assert not any(value[1:] in shown for value in chosen)
     long = next(value for value in chosen if 40 < len(value) < 60)
-    head, tail = secrets.trimmed(f"so {long[:20]}".encode(), f"{long[20:]} and on\n".encode())
+    head, tail = secrets.trim_ends(f"so {long[:20]}".encode(), f"{long[20:]} and on\n".encode())
     assert head == b"so "
     assert tail == b" and on\n"
-    assert not secrets.hit("nothing of the kind " * 50)
+    assert not secrets.may_hold_secret("nothing of the kind " * 50)
 
 
 def test_many_values_that_begin_alike_are_told_apart() -> None:

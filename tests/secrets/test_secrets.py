@@ -91,10 +91,10 @@ def test_data_is_made_anew_only_where_it_changes() -> None:
     secrets = Redactor({"TOKEN": VALUE})
     clean = {"a": [1, None, {"b": "long enough to be looked at"}]}
     given_data = {"clean": clean, VALUE: [f"x {VALUE}", 5]}
-    masked = secrets.masked(given_data)
+    masked = secrets.mask_data(given_data)
     assert VALUE not in json.dumps(masked)
     assert masked["clean"] is clean
-    assert secrets.masked(clean) is clean
+    assert secrets.mask_data(clean) is clean
     assert VALUE in given_data
 
 

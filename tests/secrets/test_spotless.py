@@ -133,5 +133,5 @@ def test_a_text_is_not_taken_for_clean_that_became_secret_while_it_was_looked_at
     one, other = Late({"ONE": VALUE}), Late({"ONE": VALUE})
     assert one.mask(LATER) == LATER
     assert one.mask(LATER) != LATER
-    assert other.spotless([LATER], other.clean)
+    assert other.is_clean([LATER], other.clean)
     assert LATER not in other.clean

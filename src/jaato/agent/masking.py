@@ -71,7 +71,7 @@ def masked_event(event: Event, secrets: Redactor) -> Event:
         return event
     clean = secrets.clean
     texts = texts_of(event, clean)
-    if texts is not None and (not texts or secrets.spotless(texts, clean)):
+    if texts is not None and (not texts or secrets.is_clean(texts, clean)):
         return event
     return masked_struct(event, secrets)
 
@@ -163,7 +163,7 @@ def masked_struct(struct: AnyStruct, secrets: Redactor) -> AnyStruct:
         elif before.__class__ is dict:
             after = masked_dict(before, secrets)
         else:
-            after = secrets.masked(before)
+            after = secrets.mask_data(before)
         if after is not before:
             changes = {**(changes or {}), name: after}
     if changes is None or (kind is Thinking and getattr(struct, "opaque", None) is not None):
@@ -174,7 +174,7 @@ def masked_struct(struct: AnyStruct, secrets: Redactor) -> AnyStruct:
 def masked_list(values: list[Any], secrets: Redactor) -> list[Any]:
     """The parts of a message, the steps of a plan, plain data; the same list where nothing is masked."""
     if not values or not isinstance(values[0], msgspec.Struct):
-        return values and secrets.masked(values)
+        return values and secrets.mask_data(values)
     items = [masked_struct(item, secrets) for item in values]
     return items if any(map(operator.is_not, items, values)) else values
 
@@ -182,7 +182,7 @@ def masked_list(values: list[Any], secrets: Redactor) -> list[Any]:
 def masked_dict(values: dict[Any, Any], secrets: Redactor) -> Any:
     """Plain data, or structs by their ids; the same where nothing is masked."""
     if not values or not isinstance(next(iter(values.values())), msgspec.Struct):
-        return secrets.masked(values)
+        return secrets.mask_data(values)
     items = {key: masked_struct(item, secrets) for key, item in values.items()}
     return items if any(map(operator.is_not, items.values(), values.values())) else values
 
@@ -222,7 +222,7 @@ def suspicious(file: IO[bytes], secrets: Redactor) -> bool:
     before = ""
     while chunk := file.read(CHUNK_BYTES):
         text = before + chunk.decode("utf-8", "surrogateescape")
-        if secrets.hit(text):
+        if secrets.may_hold_secret(text):
             return True
         before = text[-secrets.longest :]
     return False

@@ -154,7 +154,7 @@ async def git(
     asked = ["status", "--porcelain=v1", "--branch", "--ignore-submodules=all"]
     try:
         with anyio.fail_after(GIT_WITHIN_S):
-            reader = await anyio.to_thread.run_sync(sandbox.reader, (workspace,))
+            reader = await anyio.to_thread.run_sync(sandbox.read_only_runner, (workspace,))
             guarded = await guarded_environment(program, workspace, environ, reader)
             done = await run_git(
                 program, asked, reader, cwd=workspace, environ=guarded, most_bytes=MAX_STATUS_BYTES

@@ -14,8 +14,8 @@ from jaato.errors import CancelledException, ConfigError, InvalidArguments, Tool
 from jaato.tools.call import Call
 from jaato.tools.host_services import environ_of, register_secrets
 from jaato.tools.permissions.access import NEED, need_issues
-from jaato.tools.processes.command import Command, CommandLimits, Ended, shell_of
-from jaato.tools.processes.environment import for_commands
+from jaato.tools.processes.command import Command, CommandLimits, Ended, find_shell
+from jaato.tools.processes.environment import command_environment
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import join_output
 from jaato.tools.processes.sandbox.cleanup import QuarantinedFile, add_to_result
@@ -122,7 +122,7 @@ class ShellPlugin(Plugin):
         running = Command(
             argv,
             call.workspace,
-            for_commands(environ_of(self.host), self.environment.hide_env, more),
+            command_environment(environ_of(self.host), self.environment.hide_env, more),
             limits=limits,
             timeout_s=timeout_s,
             show=call.output,
@@ -161,7 +161,7 @@ class ShellPlugin(Plugin):
         if issues:
             shown = "; ".join(f"{path} {text}" for path, text in issues)
             raise InvalidArguments(f"Invalid arguments for run: {shown}.", issues)
-        return [shell_of(), "-c", command] if args is None else [command, *args]
+        return [find_shell(), "-c", command] if args is None else [command, *args]
 
 
 def start_error(command: str, args: list[str] | None, call: Call, ended: Ended) -> str:
@@ -192,7 +192,7 @@ async def render_result(
         value = {"exit_code": 128 - ended.code, "signal": signal_name(-ended.code)}
     head, tail, secrets = ended.head, ended.tail, call.services.get("secrets")
     if secrets is not None and ended.total > len(head):
-        head, tail = secrets.trimmed(head, tail)
+        head, tail = secrets.trim_ends(head, tail)
     value["output"] = join_output(head, tail, ended.total)
     notes = []
     if ended.total > len(ended.head):

@@ -25,7 +25,7 @@ from jaato.runtime.policy_setup import sandbox_access
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.permissions.access import PROFILES, READ_ONLY
 from jaato.tools.processes.command import Command, CommandLimits, Ended
-from jaato.tools.processes.environment import for_commands
+from jaato.tools.processes.environment import command_environment
 from jaato.tools.processes.launcher import WardenClient
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ async def run(
             command = Command(
                 words,
                 workspace,
-                for_commands(settings.environ, (), {}),
+                command_environment(settings.environ, (), {}),
                 limits=CommandLimits(),
                 show=show_error,
                 streams=handed,

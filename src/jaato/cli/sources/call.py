@@ -200,7 +200,7 @@ def masked(outcome: Outcome, secrets: Redactor) -> Outcome:
         message = secrets.mask(outcome.problem.message)
         outcome.problem = msgspec.structs.replace(outcome.problem, message=message)
     if isinstance(outcome.value, Output):
-        text, structured = secrets.mask(outcome.value.text), secrets.masked(outcome.value.structured)
+        text, structured = secrets.mask(outcome.value.text), secrets.mask_data(outcome.value.structured)
         outcome.value = replace(outcome.value, text=text, structured=structured)
     return outcome
 

@@ -128,7 +128,7 @@ async def sent(commands: RegistryCommands, config: RegistryConfig, ask: ArpReque
         return OK
     made = decode_definition(answer.body)
     if args.json:
-        print_json(commands.secrets.masked(json.loads(answer.body)))
+        print_json(commands.secrets.mask_data(json.loads(answer.body)))
     else:
         done = "created" if answer.status == 201 else "replaced"
         print_line(f"{done} {made.name} {made.version}, ETag {answer.header('etag')}")

@@ -178,7 +178,7 @@ async def tools(commands: RegistryCommands, shelf: Shelf) -> int:
 async def get(commands: RegistryCommands, shelf: Shelf) -> int:
     """The definition of one tool."""
     known = await shelf.definitions.get(commands.args.tool, anew=True)
-    print_json(commands.secrets.masked(msgspec.to_builtins(known.definition)))
+    print_json(commands.secrets.mask_data(msgspec.to_builtins(known.definition)))
     return OK
 
 

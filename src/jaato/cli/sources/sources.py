@@ -96,7 +96,7 @@ class SourceCommands(ABC, Generic[C]):
         try:
             return anyio.run(run_interruptible, work)
         except JaatoError as error:
-            error.args = tuple(map(self.secrets.masked, error.args))
+            error.args = tuple(map(self.secrets.mask_data, error.args))
             raise
 
 
@@ -129,7 +129,7 @@ async def list_sources(commands: SourceCommands[C]) -> int:
                 if not config.disabled and directory.trusts(config):
                     tasks.start_soon(check, config)
     rows = [commands.row(one, failures.get(one.name)) for one in directory.sources.values()]
-    rows = commands.secrets.masked(rows)
+    rows = commands.secrets.mask_data(rows)
     if args.json:
         noun = directory.kind.SHORT
         problems = [{noun: one.name, "file": str(one.origin), "text": one.text} for one in directory.problems]

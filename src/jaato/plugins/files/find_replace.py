@@ -70,7 +70,7 @@ def find_matches(
     import subprocess
     import sys
 
-    from jaato.tools.processes.sandbox.worker_sandbox import code_of, worker_sandbox
+    from jaato.tools.processes.sandbox.worker_sandbox import subprocess_code, worker_sandbox
 
     with worker_sandbox(sys.executable) as start:
         worker = subprocess.Popen(
@@ -92,7 +92,7 @@ def find_matches(
         finally:
             forget()
     token.raise_if_cancelled()
-    code = code_of(worker.returncode, start.prefix)
+    code = subprocess_code(worker.returncode, start.prefix)
     if code == 0:
         return [[(a, b, new) for a, b, new in spans] for spans in json.loads(out)]
     if code < 0:

@@ -130,7 +130,7 @@ async def open_repository(
     if not directory.is_dir():
         raise ToolError(f"{path!r} is no directory; name the repository's directory.")
     plain = git_environment(environ)
-    reader = await anyio.to_thread.run_sync(sandbox.reader, (directory, *roots.paths))
+    reader = await anyio.to_thread.run_sync(sandbox.read_only_runner, (directory, *roots.paths))
 
     async def ask(*arguments: str) -> GitOutput:
         bound = MAX_ANSWER_BYTES

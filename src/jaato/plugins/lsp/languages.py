@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jaato.errors import ConfigError, ToolError
-from jaato.tools.processes.environment import directories_of, find_program, is_inside
+from jaato.tools.processes.environment import find_program, is_inside, split_search_path
 
 
 class NoServer(ToolError):
@@ -188,7 +188,7 @@ def find_server_program(
         return name if by_user and os.access(name, os.X_OK) else None
     if "/" in name:
         return None
-    path = (*directories_of(environ.get("PATH")), str(Path(sys.executable).parent))
+    path = (*split_search_path(environ.get("PATH")), str(Path(sys.executable).parent))
     return find_program(name, path, refused)
 
 

@@ -22,7 +22,7 @@ from jaato.plugins.lsp.languages import (
 )
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.processes.environment import for_commands, is_inside
+from jaato.tools.processes.environment import command_environment, is_inside
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement, Sandbox
 
@@ -128,7 +128,7 @@ class Pool:
         way = ServerCommand(
             language.name,
             argv,
-            for_commands(environment_of(self._environ, self._roots.paths), extra=language.environment),
+            command_environment(environment_of(self._environ, self._roots.paths), extra=language.environment),
             settings_of(language, self._environ, self._roots.paths),
             language.options,
         )

@@ -240,7 +240,7 @@ def make_transport(
             launcher,
             log,
             access_of(config, home_of(setting.environ)),
-            setting.sandbox.beside(
+            setting.sandbox.for_server(
                 setting.cache_dir / "mcp-sandbox" / config.identity if setting.cache_dir else None
             ),
         )

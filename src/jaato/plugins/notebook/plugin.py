@@ -19,7 +19,7 @@ from jaato.tools.call import Call, Output
 from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.host_services import environ_of
 from jaato.tools.permissions.access import check_reach, sandbox_fields
-from jaato.tools.processes.environment import for_commands
+from jaato.tools.processes.environment import command_environment
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.loop_thread import LoopThread
 from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files, sandbox_of
@@ -271,7 +271,7 @@ class NotebookPlugin(Plugin):
                 f"There are {MAX_NOTEBOOKS} notebooks, the most a session may have. Use one of them."
             )
         kernel = KernelClient(
-            self._launcher, self._python, call.workspace, lambda: for_commands(environ_of(self.host))
+            self._launcher, self._python, call.workspace, lambda: command_environment(environ_of(self.host))
         )
         made = self._books[call.session_id, name] = Notebook(name, kernel)
         return made

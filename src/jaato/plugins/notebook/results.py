@@ -11,7 +11,7 @@ from typing import Any
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call, Output
-from jaato.tools.permissions.access import is_within, sandbox_fields, summarize_access
+from jaato.tools.permissions.access import covers, sandbox_fields, summarize_access
 from jaato.tools.processes.sandbox.cleanup import QuarantinedFile, add_to_result
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -112,7 +112,7 @@ def add_sandbox_fields(
     if has is None:
         return result
     facts = {**result.structured, **sandbox_fields(has)}
-    if allowed is None or is_within(allowed, has):
+    if allowed is None or covers(has, allowed):
         return Output(result.text, facts, result.media)
     note = (
         f"The kernel of {name} was started with {summarize_access(has)}, so the cell ran with that, not with {summarize_access(allowed)}. "

@@ -31,8 +31,7 @@ MAX_CHARS = 4_000
 
 
 class ConsoleChannel:
-    """Asks on the terminal. Without one, or at its end, there is nobody: the call is denied as
-    `no_channel`."""
+    """Asks on the terminal. Without one, or at end of file, the call is denied as `no_channel`."""
 
     def __init__(
         self, timeout_s: float | None = None, *, stdin: TextIO | None = None, stdout: TextIO | None = None
@@ -84,7 +83,7 @@ class ConsoleChannel:
 
 
 def discard_input(stdin: TextIO) -> None:
-    """Throw away what was typed before the question was there to be read: it is no answer to it."""
+    """Discard input that was typed before the question was shown."""
     import termios
 
     with contextlib.suppress(termios.error, OSError, ValueError):
@@ -114,8 +113,8 @@ class Pending:
                 self._answer = Answer(answer=answer, arguments=arguments, comment=comment, by=by)
                 self._settled.set()
 
-    def nobody(self) -> None:
-        """Nobody will answer."""
+    def abandon(self) -> None:
+        """Settle it without an answer."""
         self._settled.set()
 
     def wait(self, timeout_s: float | None) -> Answer | None:
@@ -129,8 +128,7 @@ class Pending:
 
 
 class QueueChannel:
-    """Puts each question into `questions`, whoever serves that queue answers; `close` says nobody does any
-    more."""
+    """Puts each question into the queue `questions`, from which the application answers; `close` denies what is open."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
         self.questions: queue.Queue[Pending] = queue.Queue()
@@ -153,7 +151,7 @@ class QueueChannel:
             self._open.discard(pending)
 
     def next(self, timeout_s: float | None = None) -> Pending | None:
-        """The next question, for whoever answers; None when there is none in time."""
+        """The next question; None if there is none before the timeout."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         try:
             return self.questions.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
@@ -161,10 +159,10 @@ class QueueChannel:
             return None
 
     def close(self) -> None:
-        """Nobody answers any more: what waits is denied."""
+        """Close the channel: pending questions are denied."""
         self._closed = True
         for pending in list(self._open):
-            pending.nobody()
+            pending.abandon()
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class PermissionPlugin:
             self._open(path, given.get("channel_type", "console"))
 
     def shutdown(self) -> None:
-        """Nobody answers any more; what was granted for a while ends."""
+        """Close the channel and end temporary grants."""
         self.gate.go_idle()
         if isinstance(self.channel, QueueChannel):
             self.channel.close()

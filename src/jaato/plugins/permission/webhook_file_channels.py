@@ -192,7 +192,7 @@ async def read_body(response: httpcore2.Response) -> bytes:
 
 
 class FileChannel:
-    """Writes each question as `ID.question.json` and waits for `ID.answer.json`, which whoever answers puts there whole
+    """Writes each question as `ID.question.json` and waits for `ID.answer.json`, which must be written atomically
     (written beside it, then renamed).
 
     The directory is `endpoint`, by default `questions` in `state_dir`; it belongs to this user alone (0700). An answer
@@ -257,7 +257,7 @@ class FileChannel:
             return None
 
     def _sweep(self) -> None:
-        """Remove answers nobody waits for any more, and questions whose time is over."""
+        """Remove stale answers, and questions whose deadline has passed."""
         names = self._folder.names()
         open_ids = {name.removesuffix(QUESTION) for name in names if name.endswith(QUESTION)}
         for name in names:
@@ -269,7 +269,7 @@ class FileChannel:
                 self._remove(name)
 
     def _is_over(self, name: str) -> bool:
-        """Whether the deadline of a question has passed; whoever asked it has died, or it would be gone."""
+        """Whether the deadline of a question has passed; the process that asked it was killed, or it would be gone."""
         with contextlib.suppress(JaatoError, msgspec.MsgspecError, ValueError, TypeError, AttributeError):
             data = self._folder.read(name, MAX_QUESTION_BYTES) or b"{}"
             deadline = msgspec.json.decode(data).get("deadline")

@@ -17,7 +17,7 @@ from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.host_services import environ_of, register_secrets
 from jaato.tools.permissions.access import NEED, need_issues
-from jaato.tools.processes.environment import for_commands
+from jaato.tools.processes.environment import command_environment
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.loop_thread import LoopThread
 from jaato.tools.processes.sandbox.cleanup import add_to_result
@@ -204,7 +204,7 @@ class TerminalPlugin(Plugin):
     def _environment(self) -> dict[str, str]:
         more = {"TERM": "xterm", **{key: str(value) for key, value in self.options.env.items()}}
         given = environ_of(self.host)
-        found = for_commands(given, self.options.hide_env, more)
+        found = command_environment(given, self.options.hide_env, more)
         kept = {name: given[name] for name in ("EDITOR", "VISUAL", "GIT_EDITOR") if name in given}
         return {name: value for name, value in found.items() if name not in ASKING or name in more} | kept
 

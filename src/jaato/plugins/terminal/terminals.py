@@ -17,7 +17,7 @@ from jaato.plugins.terminal.program import State, TerminalProgram
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.permissions.access import check_reach, sandbox_fields
-from jaato.tools.processes.command import Command, CommandLimits, shell_of
+from jaato.tools.processes.command import Command, CommandLimits, find_shell
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.output_text import terminal
 from jaato.tools.processes.sandbox.sandbox import Confinement
@@ -167,7 +167,7 @@ class Terminals:
             raise ToolError(f"There is no terminal to be had: {error.strerror}.") from None
         try:
             command = Command(
-                [shell_of(), "-c", line],
+                [find_shell(), "-c", line],
                 call.workspace,
                 environment,
                 limits=CommandLimits(),

@@ -275,7 +275,9 @@ class SessionInvoker:
         secrets = session.journal.secrets
         call = next(iter(message.function_calls), None)
         if call is not None:
-            call = ToolCall(call.call_id, call.name, secrets.masked(call.arguments), malformed=call.malformed)
+            call = ToolCall(
+                call.call_id, call.name, secrets.mask_data(call.arguments), malformed=call.malformed
+            )
         return ModelReply(
             secrets.mask(message.text), call, fields["finish_reason"], fields["usage"], fields["cost_usd"]
         )
@@ -312,7 +314,7 @@ class SessionInvoker:
         else:
             text = f"This step calls {tool.name}, and nothing else."
             session.tools.ended(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
-        return CallResult(session.journal.secrets.masked(call.arguments), self._result(call.id))
+        return CallResult(session.journal.secrets.mask_data(call.arguments), self._result(call.id))
 
     def _result(self, call_id: str) -> ToolResult:
         """The result as it is in the log: without secrets, and bounded; data without the same as text."""

@@ -88,7 +88,7 @@ class RegistryTools:
         tool = found.tool
         await remote.complete(tool)
         tool.background_after_s = None  # the next step waits for what it gives
-        masked = self._secrets.masked
+        masked = self._secrets.mask_data
         return msgspec.structs.replace(
             tool.spec, description=masked(tool.spec.description), parameters=masked(tool.spec.parameters)
         )

@@ -48,7 +48,7 @@ def create_registry(
             workspace,
             granted,
             names=control_names(tuple(settings["control_files"])),
-            control_change=sandbox.aftercare.change,
+            control_change=sandbox.control_guard.change,
         ),
         "sandbox": sandbox,
         "trust": trust,

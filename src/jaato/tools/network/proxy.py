@@ -118,7 +118,7 @@ class NetworkGrant:
             self._refused[f"[{host}]:{port}" if ":" in host else f"{host}:{port}"] = None
 
     def close(self) -> None:
-        """Take the token back and end what is connected with it; from any thread, any number of times."""
+        """Revoke the token and end its connections; from any thread, any number of times."""
         self._release(self)
 
 

@@ -60,7 +60,7 @@ class Head:
 
 
 class HeadReader:
-    """What the parser tells of one head."""
+    """Collects what the parser reports of one head."""
 
     def __init__(self) -> None:
         self.url = b""
@@ -110,7 +110,7 @@ def parse_head(data: bytes) -> Head:
             400, f"{error} A proxy is asked for host:port with CONNECT, or for http://host/."
         ) from None
     if url.scheme != "http":
-        raise RequestRefused(400, "A https URL is reached with CONNECT, so that nobody on the way reads it.")
+        raise RequestRefused(400, "An https URL must be requested with CONNECT.")
     return Head(method, url.host, url.port, url, read.headers)
 
 
@@ -240,7 +240,7 @@ CLOSING_HEADERS = (b"connection:", b"keep-alive:", b"proxy-connection:")
 
 
 class Relay:
-    """One client and one server; both are let go of when neither has sent or taken anything for `IDLE_S`."""
+    """One client and one server; both are closed when neither has sent or received anything for `IDLE_S`."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: Upstream
@@ -250,7 +250,7 @@ class Relay:
         self._upstream = upstream
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
-        self._timer = self._loop.call_later(IDLE_S, self._look)
+        self._timer = self._loop.call_later(IDLE_S, self._close_if_idle)
 
     async def tunnel(self) -> None:
         """Until both directions have ended."""
@@ -278,7 +278,7 @@ class Relay:
             await asyncio.wait([sending])
 
     def close(self) -> None:
-        """Let go of the server's end."""
+        """Close the connection to the server."""
         self._timer.cancel()
         self._upstream.writer.transport.abort()
 
@@ -327,11 +327,11 @@ class Relay:
             await self._writer.drain()
         await self._pump(self._upstream.reader, self._writer)
 
-    def _look(self) -> None:
-        """End what nothing has moved on for too long."""
+    def _close_if_idle(self) -> None:
+        """Close idle connections."""
         left = self._last + IDLE_S - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._look)
+            self._timer = self._loop.call_later(left, self._close_if_idle)
             return
         self._writer.transport.abort()
         self._upstream.writer.transport.abort()

@@ -16,7 +16,7 @@ SHORTEST = 32
 
 
 def signature(key: bytes, nonce: str, body: bytes) -> str:
-    """What vouches for a body, and for nothing else with this nonce."""
+    """The signature of a body with this nonce."""
     return "v1=" + hmac.new(key, nonce.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 

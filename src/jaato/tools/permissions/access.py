@@ -1,4 +1,4 @@
-"""What a process may reach: compare, combine and describe sandbox accesses."""
+"""Sandbox accesses, which say what a process may reach: compare, combine and describe them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOST = re.compile(
     rf"(?:\*|(?:\*\.)?{LABEL}(?:\.{LABEL})*\.?|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?", re.IGNORECASE
 )
 NEED = "if refused: write, net:HOST, dir:/PATH, control, full"
-"""What a tool that confines what it starts says of its parameter `need`."""
+"""The description of the parameter `need` of tools that start confined processes."""
 POSSIBLE = "write, net:HOST, net:HOST:PORT, dir:/ABSOLUTE/PATH, control, full"
 KERNEL_DIRECTORIES = ("/proc", "/sys", "/dev", "/run")
 MAX_NEEDS = 32
@@ -58,7 +58,7 @@ def access_of(need: object) -> SandboxAccess | None:
 
 
 def closed_place(real: Path, workspace: Path, home: Path, private: Iterable[Path]) -> str | None:
-    """Why a real directory is opened to no command: by a flag, a setting or an answer; None where it may be."""
+    """Why a real directory may not be opened to commands, by no flag, setting or answer; None if it may."""
     if real == Path("/"):
         return "it is the whole machine. Name the directories that are needed."
     if home.resolve().is_relative_to(real):
@@ -133,13 +133,13 @@ def difference(access: SandboxAccess, given: SandboxAccess) -> SandboxAccess | N
     return SandboxAccess("workspace-write", domains, paths, control) if domains or paths or control else None
 
 
-def covers(given: SandboxAccess, wanted: SandboxAccess, workspace: str) -> bool:
-    """Whether an access opens all that another one does."""
+def covers(given: SandboxAccess, wanted: SandboxAccess, workspace: str | None = None) -> bool:
+    """Whether an access opens everything that another one does; in `workspace` it needs no directory to be named."""
     if given.profile == "full":
         return True
     if ORDER[wanted.profile] > ORDER[given.profile] or (wanted.control and not given.control):
         return False
-    places = (*given.paths, resolve_path(workspace))
+    places = (*given.paths, *((resolve_path(workspace),) if workspace is not None else ()))
     return all(any(is_domain_in(one, wide) for wide in given.domains) for one in wanted.domains) and all(
         any(is_below(one, wide) for wide in places) for one in wanted.paths
     )
@@ -160,7 +160,7 @@ def is_domain_in(domain: str, wide: str) -> bool:
 
 
 def describe_access(access: SandboxAccess) -> str:
-    """What an access opens, in words for who is asked."""
+    """Describe what an access opens, for a permission question."""
     if access.profile == "full":
         return "no sandbox (everything that you may do yourself)"
     opened = ["reading"] if access.profile == "read-only" else ["writing in the workspace"]
@@ -226,7 +226,7 @@ def access_text(access: SandboxAccess | None) -> str:
 
 
 def grant_text(grant: Grant) -> str:
-    """A lasting answer in a line: what it is about, and what a command that it covers may reach."""
+    """A grant in one line: what it covers, and what a covered command may reach."""
     what = f"{grant.tool}({grant.shape})" if grant.shape else grant.tool
     reach = access_text(grant.access) if grant.effect == "allow" else ""
     return f"{what} [{reach}]" if reach else what
@@ -236,18 +236,6 @@ class ReachesFurther(ToolError):
     """The process was started with more than this call is allowed."""
 
     code = "sandbox_reaches_further"
-
-
-def is_within(inner: SandboxAccess, outer: SandboxAccess) -> bool:
-    """Whether one access opens nothing that the other does not."""
-    if outer.profile == "full":
-        return True
-    return (
-        ORDER[inner.profile] <= ORDER[outer.profile]
-        and ("*" in outer.domains or set(inner.domains) <= set(outer.domains))
-        and all(any(is_below(path, place) for place in outer.paths) for path in inner.paths)
-        and (outer.control or not inner.control)
-    )
 
 
 def summarize_access(access: SandboxAccess) -> str:
@@ -260,7 +248,7 @@ def summarize_access(access: SandboxAccess) -> str:
 
 def check_reach(has: SandboxAccess | None, allowed: SandboxAccess | None, what: str, remedy: str) -> None:
     """Raise `ReachesFurther` where a process has more than the call is allowed; None is a call without permissions."""
-    if allowed is None or is_within(has or FULL, allowed):
+    if allowed is None or covers(allowed, has or FULL):
         return
     now = summarize_access(has or FULL)
     raise ReachesFurther(
@@ -269,5 +257,5 @@ def check_reach(has: SandboxAccess | None, allowed: SandboxAccess | None, what: 
 
 
 def sandbox_fields(access: SandboxAccess | None) -> dict[str, str]:
-    """What a result says of the sandbox; nothing where nobody was asked."""
+    """The field `sandbox` of a result; none for a call without permission check."""
     return {"sandbox": summarize_access(access)} if access is not None else {}

@@ -109,7 +109,7 @@ def is_inside_workspace(arguments: dict[str, Any], place: str) -> bool:
 
 
 def is_plain_argument(key: str, value: Any) -> bool:
-    """Whether an argument of an executing tool can name no path at all: the common case, told in no time."""
+    """Whether an argument of an executing tool cannot name a path: a fast check for the common case."""
     if isinstance(value, str):
         return "." not in value and "/" not in value and key not in PATH_KEYS
     return not isinstance(value, dict | list | tuple)
@@ -147,8 +147,8 @@ def none_enforced() -> frozenset[SandboxProfile]:
 
 @dataclass(frozen=True, slots=True)
 class PermissionContext:
-    """What a call is judged by: the policy, the session's grants, the workspace, directories that are control, and the
-    profiles that a sandbox enforces here (found by the first question for them)."""
+    """The input of a decision: the policy, the session's grants, the workspace, protected directories, and the profiles that
+    a sandbox enforces here (lazy)."""
 
     policy: Policy
     grants: tuple[Grant, ...]
@@ -158,16 +158,16 @@ class PermissionContext:
     profiles: Callable[[], frozenset[SandboxProfile]] = none_enforced
 
     def can_enforce(self, access: SandboxAccess) -> bool:
-        """Whether a process can be held to an access here."""
+        """Whether a sandbox here can enforce an access."""
         return access.profile == "full" or access.profile in self.profiles()
 
-    def only_reads(self, name: str) -> str | None:
-        """Why nothing that does more than read may run now; None where it may."""
+    def explain_read_only(self, name: str) -> str | None:
+        """Why only reading is allowed now; None if more is."""
         if not self.policy.read_only:
             return None
         return (PLAN if self.policy.mode == "plan" else READ_ONLY).format(name=name)
 
-    def whole(self, tool: Tool) -> Grant | None:
+    def find_tool_grant(self, tool: Tool) -> Grant | None:
         """The grant of this session that covers every call of the tool."""
         return next(
             (one for one in self.grants if covers_tool(one, tool) and is_for_workspace(one, self)), None
@@ -201,13 +201,13 @@ def is_for_workspace(grant: Grant, given: PermissionContext) -> bool:
     )
 
 
-def refused_by(grants: Iterable[Grant], tool: Tool) -> str | None:
+def find_refusal(grants: Iterable[Grant], tool: Tool) -> str | None:
     """A grant of this session that denies the tool."""
     denying = any(one.effect == "deny" and one.tool == tool.name and one.shape is None for one in grants)
     return "was refused for good" if denying else None
 
 
-def refused_command(grants: Iterable[Grant], tool: Tool, analysis: Analysis) -> str | None:
+def find_command_refusal(grants: Iterable[Grant], tool: Tool, analysis: Analysis) -> str | None:
     """A grant of this session that denies the command."""
     if any(one.shape is None for one in grants if one.effect == "deny" and one.tool in (tool.name, "run")):
         return "was refused for good"
@@ -222,7 +222,7 @@ def refusals(grants: Iterable[Grant], tool: Tool) -> ToolRules:
 
 
 def has_command_denials(tool: Tool, rules: ToolRules, given: PermissionContext) -> bool:
-    """Whether anything forbids some commands."""
+    """Whether a rule or grant denies some commands."""
     refused = any(one.effect == "deny" and one.tool in (tool.name, "run") for one in given.grants)
     return bool(refused or rules.deny_inner or rules.deny_arguments)
 
@@ -230,8 +230,7 @@ def has_command_denials(tool: Tool, rules: ToolRules, given: PermissionContext) 
 def uncheckable_reason(
     analysis: Analysis, tool: Tool, rules: ToolRules, given: PermissionContext
 ) -> str | None:
-    """Why a rule that forbids commands cannot be held against all that this line runs; None without such a rule, or
-    where all of it is plain to see."""
+    """Why deny rules cannot be checked against everything that this line runs; None without such rules, or if they can."""
     if not has_command_denials(tool, rules, given):
         return None
     doubt = find_indirection(analysis)

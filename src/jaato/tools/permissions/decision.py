@@ -22,7 +22,7 @@ Effect = Literal["allow", "deny", "ask"]
 
 @dataclass(frozen=True, slots=True)
 class PartVerdict:
-    """One command of a shell line: what would become of it alone, and which rule or doubt says so."""
+    """The verdict on one command of a shell line, and the rule or reason for it."""
 
     text: str
     effect: Effect
@@ -31,13 +31,11 @@ class PartVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What would happen to a call without asking anyone.
+    """The result of evaluating a call by the rules, before anyone is asked.
 
-    `shape` is what a lasting answer would cover, None when only this call can be answered; `lasting`
-    says whether a
-    lasting answer is worth more than one call (never for control paths). `entries` is the shape as
-    lines of a policy
-    file: (list name, text).
+    `shape` is what a lasting answer would cover, None when only this call can be answered; `lasting` says whether a
+    lasting answer is possible (never for control paths). `entries` is the shape as lines of a policy file: (list name,
+    text).
     """
 
     effect: Effect
@@ -50,15 +48,14 @@ class Verdict:
     fixed: bool = False
     """Whether it depends on the tool alone, so that every call of it has this verdict."""
     remedy: str = ""
-    """What allows it where nobody can be asked, in place of a rule."""
+    """How to allow it where no one can be asked, if not by a rule."""
     access: SandboxAccess | None = None
     """What the process of an allowed call may reach, or what a yes would open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """May the call run? `arguments` are the user's own, if edited; `comment` is what the user tells the
-    model."""
+    """Whether the call may run; `arguments` are set if the user edited them, `comment` is the user's message to the model."""
 
     allowed: bool
     permission: Permission
@@ -67,7 +64,7 @@ class Decision:
 
 
 def to_decision(verdict: Verdict) -> Decision:
-    """A verdict that needs no answer, as a decision."""
+    """The decision for a verdict that needs no answer."""
     return (
         allow(verdict.reason, verdict.method, access=verdict.access)
         if verdict.effect == "allow"
@@ -78,12 +75,12 @@ def to_decision(verdict: Verdict) -> Decision:
 def allow(
     reason: str, method: str, arguments: dict[str, Any] | None = None, access: SandboxAccess | None = None
 ) -> Decision:
-    """Yes."""
+    """An allowing decision."""
     return Decision(True, Permission("allowed", reason, method, access), arguments)
 
 
 def deny(reason: str, method: str, comment: str | None = None) -> Decision:
-    """No."""
+    """A denying decision."""
     return Decision(False, Permission("denied", reason, method), comment=comment)
 
 
@@ -92,7 +89,7 @@ SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "ed
 
 @dataclass(eq=False, slots=True)
 class PendingCall:
-    """A call that waits for an answer; `to_decision` is what an `all` has opened for it, None where there was none."""
+    """A call that waits for an answer; `settled` is the access that an answer `all` has opened for it."""
 
     call: Call
     digest: str
@@ -134,4 +131,7 @@ def deny_without_channel(call: Call, tool: Tool, verdict: Verdict, path: Path | 
         remedy = "Only someone who is asked can allow it, for this one call."
     if verdict.remedy:
         remedy = verdict.remedy
-    return deny(f"{verdict.reason}, and there is nobody to ask about {call.name}. {remedy}", "no_channel")
+    return deny(
+        f"{verdict.reason}, and no one can answer the permission request for {call.name}. {remedy}",
+        "no_channel",
+    )

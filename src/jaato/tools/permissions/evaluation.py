@@ -11,8 +11,8 @@ from jaato.tools.permissions.context import (
     CONTROL,
     PermissionContext,
     find_control_path,
+    find_refusal,
     is_inside_workspace,
-    refused_by,
 )
 from jaato.tools.permissions.decision import Verdict
 from jaato.tools.permissions.policy import Policy
@@ -30,7 +30,7 @@ FILES = "filesystem"
 
 
 def evaluate_call(call: Call, tool: Tool, given: PermissionContext) -> Verdict:
-    """What becomes of a call without asking anyone. Bounded in time for any arguments; never raises."""
+    """Evaluate a call without asking anyone. Bounded in time for any arguments; never raises."""
     verdict = evaluate_tool(call, tool, given)
     if verdict.access is None and tool.spec.access == "execute" and verdict.effect != "deny":
         verdict = with_access(verdict, tool, given)
@@ -54,7 +54,7 @@ def with_access(verdict: Verdict, tool: Tool, given: PermissionContext) -> Verdi
 
 
 def ask_about_changed(verdict: Verdict, tool: Tool, changed: str, policy: Policy) -> Verdict:
-    """The verdict about a tool that is another than when it was allowed: what allowed it was said of the one before."""
+    """The verdict about a remote tool that has changed since it was allowed: an earlier permission does not cover it."""
     if verdict.effect == "deny" or (verdict.effect == "allow" and policy.default == "allow"):
         return verdict
     assert tool.remote is not None
@@ -82,7 +82,7 @@ def evaluate_tool(call: Call, tool: Tool, given: PermissionContext) -> Verdict:
     place = str(given.workspace)
     denied = None if rules.by_name_only else rules.denies(call.arguments, main_argument(tool), place)
     if denied is None and given.grants:
-        denied = refused_by(given.grants, tool)
+        denied = find_refusal(given.grants, tool)
     if denied is not None:
         return Verdict("deny", "blacklist", f"{tool.name} {denied}")
     if given.policy.locked is not None and not tool.auto_approved:
@@ -90,7 +90,7 @@ def evaluate_tool(call: Call, tool: Tool, given: PermissionContext) -> Verdict:
     access = tool.spec.access
     if tool.name == RESTORING and previews(call):
         return Verdict("allow", "default", f"{tool.name} only shows what it would do")
-    if access != "read" and not tool.auto_approved and (refusal := given.only_reads(tool.name)):
+    if access != "read" and not tool.auto_approved and (refusal := given.explain_read_only(tool.name)):
         return Verdict("deny", "read_only", refusal, fixed=rules.by_name_only)
     if tool.name == APPROVING and given.policy.mode == "plan":
         return Verdict("ask", "plan", plan_text(call), lasting=False)
@@ -120,7 +120,7 @@ def evaluate_rules(
         allowed = rules.allows(call.arguments, main_argument(tool), str(given.workspace))
         if allowed is not None:
             return Verdict("allow", "whitelist", f"{tool.name} is covered by {allowed}")
-    grant = given.whole(tool)
+    grant = given.find_tool_grant(tool)
     return Verdict("allow", grant.scope, f"{tool.name} was allowed for this {grant.scope}") if grant else None
 
 
@@ -133,7 +133,9 @@ def evaluate_mode(call: Call, tool: Tool, given: PermissionContext) -> Verdict |
         return None
     if not is_inside_workspace(call.arguments, str(given.workspace)):
         return None
-    return Verdict("allow", "mode", f"files of the workspace are changed unasked (mode {policy.mode})")
+    return Verdict(
+        "allow", "mode", f"files of the workspace are changed without a question (mode {policy.mode})"
+    )
 
 
 def plan_text(call: Call) -> str:
@@ -149,12 +151,12 @@ def plan_text(call: Call) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def allow_by_name(name: str, rule: str, fixed: bool) -> Verdict:
-    """The one verdict about a tool that is allowed by name, so that its decision is made once."""
+    """The verdict about a tool that is allowed by name; cached, so that its decision is too."""
     return Verdict("allow", "whitelist", f"{name} is in the whitelist ({rule})", fixed=fixed)
 
 
 def by_default(tool: Tool, policy: Policy, fixed: bool) -> Verdict:
-    """What no rule says anything about."""
+    """The verdict by the default, if no rule applies."""
     if tool.auto_approved:
         return Verdict("allow", "auto_approved", f"{tool.name} needs no permission", fixed=fixed)
     if tool.spec.access == "read":

@@ -1,6 +1,7 @@
 """The permission gate that every call passes: evaluated by rules, else asked, else denied with the reason.
 
-It knows no loop and no thread: what waits is injected, so a coroutine whose strategies never suspend can be stepped.
+It uses no event loop and no thread: what waits is injected, so that a coroutine whose strategies never suspend can be
+stepped.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ __all__ = ["Decision", "Gate", "PartVerdict", "Policy", "Verdict", "digest_of"]
 SCOPES: dict[str, Scope] = {"a": "always", "t": "turn", "i": "idle", "never": "always"}
 MAX_QUESTIONS, MAX_SETTLED = 3, 4_096
 INDIVIDUAL = frozenset(("control_path", "plan"))
-"""Methods of verdicts that an `all` does not answer: each question of them is one of its own."""
+"""Methods of verdicts whose questions an answer `all` does not cover."""
 
 
 class NoSerialization:
-    """A turnstile that lets everyone through, for a caller who asks one question at a time anyway."""
+    """A turnstile that never waits, for a caller that asks one question at a time anyway."""
 
     async def __aenter__(self) -> None:
         """Enter without waiting."""
@@ -57,15 +58,17 @@ class NoSerialization:
         """Leave."""
 
 
-def notify_nobody(_told: object) -> None:
-    """Nobody listens."""
+def ignore_event(_told: object) -> None:
+    """Ignore the event."""
 
 
 class Gate:
-    """Decides about calls. `turnstile` admits one question at a time; behind it the gate judges once more.
-    `on_grant` and `on_revoke` hear of every grant that begins or ends, `on_mode` of another mode; `grants` are those of a resumed session;
-    `protected` are directories nobody may write under a lasting grant; a question waits `timeout_s`, unless the channel says;
-    `profiles` are those that a sandbox enforces for the tools that confine what they start.
+    """Decides about calls.
+
+    `turnstile` serializes questions; behind it the call is evaluated again. `on_grant` and `on_revoke` are called for
+    every grant that begins or ends, `on_mode` for another mode. `grants` are those of a resumed session, `protected`
+    directories that no lasting grant covers. A question waits `timeout_s`, unless the channel sets a time. `profiles`
+    returns those that a sandbox enforces for tools that confine what they start.
     """
 
     def __init__(
@@ -75,9 +78,9 @@ class Gate:
         asker: Asker | None = None,
         workspace: Path | None = None,
         turnstile: Callable[[], AbstractAsyncContextManager[None]] = NoSerialization,
-        on_grant: Callable[[Grant], None] = notify_nobody,
-        on_revoke: Callable[[Grant], None] = notify_nobody,
-        on_mode: Callable[[Mode], None] = notify_nobody,
+        on_grant: Callable[[Grant], None] = ignore_event,
+        on_revoke: Callable[[Grant], None] = ignore_event,
+        on_mode: Callable[[Mode], None] = ignore_event,
         grants: Iterable[Grant] = (),
         protected: Iterable[Path] = (),
         control_names: ControlNames = STANDARD,
@@ -109,7 +112,7 @@ class Gate:
             return known[2]
         verdict = self._judge(call, tool)
         if verdict.effect == "ask":
-            spent = self._spend(call, verdict) if self._edited or self._grants else None
+            spent = self._use_approval(call, verdict) if self._edited or self._grants else None
             return spent or await self._ask(call, tool)
         last = self._latest
         if last is not None and last[0] is verdict:
@@ -145,11 +148,11 @@ class Gate:
         self._settled = {}
 
     def end_turn(self) -> None:
-        """The model has finished its response: what was granted for the turn ends."""
+        """End the grants of the turn."""
         self._end(("turn", "once", "call"))
 
     def go_idle(self) -> None:
-        """The session rests: what was granted until then ends."""
+        """End the grants of the turn and those until idle."""
         self._end(("turn", "idle", "once", "call"))
 
     def grants(self) -> list[Grant]:
@@ -169,9 +172,9 @@ class Gate:
         self._on_revoke(found)
 
     def _judge(self, call: Call, tool: Tool) -> Verdict:
-        workspace = self._place(call)
+        workspace = self._workspace_of(call)
         if any(one.expires is not None and not is_in_force(one) for one in self._grants):
-            self._lapse()
+            self._expire_grants()
         given = self._given
         if given is None or given.grants is not self._grants or given.workspace is not workspace:
             given = self._given = PermissionContext(
@@ -179,10 +182,10 @@ class Gate:
             )
         return evaluate_call(call, tool, given)
 
-    def _place(self, call: Call) -> Path:
+    def _workspace_of(self, call: Call) -> Path:
         return self._workspace or call.workspace
 
-    def _lapse(self) -> None:
+    def _expire_grants(self) -> None:
         """End the grants of this session whose time is over."""
         ended = [one for one in self._grants if not is_in_force(one)]
         self._grants = tuple(one for one in self._grants if is_in_force(one))
@@ -198,22 +201,22 @@ class Gate:
             self._on_revoke(grant)
         self.policy.reload()
 
-    def _spend(self, call: Call, verdict: Verdict) -> Decision | None:
-        """Use up an approval that is bound to exactly this call."""
+    def _use_approval(self, call: Call, verdict: Verdict) -> Decision | None:
+        """Use an approval that is bound to exactly this call, once."""
         digest = digest_of(call)
         if self._edited.get(call.id) == digest:
             del self._edited[call.id]
             reason = "the user edited the arguments and allowed exactly these"
-            return self._approved(verdict, reason)
+            return self._approve(verdict, reason)
         for grant in self._grants:
             if grant.scope in ("once", "call") and grant.effect == "allow" and grant.shape == digest:
                 self._grants = tuple(one for one in self._grants if one is not grant)
                 self._on_revoke(grant)
-                return self._approved(verdict, "allowed once, for exactly this call", "once")
+                return self._approve(verdict, "allowed once, for exactly this call", "once")
         return None
 
     async def _ask(self, call: Call, tool: Tool) -> Decision:
-        """Wait for the turn to ask, judge again, and put the question if it still stands."""
+        """Wait for the turnstile, evaluate again, and ask if that is still needed."""
         if self._asker is None:
             return deny_without_channel(call, tool, self._judge(call, tool), self.policy.path)
         waiting = PendingCall(call, digest_of(call))
@@ -224,21 +227,21 @@ class Gate:
                 verdict = self._judge(call, tool)
                 if verdict.effect != "ask":
                     return to_decision(verdict)
-                if digest_of(call) == waiting.digest and self._settles(waiting, verdict):
-                    return self._approved(verdict, "allowed with everything that was waiting")
-                return await self._put(waiting, tool, verdict)
+                if digest_of(call) == waiting.digest and self._is_settled(waiting, verdict):
+                    return self._approve(verdict, "allowed with everything that was waiting")
+                return await self._question_user(waiting, tool, verdict)
         finally:
             self._waiting.remove(waiting)
 
-    def _settles(self, waiting: PendingCall, verdict: Verdict) -> bool:
-        """Whether an `all` has answered this question: not one of its own, nor one that opens more than was shown then."""
+    def _is_settled(self, waiting: PendingCall, verdict: Verdict) -> bool:
+        """Whether an answer `all` covers this question: not an individual one, nor one that opens more than was shown."""
         if waiting.settled is None or verdict.method in INDIVIDUAL:
             return False
-        place = str(self._place(waiting.call))
+        place = str(self._workspace_of(waiting.call))
         return verdict.access is None or covers(waiting.settled, verdict.access, place)
 
-    async def _put(self, waiting: PendingCall, tool: Tool, verdict: Verdict) -> Decision:
-        """Ask until there is an answer that means something, at most three times."""
+    async def _question_user(self, waiting: PendingCall, tool: Tool, verdict: Verdict) -> Decision:
+        """Ask until there is a valid answer, at most three times."""
         assert self._asker is not None
         reason = verdict.reason
         for _question in range(MAX_QUESTIONS):
@@ -253,64 +256,68 @@ class Gate:
                     else await cast("Awaitable[Any]", given)
                 )
             except TimeoutError:
-                return deny("nobody answered in time, and what nobody answers is denied", "timeout")
+                return deny("no answer came in time, so the call is denied", "timeout")
             if answer is None:
                 return deny_without_channel(waiting.call, tool, verdict, self.policy.path)
             self.policy.reload()
-            overtaken = self._overtaken(waiting, tool)
-            decision = overtaken or self._heed(waiting, tool, verdict, answer)
+            overtaken = self._superseding_decision(waiting, tool)
+            decision = overtaken or self._apply_answer(waiting, tool, verdict, answer)
             if decision is not None:
                 return decision
             reason = f"{answer.answer[:40]!r} is no answer to this; {verdict.reason}"
         return deny(f"no usable answer in {MAX_QUESTIONS} questions", "user_denied")
 
-    def _overtaken(self, waiting: PendingCall, tool: Tool) -> Decision | None:
-        """What was decided while the question was open: a rule forbids the call, or it is another call by now."""
+    def _superseding_decision(self, waiting: PendingCall, tool: Tool) -> Decision | None:
+        """The decision that supersedes the answer: a rule denies the call by now, or its arguments have changed."""
         if digest_of(waiting.call) != waiting.digest:
             return deny("its arguments changed while the question was open", "user_denied")
         verdict = self._judge(waiting.call, tool)
         return to_decision(verdict) if verdict.effect == "deny" else None
 
-    def _approved(self, verdict: Verdict, reason: str, method: str = "user_approved") -> Decision:
-        """Yes, by the user: what the question showed is opened, and work begins where it was about the plan."""
+    def _approve(self, verdict: Verdict, reason: str, method: str = "user_approved") -> Decision:
+        """Allow by the user's answer, with the access that the question showed; an approved plan ends the mode `plan`."""
         if verdict.method == "plan" and self.policy.mode == "plan":
             self.set_mode("ask")
         return allow(reason, method, access=verdict.access)
 
-    def _heed(self, waiting: PendingCall, tool: Tool, verdict: Verdict, answer: Answer) -> Decision | None:
-        """Do what an answer says; None when it says nothing known."""
+    def _apply_answer(
+        self, waiting: PendingCall, tool: Tool, verdict: Verdict, answer: Answer
+    ) -> Decision | None:
+        """Apply an answer; None if it is not a known one."""
         match canonical_answer(answer):
             case "y":
-                return self._approved(verdict, "the user allowed this call")
+                return self._approve(verdict, "the user allowed this call")
             case "once":
-                return self._approved(verdict, "the user allowed exactly this call, once")
+                return self._approve(verdict, "the user allowed exactly this call, once")
             case "n":
                 return deny("the user denied this call", "user_denied")
             case "c" if answer.comment:
                 reason = f"the user denied this call and says: {answer.comment}"
                 return deny(reason, "user_denied", answer.comment)
             case "e" if answer.arguments is not None:
-                return self._edit(waiting, answer.arguments)
+                return self._allow_edited(waiting, answer.arguments)
             case "all":
                 for one in self._waiting:
                     one.settled = union(self.policy.access, verdict.access or WORKSPACE_WRITE)
-                return self._approved(verdict, "the user allowed everything that was waiting")
+                return self._approve(verdict, "the user allowed everything that was waiting")
             case "a" | "t" | "i" as lasting:
-                return self._last(waiting, tool, verdict, SCOPES[lasting], answer.by)
+                return self._allow_lastingly(waiting, tool, verdict, SCOPES[lasting], answer.by)
             case "never":
-                return self._refuse(waiting, tool, verdict, answer.by)
+                return self._deny_lastingly(waiting, tool, verdict, answer.by)
         return None
 
-    def _edit(self, waiting: PendingCall, arguments: dict[str, Any]) -> Decision:
-        """The user changed the arguments: the pipeline checks them again, and this approval is for exactly these."""
+    def _allow_edited(self, waiting: PendingCall, arguments: dict[str, Any]) -> Decision:
+        """Approve edited arguments: the pipeline validates them again, and the approval is bound to exactly these."""
         self._edited[waiting.call.id] = digest_of(replace(waiting.call, arguments=arguments))
         return allow("the user edited the arguments", "user_approved", arguments)
 
-    def _last(self, waiting: PendingCall, tool: Tool, verdict: Verdict, scope: Scope, by: str) -> Decision:
-        """Yes, and from now on; only this once where no lasting answer is possible."""
+    def _allow_lastingly(
+        self, waiting: PendingCall, tool: Tool, verdict: Verdict, scope: Scope, by: str
+    ) -> Decision:
+        """Allow with a grant; only once if no lasting answer is possible."""
         if not verdict.lasting:
             reason = "the user allowed this call; nothing lasting is possible for it"
-            return self._approved(verdict, reason)
+            return self._approve(verdict, reason)
         shape = verdict.shape if tool.name in SHELL_TOOLS else None
         if tool.name in TYPED_TOOLS and scope == "always":
             scope = "session"  # no terminal lives longer
@@ -322,39 +329,41 @@ class Gate:
             scope,
             shape,
             by=by,
-            workspace=self._place(waiting.call),
+            workspace=self._workspace_of(waiting.call),
             access=extra,
         )
         if scope != "always":
-            self._hold(grant)
-            return self._approved(verdict, f"the user allowed {shape_text(grant)} for this {scope}", scope)
+            self._add_session_grant(grant)
+            return self._approve(verdict, f"the user allowed {shape_text(grant)} for this {scope}", scope)
         try:
             self.policy.remember(grant)
         except (OSError, ConfigError, NotAllowed) as error:
             reason = f"the user allowed this call; the answer could not be kept: {error}"
-            return self._approved(verdict, reason)
+            return self._approve(verdict, reason)
         self._settled = {}
         self._on_grant(grant)
-        return self._approved(verdict, f"the user always allows {shape_text(grant)}")
+        return self._approve(verdict, f"the user always allows {shape_text(grant)}")
 
-    def _refuse(self, waiting: PendingCall, tool: Tool, verdict: Verdict, by: str) -> Decision:
-        """No, and never again; for this session at least, when it cannot be written down."""
+    def _deny_lastingly(self, waiting: PendingCall, tool: Tool, verdict: Verdict, by: str) -> Decision:
+        """Deny with a lasting grant; for this session only, if it cannot be written."""
         shape = verdict.shape if tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS else None
         command = waiting.call.arguments.get(SHELL_TOOLS.get(tool.name, ""))
         if shape is None and isinstance(command, str):
             shape = literal_pattern(command)
-        place = self._place(waiting.call)
+        place = self._workspace_of(waiting.call)
         grant = grant_of(waiting.call, tool, "deny", "always", shape, by=by, workspace=place)
         try:
             self.policy.remember(grant)
         except (OSError, ConfigError) as error:
-            self._hold(grant_of(waiting.call, tool, "deny", "session", shape, by=by, workspace=place))
+            self._add_session_grant(
+                grant_of(waiting.call, tool, "deny", "session", shape, by=by, workspace=place)
+            )
             return deny(f"the user never allows this; that could not be kept: {error}", "user_denied")
         self._settled = {}
         self._on_grant(grant)
         return deny(f"the user never allows {shape_text(grant)}", "user_denied")
 
-    def _hold(self, grant: Grant) -> None:
+    def _add_session_grant(self, grant: Grant) -> None:
         self._grants = (*self._grants, grant)
         self._settled = {}
         self._on_grant(grant)

@@ -97,12 +97,12 @@ class GrantBook:
         return tuple(grant for grant in self._read() if grant.workspace == workspace)
 
     def add(self, grant: Grant) -> None:
-        """Keep a grant. Raises OSError, `ConfigError`."""
+        """Add a grant. Raises OSError, `ConfigError`."""
         with file_lock(self.path):
             self._write([*(one for one in self._read() if one.id != grant.id), grant])
 
     def remove(self, grant_id: str) -> Grant | None:
-        """Forget a grant; tells which it was. Raises OSError, `ConfigError`."""
+        """Remove a grant and return it. Raises OSError, `ConfigError`."""
         with file_lock(self.path):
             grants = self._read()
             found = next((one for one in grants if one.id == grant_id), None)

@@ -25,7 +25,7 @@ FRESH_S = 1.0
 
 @dataclass(frozen=True)
 class EffectiveRules:
-    """What of a permission file holds in a session."""
+    """The rules of a permission file that are in force in a session."""
 
     blacklist: RuleSet
     whitelist: RuleSet
@@ -42,8 +42,8 @@ class EffectiveRules:
             default, channel = stricter(own.default or "ask", given or "allow"), own.channel
         return cls(file.document.blacklist, file.whitelist, default, channel)
 
-    def tightened(self, now: EffectiveRules) -> EffectiveRules:
-        """What still holds when the file says something else: it forbids what either forbids, and allows what both allow."""
+    def tighten(self, now: EffectiveRules) -> EffectiveRules:
+        """The rules after a change of the file: they deny what either denies, and allow what both allow."""
         return EffectiveRules(
             self.blacklist | now.blacklist,
             self.whitelist & now.whitelist,
@@ -63,12 +63,11 @@ def stricter(one: Default, other: Default) -> Default:
 
 
 class Policy:
-    """What the rules say. `version` rises with every change; `locked` says why nothing can be believed any
-    more.
+    """The rules in force. `version` rises with every change; `locked` says why nothing is allowed any more.
 
     A session uses one of its own. While it does, a change of the file only tightens: what the file allows from then on
     counts in the next session, save for what is granted through `remember`, revoked through `forget` or trusted
-    through `trust` here, because a person said so.
+    through `trust` here, because a person decided so.
     """
 
     def __init__(
@@ -151,19 +150,19 @@ class Policy:
         self.version += 1
 
     def admit(self, names: Iterable[str]) -> None:
-        """Let just these tools be called, beside those that rules allow; what a rule denies stays denied."""
+        """Let only these tools be called, beside those that rules allow; what a rule denies stays denied."""
         self._admitted = frozenset(names)
         self._fill()
 
     def _adopt(self) -> None:
-        """Let all hold that the file says now."""
+        """Adopt the file as it is now."""
         self._held = EffectiveRules.of(self._file, self._own) if self._file is not None else None
         self._fill()
 
     def _tighten(self) -> None:
-        """Let no more hold than did, and no more than the file says now."""
+        """Tighten the rules in force to what the file says now."""
         if self._file is not None and self._held is not None:
-            self._held = self._held.tightened(EffectiveRules.of(self._file, self._own))
+            self._held = self._held.tighten(EffectiveRules.of(self._file, self._own))
 
     def _fill(self) -> None:
         own, held = self._own, self._held
@@ -186,7 +185,7 @@ class Policy:
 
     @property
     def untrusted(self) -> bool:
-        """Whether a file is there that allows things and nobody has trusted."""
+        """Whether there is an untrusted file that allows something."""
         return self._file is not None and not self._file.trusted and self._file.document.loosens
 
     @property
@@ -231,7 +230,7 @@ class Policy:
             self.reload()
 
     def trust(self) -> None:
-        """Vouch for the file as it is now: from here on it may allow. Raises `ConfigError`, OSError."""
+        """Trust the file as it is now: from here on it may allow. Raises `ConfigError`, OSError."""
         if self._file is None:
             raise ConfigError("No policy file is in use, so there is nothing to trust.")
         self._file.trust()
@@ -251,7 +250,7 @@ class Policy:
         self._fill()
 
     def forget(self, grant_id: str) -> bool:
-        """Take a lasting grant out of the file; tells whether there was one. Raises `ConfigError`,
+        """Remove a lasting grant from the file; returns whether there was one. Raises `ConfigError`,
         OSError."""
         grant = self._file.forget(grant_id) if self._file is not None else None
         if grant is None or self._file is None or self._held is None:

@@ -80,7 +80,7 @@ class PolicyDocument:
 
     @property
     def loosens(self) -> bool:
-        """Whether it allows anything that nobody would be asked about without it."""
+        """Whether it allows anything that would need a permission question without it."""
         rules = self.whitelist
         return self.default == "allow" or bool(rules.tools or rules.patterns or rules.arguments)
 
@@ -177,7 +177,7 @@ def rules_from(value: Any, field_name: str, where: str) -> RuleSet:
 
 
 def check_meaning(pattern: str, at: str, where: str) -> None:
-    """Refuse a pattern that means something in another program and nothing here, lest its author rely on it."""
+    """Refuse a pattern that has a meaning in other programs and none here."""
     tool, inner = split_pattern(pattern)
     if inner is None and " " not in pattern and pattern.count("(") > pattern.count(")"):
         fail(where, f"{at} {pattern!r} has no closing parenthesis", "Write tool(pattern).")
@@ -193,7 +193,7 @@ def check_meaning(pattern: str, at: str, where: str) -> None:
 
 
 def check_pattern(pattern: str, at: str, where: str) -> None:
-    """Refuse a pattern that could never cover anything, rather than let its author believe in it."""
+    """Refuse a pattern that can never cover anything."""
     tool, inner = split_pattern(pattern)
     command = pattern if inner is None else inner if tool == "run" else ""
     if (" " in command or tool == "run") and command and shell_pattern(command) is None:
@@ -250,7 +250,7 @@ def kind_of(value: Any) -> str:
 
 
 def find_misspelled(name: str) -> str | None:
-    """The key that is probably meant; other unknown keys are somebody else's and are kept."""
+    """The key that is probably meant; unrelated unknown keys are kept."""
     keys = {squeeze_key(key): key for key in KEYS}
     return next((keys[one] for one in difflib.get_close_matches(squeeze_key(name), keys, 1, 0.8)), None)
 

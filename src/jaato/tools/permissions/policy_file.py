@@ -1,5 +1,4 @@
-"""The permission file of a workspace: read with distrust, written atomically by several processes without
-losing a line."""
+"""The permission file of a workspace: only trusted content allows; written atomically by several processes, under a lock."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ TEMPLATE: dict[str, Any] = {
 
 
 class PolicyFile:
-    """One file. `document` is what it says, `whitelist` what of that may be believed, `trusted` whether
-    all of it."""
+    """One file. `document` is its content, `whitelist` the trusted part of its whitelist, `trusted` whether all of it is."""
 
     def __init__(
         self,
@@ -73,12 +71,14 @@ class PolicyFile:
         self.document = document
         self.trusted = trusted
         self.grants = tuple(grant for grant in grants if contains_grant(document, grant))
-        self.whitelist = without_expired(document.whitelist, known, grants) if trusted else self._vouched()
+        self.whitelist = (
+            without_expired(document.whitelist, known, grants) if trusted else self._granted_lines()
+        )
         self._seen = seen
         self.version += 1
 
-    def _vouched(self) -> RuleSet:
-        """Of an untrusted file, the lines this user has written by an answer."""
+    def _granted_lines(self) -> RuleSet:
+        """The lines of an untrusted file that this user's answers have written."""
         return lines_of(grant for grant in self.grants if grant.effect == "allow")
 
     def _trusts(self, content: bytes | None) -> bool:
@@ -87,7 +87,7 @@ class PolicyFile:
         return self._trust is not None and self._trust.trusts(self.path, content)
 
     def trust(self) -> None:
-        """Vouch for the file as it is now. Raises `ConfigError`, OSError."""
+        """Trust the file as it is now. Raises `ConfigError`, OSError."""
         content = read_bounded(self.path, MAX_BYTES)
         if self._trust is None or content is None:
             raise ConfigError(f"{self.path} cannot be trusted: there is no such file, or nowhere to note it.")
@@ -96,8 +96,7 @@ class PolicyFile:
         self.reload()
 
     def remember(self, grant: Grant) -> None:
-        """Write a lasting grant; what was trusted before stays so, and of what was not only this line is
-        believed.
+        """Write a lasting grant; trusted content stays trusted, and of untrusted content only this line is.
 
         Raises OSError, `ConfigError`, and `NotAllowed` for a permission that is given below a call of a tool.
         """
@@ -110,7 +109,7 @@ class PolicyFile:
         self._rewrite(grant, add=True)
 
     def forget(self, grant_id: str) -> Grant | None:
-        """Take a lasting grant out again; gives what it was. Raises OSError, `ConfigError`."""
+        """Remove a lasting grant and return it. Raises OSError, `ConfigError`."""
         found = next((grant for grant in self.grants if grant.id == grant_id), None)
         if found is not None:
             self._rewrite(found, add=False)

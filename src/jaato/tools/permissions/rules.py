@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHELL_TOOLS: Mapping[str, str] = {"run": "command", "shell_spawn": "command", "shell_input": "text"}
 """The tools whose argument is a shell command, and that argument."""
 TYPED_TOOLS = frozenset(("shell_input",))
-"""Those whose command some program reads, nobody knows which: a rule for commands never allows it."""
+"""Those whose input an unknown program reads: no rule for commands allows it."""
 RUN_NAMES = ("run", "cli_based_tool", "cli_execute", "runCommand")
 """The names of the tool whose refusals hold for every shell tool."""
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

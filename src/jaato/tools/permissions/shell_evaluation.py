@@ -27,10 +27,10 @@ from jaato.tools.permissions.access import (
 from jaato.tools.permissions.context import (
     PermissionContext,
     allows_for_a_while,
+    find_command_refusal,
     has_command_denials,
     is_for_workspace,
     patterns_of,
-    refused_command,
     shorten_command,
     uncheckable_reason,
 )
@@ -83,14 +83,14 @@ class CommandLine:
 
 
 def evaluate_command(call: Call, tool: Tool, rules: ToolRules, given: PermissionContext) -> Verdict:
-    """What becomes of a shell command. Where something is forbidden, a line that computes what it runs is asked about."""
+    """Evaluate a shell command. Where rules deny commands, a line that computes what it runs needs an answer."""
     command = command_of(call.arguments, SHELL_TOOLS[tool.name])
     if command is None:
-        if (refusal := given.only_reads(tool.name)) is not None:
+        if (refusal := given.explain_read_only(tool.name)) is not None:
             return Verdict("deny", "read_only", refusal)
-        return Verdict("ask", "unknown", "its command cannot be told from its arguments", lasting=False)
+        return Verdict("ask", "unknown", "its command cannot be determined from its arguments", lasting=False)
     analysis = parse_command(command)
-    denied = rules.denies_command(analysis) or refused_command(given.grants, tool, analysis)
+    denied = rules.denies_command(analysis) or find_command_refusal(given.grants, tool, analysis)
     if denied is not None:
         return Verdict("deny", "blacklist", f"{shorten_command(command)} {denied}")
     if given.policy.locked is not None:
@@ -123,14 +123,14 @@ def closed_need(arguments: dict[str, Any], given: PermissionContext) -> str | No
 
 
 def evaluate_confined(line: CommandLine, given: PermissionContext) -> Verdict:
-    """What becomes of a command that runs in the sandbox: it may reach what rules open, and asks for the rest."""
+    """Evaluate a command that runs in the sandbox: it may reach what rules open, and more needs an answer."""
     policy, found = given.policy, line.found
     wanted = wanted_access(line.arguments)
     cover = cover_of(line, given)
     if cover is None and policy.default == "deny":
         reason = f"{found.in_part or UNCOVERED}, and the default is deny"
         return Verdict("deny", "default", reason, parts=found.parts)
-    if (refusal := given.only_reads(line.tool.name)) is not None:
+    if (refusal := given.explain_read_only(line.tool.name)) is not None:
         if wanted is None and given.can_enforce(READ_ONLY):
             return allow_in_sandbox(found, CONFINED if cover is None else READING)
         missing = "" if given.can_enforce(READ_ONLY) else f" ({NO_SANDBOX})"
@@ -173,13 +173,13 @@ def question_for(
 
 
 def reason_of_model(line: CommandLine) -> str:
-    """Why the model says that it needs more, as the end of a question."""
+    """The model's reason, as the end of a question."""
     reason = given_reason(line.arguments)
     return f'; the model says: "{reason}"' if reason else ""
 
 
 def without_sandbox(line: CommandLine, cover: Cover | None, given: PermissionContext) -> Verdict:
-    """What becomes of a command that nothing here can hold to what it may reach: whoever is asked lets it run freely."""
+    """The verdict on a command that no sandbox here can confine: a yes lets it run without one."""
     if cover is not None and given.policy.default == "allow":
         reason = f"{NO_SANDBOX}; {NO_SANDBOX_REMEDY}"
         return Verdict("deny", "no_sandbox", reason, parts=line.found.parts)
@@ -190,8 +190,8 @@ def without_sandbox(line: CommandLine, cover: Cover | None, given: PermissionCon
 
 
 def evaluate_unconfined(line: CommandLine, given: PermissionContext) -> Verdict:
-    """What becomes of a command whose tool starts it without a sandbox: rules allow it whole, or somebody is asked."""
-    if (refusal := given.only_reads(line.tool.name)) is not None:
+    """Evaluate a command whose tool has no sandbox: rules cover it completely, or it needs an answer."""
+    if (refusal := given.explain_read_only(line.tool.name)) is not None:
         return Verdict("deny", "read_only", refusal, parts=line.found.parts)
     cover = cover_of(line, given)
     if cover is not None:
@@ -228,12 +228,12 @@ def cover_of(line: CommandLine, given: PermissionContext) -> Cover | None:
     if understood and line.rules.allowed is not None:
         reason = f"{tool.name} is in the whitelist ({line.rules.allowed})"
         return Cover(union(policy.access, found.access), "whitelist", reason)
-    grant = given.whole(tool) if understood else None
+    grant = given.find_tool_grant(tool) if understood else None
     if grant is not None:
         reason = f"{tool.name} was allowed for this {grant.scope}"
         return Cover(union(policy.access, found.access), grant.scope, reason)
     if found.covered:
-        method, reason = covering(found, line.rules, given, tool)
+        method, reason = explain_cover(found, line.rules, given, tool)
         return Cover(union(policy.access, found.access), method, reason)
     if understood and policy.default == "allow":
         return Cover(policy.access, "default", "the default is allow")
@@ -277,7 +277,9 @@ def safe_extra(grant: Grant) -> SandboxAccess | None:
     return SandboxAccess("workspace-write", access.domains, paths)
 
 
-def covering(found: ShellVerdict, rules: ToolRules, given: PermissionContext, tool: Tool) -> tuple[str, str]:
+def explain_cover(
+    found: ShellVerdict, rules: ToolRules, given: PermissionContext, tool: Tool
+) -> tuple[str, str]:
     """By which rule or grant a covered command is allowed: the shortest-lived one that was needed."""
     texts = {pattern.text for pattern in rules.shell}
     scope = "whitelist"
@@ -296,7 +298,7 @@ def command_of(arguments: dict[str, Any], name: str) -> str | None:
     """The whole command of a shell tool's arguments; with `args`, the words of it as a shell would have to be given them."""
     command = arguments.get(name)
     if not isinstance(command, str) or "cmd" in arguments:
-        return None  # under its other name, too: nobody knows which of the two is run
+        return None  # given under both names, so it is unknown which is run
     extra = arguments.get("args")
     if extra is None:
         return command
@@ -309,11 +311,11 @@ ENTER = ("enter", "return")
 
 
 def evaluate_terminal_input(call: Call, tool: Tool, rules: ToolRules, given: PermissionContext) -> Verdict:
-    """What is typed into a program at a terminal: no rule for commands allows it, only one for the tool, for exactly
+    """Evaluate input for a program at a terminal: no rule for commands allows it, only one for the tool, for exactly
     this text, or for this terminal."""
     text, policy = call.arguments.get("text", ""), given.policy
     analysis = parse_command(text if isinstance(text, str) else "")
-    denied = rules.denies_command(analysis) or refused_command(given.grants, tool, analysis)
+    denied = rules.denies_command(analysis) or find_command_refusal(given.grants, tool, analysis)
     if denied is not None:
         return Verdict("deny", "blacklist", f"{shorten_command(analysis.command)} {denied}")
     if policy.locked is not None:
@@ -325,7 +327,7 @@ def evaluate_terminal_input(call: Call, tool: Tool, rules: ToolRules, given: Per
         and (policy.default != "deny" or policy.read_only)
     ):
         return evaluate_harmless_input(analysis, call, tool, rules, given)
-    if (refusal := given.only_reads(tool.name)) is not None:
+    if (refusal := given.explain_read_only(tool.name)) is not None:
         return Verdict("deny", "read_only", refusal)
     shape = f"session_id={call.arguments.get('session_id')}"
     plain = not analysis.unknown and uncheckable_reason(analysis, tool, rules, given) is None
@@ -336,18 +338,18 @@ def evaluate_terminal_input(call: Call, tool: Tool, rules: ToolRules, given: Per
     if only_text(call.arguments) and any(one.text == text for one in rules.shell):
         return Verdict("allow", "whitelist", "exactly this text is in the whitelist")
     own = [one for one in given.grants if one.shape == shape and allows_for_a_while(one, tool)]
-    grant = given.whole(tool) or next((one for one in own if is_for_workspace(one, given)), None)
+    grant = given.find_tool_grant(tool) or next((one for one in own if is_for_workspace(one, given)), None)
     if sure and grant is not None:
         return Verdict("allow", grant.scope, f"typing there was allowed for this {grant.scope}")
     if policy.default != "ask" and (sure or policy.default == "deny"):
         return Verdict(policy.default, "default", f"no rule covers it, and the default is {policy.default}")
-    return Verdict("ask", "default", "what a program does with what is typed cannot be told", shape)
+    return Verdict("ask", "default", "what a program does with typed input is unknown", shape)
 
 
 def evaluate_harmless_input(
     analysis: Analysis, call: Call, tool: Tool, rules: ToolRules, given: PermissionContext
 ) -> Verdict:
-    """What is typed into a program that can only read; asked about where something is forbidden and cannot be seen."""
+    """Evaluate input for a program that can only read; it needs an answer if deny rules cannot be checked."""
     if has_command_denials(tool, rules, given):
         doubt = uncheckable_reason(analysis, tool, rules, given)
         if doubt is not None or not is_line(call.arguments):

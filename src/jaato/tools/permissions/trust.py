@@ -1,5 +1,4 @@
-"""Trust in files by content: which a person has approved, and a change of one byte and they must be approved
-again."""
+"""Trust in files by content: a person approves a hash, and any change needs a new approval."""
 
 from __future__ import annotations
 
@@ -75,8 +74,8 @@ class Trust:
 
 
 class SessionTrust(Trust):
-    """Trust as a session has it: what was vouched for when it began, as far as it still is, and what was vouched for here.
-    What is added to the file meanwhile, by whomever, counts in the next one.
+    """The trust of a session: what was trusted when it began and still is, and what was trusted in it. What other processes
+    add meanwhile counts in the next session.
 
     `own` are files of the user's that need no trust, or directories of them: they count as they were then. Safe from any
     thread.
@@ -135,5 +134,5 @@ def files_in(place: Path) -> list[Path]:
 
 
 def key_of(path: Path) -> str:
-    """The one name a file has here."""
+    """The key of a file: its real path."""
     return str(path.resolve())

@@ -25,10 +25,8 @@ GROUP = re.compile(rb"/jaato-\d+-\d+-\d+(?:/|\n|$)")
 MARKED = re.compile(rb"(?:^|\0)" + MARK.encode() + b"=")
 MOST_BYTES = 4 << 20
 MOST_WALKS = 50
-"""A parent may end while its child is looked at, which then has another one; one that is hidden stays so."""
-REMEDY = (
-    "Nothing below a call may loosen permissions, trust, settings or keys: do it in a terminal of your own."
-)
+"""A parent may end during the search, and its child then has another parent; so the search is repeated."""
+REMEDY = "A command of a tool call may not loosen permissions, trust, settings or keys. Run this in a terminal of your own."
 
 
 def require_outside_call() -> None:
@@ -39,7 +37,7 @@ def require_outside_call() -> None:
 
 
 def find_calling_tool() -> str | None:
-    """What shows that this process runs below a call of a tool; None where nothing does."""
+    """The evidence that this process runs below a call of a tool; None if there is none."""
     if environment().get(MARK):
         return f"{MARK} is set"
     try:
@@ -49,7 +47,7 @@ def find_calling_tool() -> str | None:
 
 
 def find_call_above(pid: int) -> str | None:
-    """What shows that a process, which may be any, runs below a call of a tool; None where nothing does.
+    """The evidence that some process runs below a call of a tool; None if there is none.
 
     Raises `ProcessLookupError` when the process itself cannot be seen.
     """
@@ -58,7 +56,7 @@ def find_call_above(pid: int) -> str | None:
         line, whole = ancestors(pid)
         if not line:
             raise ProcessLookupError(f"process {pid} cannot be seen")
-        found = next((what for one in line if (what := shown_by(one)) is not None), None)
+        found = next((what for one in line if (what := find_sign(one)) is not None), None)
         if found is not None or whole or line == before:
             return found
         before = line
@@ -66,10 +64,10 @@ def find_call_above(pid: int) -> str | None:
 
 
 def ancestors(pid: int) -> tuple[list[int], bool]:
-    """A process and those above it, nearest first, and whether the last one is the first of all."""
+    """A process and its ancestors, nearest first, and whether the list reaches the first process."""
     line: list[int] = []
     while pid > 0 and pid not in line:
-        row = process_tree.row_of(pid) if process_tree.LISTED else None
+        row = process_tree.read_row(pid) if process_tree.LISTED else None
         if row is None:
             return line, False
         line.append(pid)
@@ -77,18 +75,18 @@ def ancestors(pid: int) -> tuple[list[int], bool]:
     return line, True
 
 
-def shown_by(pid: int) -> str | None:
-    """What shows that this very process is a supervisor of commands, or one of a command."""
-    if START.encode() in content(pid, "cmdline").split(b"\0"):
+def find_sign(pid: int) -> str | None:
+    """The evidence that this very process is a supervisor, or belongs to a command."""
+    if START.encode() in read_proc(pid, "cmdline").split(b"\0"):
         return f"process {pid} supervises the commands of tools"
-    if GROUP.search(content(pid, "cgroup")):
+    if GROUP.search(read_proc(pid, "cgroup")):
         return f"process {pid} is in the control group of a command"
-    if MARKED.search(content(pid, "environ")):
+    if MARKED.search(read_proc(pid, "environ")):
         return f"process {pid} has {MARK} in its environment"
     return None
 
 
-def content(pid: int, name: str) -> bytes:
+def read_proc(pid: int, name: str) -> bytes:
     """A file of `/proc/PID`, empty where it cannot be read."""
     try:
         with open(f"{process_tree.PROC}/{pid}/{name}", "rb") as file:
@@ -105,10 +103,10 @@ def kill_leftovers(call_id: str, session: int, group: str) -> None:
     if group:
         cgroup.kill(group)
     until = time.monotonic() + SWEEP_WITHIN_S
-    roundup = TreeKiller(lambda: find_leftovers(f"{MARK}={call_id}".encode(), session))
+    killer = TreeKiller(lambda: find_leftovers(f"{MARK}={call_id}".encode(), session))
     quiet = 0
     while quiet < 3 and time.monotonic() < until:
-        quiet = quiet + 1 if roundup.step() else 0
+        quiet = quiet + 1 if killer.step() else 0
         time.sleep(0.002)
     if group:
         cgroup.end(group, until)

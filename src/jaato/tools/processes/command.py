@@ -1,4 +1,4 @@
-"""Run one command: hand it to the warden, show its output, stop it, and report how it ended."""
+"""Run one command through the warden: timeout, output, stop, and how it ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class Ended:
 
 
 def make_interrupted(reason: str, spool: Path, forwarded: bytes, bound_bytes: int) -> Ended:
-    """The end of a command whose supervisor said none: its spool file, else what was forwarded, is all of it."""
+    """The result of a command whose supervisor was lost: output from its spool file, else what was forwarded."""
     half = bound_bytes // 2
     try:
         with spool.open("rb") as written:
@@ -62,14 +62,14 @@ ANSWER_WITHIN_S = 20.0
 NUDGE_EVERY_S = 2.0
 GONE_WITHIN_S = KILL_WITHIN_S * MOST_TIMES
 STARTS = 5
-"""How often a start is tried: what the sandbox is to hide or keep may go away while it is made, and then nothing has run."""
+"""How often a start is tried: a path that the sandbox hides may disappear while it is created, and then nothing has run."""
 MADE_WITHIN_S = 1.0
-"""As long as this after its start the streams are kept for another one; a sandbox fails within milliseconds."""
+"""The streams are kept for a retry for so long after the start; a sandbox fails within milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """How much a command may print, start and use, and how long it has to end when told to.
+    """How much a command may print, start and use, and its grace period after SIGTERM.
 
     `max_file_bytes` is the size of one file, `cpu_s` the seconds of processor time of one process; 0 is no limit, which
     is right for what runs as long as it is wanted.
@@ -85,7 +85,7 @@ class CommandLimits:
 
 
 class Command:
-    """A command that runs; make one per run.
+    """One run of a command.
 
     `streams` are descriptors it is to have as its input and output, or one terminal: what it prints elsewhere (its
     errors, where it has no terminal) is shown, whatever the length of it, and only its ends are kept. `confinement` is the
@@ -113,15 +113,9 @@ class Command:
         self.request: dict[str, Any] = {
             "id": self.id,
             "argv": [argument.encode("utf-8", "surrogateescape") for argument in argv],
-            "cwd": os.fsencode(absolute(cwd)),
+            "cwd": os.fsencode(absolute_path(cwd)),
             "timeout_s": timeout_s,
-            "bound_bytes": limits.bound_bytes,
-            "cap_bytes": limits.cap_bytes,
-            "grace_s": limits.grace_s,
-            "settle_s": limits.settle_s,
-            "max_processes": limits.max_processes,
-            "max_file_bytes": limits.max_file_bytes,
-            "cpu_s": limits.cpu_s,
+            **asdict(limits),
             "nice": os.getpriority(os.PRIO_PROCESS, 0),
             "spool": "" if streams else str(self.spool),
         }
@@ -132,7 +126,7 @@ class Command:
         self._prepare(confinement)
 
     def _prepare(self, confinement: Confinement) -> None:
-        """Be ready for a start in this sandbox."""
+        """Prepare a start in this sandbox."""
         variables = {**confinement.apply(self._environment), MARK: self.id}
         self.request["env"] = {os.fsencode(k): os.fsencode(v) for k, v in variables.items()}
         self.request["confinement"] = confinement.request()
@@ -150,10 +144,10 @@ class Command:
     async def run(self, launcher: WardenClient) -> Ended:
         """Run it to its end. Cancelled, it kills all that was started before the cancellation goes on.
 
-        A sandbox that could not be made is made anew. Raises `ToolError` when the command cannot be started.
+        If its sandbox could not be created, the start is retried with a new one. Raises `ToolError` when the command cannot be started.
         """
         try:
-            ended = await self._once(launcher)
+            ended = await self._attempt(launcher)
             for _ in range(STARTS - 1):
                 again = self.confinement.again
                 if again is None or ended.reason != "failure" or ended.stuck[0] != "confine":
@@ -161,27 +155,27 @@ class Command:
                 if self.streams and not self._kept:
                     break  # it took too long, and their numbers may mean others by now
                 self._prepare(await again())
-                ended = await self._once(launcher)
+                ended = await self._attempt(launcher)
             return ended
         finally:
-            self._release()
+            self._close_duplicates()
 
-    async def _once(self, launcher: WardenClient) -> Ended:
-        """Run it, if its sandbox starts."""
+    async def _attempt(self, launcher: WardenClient) -> Ended:
+        """Start and run it once."""
         try:
             await self._open(launcher)
             return await self._run(launcher)
         finally:
             self.confinement.close()
 
-    def _keep(self) -> None:
-        """Have streams for another start, too: who has handed them over lets go of his. Raises OSError."""
+    def _duplicate_streams(self) -> None:
+        """Duplicate the streams for a retry, since the caller closes its own. Raises OSError."""
         if self.confinement.again is not None and not self._kept:
             for fd in self.streams:
                 self._kept.append(os.dup(fd))
 
-    def _release(self) -> None:
-        """Keep no streams for another start, so that their ends are seen."""
+    def _close_duplicates(self) -> None:
+        """Close the duplicated streams, so that end of file is seen."""
         kept, self._kept = self._kept, []
         for fd in kept:
             os.close(fd)
@@ -195,9 +189,9 @@ class Command:
             self._asked = True
             if self._stopping:
                 self.stop()
-            heard = await self._until_ended(launcher, self._silent_at())
+            finished = await self._until_ended(launcher, self._answer_deadline())
             if self._ended is None:
-                await self._sweep("lost" if heard else "silent")
+                await self._sweep("lost" if finished else "silent")
             return self._outcome()
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -208,7 +202,7 @@ class Command:
             self._close()
 
     def stop(self) -> None:
-        """Ask for the end of it; from any thread, any number of times."""
+        """Ask it to end; from any thread, any number of times."""
         self._stopping = True
         if self._asked and self._socket is not None:
             try:
@@ -217,11 +211,11 @@ class Command:
                 pass  # it has ended already
 
     async def _open(self, launcher: WardenClient) -> None:
-        """A supervisor that has said it is there. Nothing has been asked of it, so another may be tried."""
+        """Get a supervisor that is ready. It has no request yet, so another one can be tried."""
         for _ in range(2):
             try:
-                self._keep()
-                with self.confinement.joined() as joins:
+                self._duplicate_streams()
+                with self.confinement.open_namespaces() as joins:
                     self._socket = launcher.supervisor(self._kept or self.streams, joins)
             except OSError as error:
                 raise ToolError(f"Commands cannot be run here: {error}") from None
@@ -242,7 +236,7 @@ class Command:
         )
 
     async def _is_ready(self, launcher: WardenClient) -> bool:
-        """Whether the supervisor says that it is there; a warden that a command has stopped is woken."""
+        """Wait until the supervisor is ready; a warden that was stopped is continued (SIGCONT)."""
         last = time.monotonic() + ANSWER_WITHIN_S
         while time.monotonic() < last:
             with anyio.move_on_after(NUDGE_EVERY_S) as waited:
@@ -251,8 +245,8 @@ class Command:
                 launcher.nudge()
         return False
 
-    def _silent_at(self) -> float:
-        """When the supervisor must have had its last word (`time.monotonic()`); never without a timeout."""
+    def _answer_deadline(self) -> float:
+        """The deadline for the supervisor's report (`time.monotonic()`); infinite without a timeout."""
         if self.timeout_s is None:
             return math.inf
         spare_s = self.limits.grace_s + self.limits.settle_s + GONE_WITHIN_S + ANSWER_WITHIN_S
@@ -267,12 +261,12 @@ class Command:
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
             except (BrokenPipeError, ConnectionResetError):
-                return  # the supervisor was killed; the warden's word or the end of the stream says so
+                return  # the supervisor was killed; the warden or the end of the stream reports it
 
     async def _until_ended(self, launcher: WardenClient, last: float = math.inf) -> bool:
-        """Until its last word or the end of the stream; False when neither came until `last`.
+        """Receive until the report or the end of the stream; False if neither came before the deadline `last`.
 
-        A warden that was stopped meanwhile is woken.
+        A warden that was stopped meanwhile is continued.
         """
         going = True
         made = time.monotonic() + MADE_WITHIN_S
@@ -282,13 +276,13 @@ class Command:
             with anyio.move_on_after(MADE_WITHIN_S if self._kept else NUDGE_EVERY_S) as waited:
                 going = await self._receive()
             if self._kept and time.monotonic() >= made:
-                self._release()
+                self._close_duplicates()
             if waited.cancelled_caught:
                 launcher.nudge()
         return True
 
     async def _receive(self) -> bool:
-        """Take what has come; False when nothing more will."""
+        """Receive frames; False at the end of the stream."""
         assert self._socket is not None
         await anyio.wait_readable(self._socket)
         try:
@@ -317,14 +311,14 @@ class Command:
             case pipe_frames.TAIL:
                 self._tail = payload
             case pipe_frames.ENDED:
-                self._ended = self._understood(pipe_frames.value_of(payload))
+                self._ended = self._parse_ended(pipe_frames.value_of(payload))
                 self._shown.end()
             case pipe_frames.LOST:
                 self._ended = make_interrupted(
                     "lost", self.spool, bytes(self._streamed), self.limits.bound_bytes
                 )
 
-    def _understood(self, ended: dict[str, Any]) -> Ended:
+    def _parse_ended(self, ended: dict[str, Any]) -> Ended:
         if "failure" in ended:
             return Ended(reason="failure", stuck=[ended["failure"]["doing"], ended["failure"]["error"]])
         spooled = ended.pop("spooled")
@@ -362,7 +356,7 @@ class Command:
             self._socket = None
 
 
-def absolute(path: Path) -> Path:
+def absolute_path(path: Path) -> Path:
     """The path from the root; raises `ToolError` where it starts in a directory that was removed."""
     try:
         return path.absolute()
@@ -370,6 +364,6 @@ def absolute(path: Path) -> Path:
         raise ToolError("The directory that jaato was started in is gone; give it a workspace.") from None
 
 
-def shell_of() -> str:
+def find_shell() -> str:
     """The shell that commands are written for: bash, or sh where there is none."""
     return next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.access(shell, os.X_OK)), "/bin/sh")

@@ -29,26 +29,26 @@ def is_inside(program: Path, places: Iterable[Path]) -> bool:
     is no place, since every program lies there.
     """
     both = (program.parent.resolve() / program.name, program.resolve())
-    if both[0].is_relative_to(own_environment()):
+    if both[0].is_relative_to(python_environment()):
         return False
     return any(one.is_relative_to(place) for one in both for place in places if place != place.parent)
 
 
-def own_environment() -> Path:
+def python_environment() -> Path:
     """The real directory of the environment that jaato runs from."""
     return Path(sys.prefix).resolve()
 
 
-def directories_of(path: str | None) -> list[str]:
+def split_search_path(path: str | None) -> list[str]:
     """The directories of a `PATH`."""
     return (path or os.defpath).split(os.pathsep)
 
 
 PROVIDER_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
-"""What jaato calls models with. `GITHUB_TOKEN` stays: `gh` and git work with it."""
+"""Keys of model providers. `GITHUB_TOKEN` stays, because `gh` and git need it."""
 
 ASKS = ("PAGER", "EDITOR", "ASKPASS")
-"""How the names end of what programs show, edit and ask with; those that are not made neutral are dropped."""
+"""Suffixes of variables that name pagers, editors and password prompts; those without a neutral value are dropped."""
 
 UNSET = ("COLORTERM", "FORCE_COLOR", "CLICOLOR_FORCE", "GPG_TTY", "SSH_TTY")
 
@@ -77,12 +77,12 @@ NEUTRAL = {
 }
 
 
-def for_commands(
+def command_environment(
     environment: Mapping[str, str],
     hidden: Iterable[str] = (),
     extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The environment made neutral, without provider keys and `hidden` names; `extra` has the last word."""
+    """The environment of a command: neutral, without provider keys and `hidden` names; `extra` overrides."""
     gone = {*PROVIDER_KEYS, *UNSET, *hidden}
     kept = {
         name: value for name, value in environment.items() if name not in gone and not name.endswith(ASKS)

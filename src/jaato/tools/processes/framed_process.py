@@ -100,9 +100,9 @@ def encode_message(message: Mapping[str, Any]) -> bytes:
 
 
 class FramedProcess:
-    """One process and its messages, on the loop that `begin` is called on; `take` is told each message as it comes.
+    """One process and its messages, on the loop that `begin` is called on; `take` is called with each message.
 
-    `over` is set when nothing of the process is left; `why` then says how it ended, in words.
+    `over` is set when nothing of the process is left; `why` then describes how it ended.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class FramedProcess:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, launcher: WardenClient) -> None:
-        """Start it, in a task of its own; a program that cannot be started is over at once."""
+        """Start it in a task of its own; if the program cannot be started, `over` is set."""
         self._task = asyncio.create_task(self._life(launcher), name="jaato-talk")
 
     @property
@@ -152,7 +152,7 @@ class FramedProcess:
         self._sending.set()
 
     def stop(self, fault: str = "") -> None:
-        """Ask for its end; `over` says when nothing of it is left."""
+        """Ask it to end; `over` is set when nothing of it is left."""
         self._fault = self._fault or fault
         if self._command is not None:
             self._command.stop()
@@ -198,7 +198,7 @@ class FramedProcess:
 
     def _end(self, ended: Ended | None, failure: str) -> None:
         self.code = ended.code if ended is not None else None
-        self.why = f"{self._argv[0]}: {self._fault or failure or ending(ended)}."
+        self.why = f"{self._argv[0]}: {self._fault or failure or describe_end(ended)}."
         if self.errors:
             self.why += f" Its last words: {self.errors[-800:]}"
         self.over.set()
@@ -241,8 +241,8 @@ class FramedProcess:
                 self._sending.clear()
 
 
-def ending(ended: Ended | None) -> str:
-    """How it ended, in words."""
+def describe_end(ended: Ended | None) -> str:
+    """Describe how it ended."""
     if ended is None:
         return "it was stopped"
     match ended.reason:

@@ -20,7 +20,7 @@ import anyio
 import anyio.abc
 
 from jaato.errors import ToolError, ToolTimeout
-from jaato.tools.processes.environment import directories_of, find_program
+from jaato.tools.processes.environment import find_program, split_search_path
 from jaato.tools.processes.sandbox.sandbox import ReadOnlyRunner
 
 MAX_COMPLAINT_BYTES = 8_000
@@ -36,7 +36,7 @@ STARTS = re.compile(
 OWN_SCOPES = ("local", "worktree")
 LISTING = ("config", "--list", "--show-scope", "--name-only", "-z")
 KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES")
-"""What of git's own variables the user's word about git is; the others would turn it to another repository."""
+"""Variables of git by which the user configures it; others would lead to another repository."""
 
 SETTINGS = {
     "core.fsmonitor": "false",
@@ -65,7 +65,7 @@ SETTINGS = {
     "maintenance.auto": "false",
     "gc.auto": "0",
 }
-"""What outranks a repository's configuration, in every command."""
+"""Settings that override the repository's configuration, in every command."""
 
 
 class GitFailed(ToolError):
@@ -90,7 +90,7 @@ class GitOutput:
 
 def git_program(environ: Mapping[str, str], roots: Iterable[Path] = ()) -> str | None:
     """The git on the PATH of absolute directories; never one that lies where the session may write."""
-    return find_program("git", directories_of(environ.get("PATH")), tuple(roots))
+    return find_program("git", split_search_path(environ.get("PATH")), tuple(roots))
 
 
 def git_environment(environ: Mapping[str, str], settings: Mapping[str, str] = SETTINGS) -> dict[str, str]:
@@ -131,13 +131,15 @@ async def guarded_environment(
     if listed.code != 0:
         raise explain_failure(listed.complaint or "the configuration is too long")
     if b"command\0core.fsmonitor\0" not in listed.data:
-        raise GitFailed("This git is too old to be told what not to run. Install git 2.31 or newer.")
+        raise GitFailed(
+            "This version of git cannot be configured to run no programs of the repository. Install git 2.31 or newer."
+        )
     return git_environment(environ, SETTINGS | filters_off(listed.data))
 
 
 def filters_off(listed: bytes) -> dict[str, str]:
-    """Settings that switch off every filter named in a listing of scopes and keys, unless it is the user's own and
-    the repository does not tell it to start programs."""
+    """Settings that switch off every content filter of a listing of scopes and keys, unless it is the user's own and
+    the repository configures no program for it."""
     fields = listed.decode("utf-8", "surrogateescape").split("\0")
     pairs = list(zip(fields[::2], fields[1::2], strict=False))
     starts = any(scope in OWN_SCOPES and STARTS.fullmatch(key) for scope, key in pairs)
@@ -187,7 +189,7 @@ async def run_once(
     """Run git, if its sandbox starts. Raises as `run_git` does."""
     command = [program, "--no-pager", "--no-optional-locks", "--literal-pathspecs", *arguments]
     try:
-        # A start that is cut off leaves pipes and a process that nobody has.
+        # A start that is cancelled would leak pipes and a process.
         with reader.start(command, cwd) as (argv, handed), anyio.CancelScope(shield=True):
             process = await anyio.open_process(
                 argv, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=handed
@@ -242,7 +244,7 @@ def kill_git(process: anyio.abc.Process) -> None:
 
 
 def explain_failure(complaint: str) -> GitFailed:
-    """git's complaint with what to do about it."""
+    """The error for a message of git, with what to do."""
     text = complaint[:600] or "git gave no reason"
     low = text.lower()
     if "not a git repository" in low:

@@ -19,8 +19,8 @@ CLOSE_WITHIN_S = 30.0
 class LoopThread:
     """Runs coroutines for any loop and any thread; the thread starts with the first of them.
 
-    What a server or a kernel prints, however much, is read here and never on the loop of a session. Once closed it
-    takes nothing more, and what was running has been cancelled and has ended.
+    Output of servers and kernels is read here and never on the loop of a session. Once it is closed, new work is
+    refused, and running work has been cancelled and has ended.
     """
 
     def __init__(self, name: str) -> None:
@@ -57,7 +57,7 @@ class LoopThread:
                 forget()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin a coroutine and go on. Raises `ToolError` once closed."""
+        """Start a coroutine without waiting. Raises `ToolError` once closed."""
         with self._lock:
             if self._closed:
                 work.close()
@@ -107,4 +107,4 @@ class LoopThread:
             ready.set()
 
     def _over(self) -> ToolError:
-        return ToolError(f"{self._name} has been shut down; nothing is run by it any more.")
+        return ToolError(f"{self._name} has been shut down.")

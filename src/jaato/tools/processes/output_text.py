@@ -27,7 +27,7 @@ class OutputDecoder:
         self._cut: str | None = None
 
     def take(self, data: bytes) -> None:
-        """Another piece; after one that was not shown from the next whole line on, so that nothing is shown by half."""
+        """Decode a piece; after skipped output, start at the next whole line, so that no secret is shown in part."""
         text = self._decoder.decode(data)
         if self._cut is not None:
             text = self._after_cut(self._cut + text)
@@ -35,7 +35,7 @@ class OutputDecoder:
             self._show(text)
 
     def skip(self, size_bytes: int) -> None:
-        """A piece that was too fast to show."""
+        """Note that output was skipped, because it came too fast."""
         self._decoder.reset()
         self._cut = ""
         self._show(f"\n[… {size_bytes:,} bytes not shown …]\n")
@@ -61,7 +61,7 @@ class OutputDecoder:
         return ""
 
     def end(self) -> None:
-        """No more is coming: show the character that was left unfinished."""
+        """End the output: show an unfinished character."""
         rest = self._decoder.decode(b"", final=True)
         if self._cut is not None:
             rest = self._after_cut(f"{self._cut}{rest}\n").removesuffix("\n")
@@ -114,7 +114,7 @@ IUTF8 = 0x4000
 class Streams:
     """Our ends, which do not block, and those of the process (`Command(streams=theirs)`), each to be closed once.
 
-    `close_theirs` when the process runs, or the end of its output is never seen; `close` when all is over.
+    Call `close_theirs` when the process runs, or end of file is never seen; `close` at the end.
     """
 
     input_fd: int
@@ -122,7 +122,7 @@ class Streams:
     theirs: tuple[int, ...]
 
     def close_theirs(self) -> None:
-        """Let go of the ends of the process."""
+        """Close the ends of the process."""
         theirs, self.theirs = self.theirs, ()
         for fd in theirs:
             os.close(fd)
@@ -134,7 +134,7 @@ class Streams:
             self.input_fd = -1
 
     def close(self) -> None:
-        """Let go of everything, also twice."""
+        """Close everything; may be called twice."""
         self.close_theirs()
         self.close_input()
         if self.output_fd != -1:
@@ -173,5 +173,5 @@ def terminal(rows: int, columns: int) -> Streams:
 
 
 def resize(fd: int, rows: int, columns: int) -> None:
-    """Give a terminal another size; what runs on it is told."""
+    """Resize a terminal; its program gets SIGWINCH."""
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

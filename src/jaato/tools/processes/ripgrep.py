@@ -26,10 +26,10 @@ from jaato.tools.cancel import CancelToken
 from jaato.tools.filesystem.containment import Roots, shown_name
 from jaato.tools.filesystem.safe_open import ResolvedPath
 from jaato.tools.processes.environment import find_program
-from jaato.tools.processes.sandbox.worker_sandbox import code_of, worker_sandbox
+from jaato.tools.processes.sandbox.worker_sandbox import subprocess_code, worker_sandbox
 
 ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
-"""All that ripgrep is told: no configuration file, no preprocessor, no path to look for one on."""
+"""The environment of ripgrep: no configuration file, no preprocessor, no search path."""
 TIME_LIMIT_S = 20.0
 MAX_OUTPUT_BYTES = 64 << 20
 MAX_FILE_BYTES = 64 << 20
@@ -55,7 +55,7 @@ class SearchFailed(ToolError):
 
 @dataclass(slots=True)
 class SearchLimits:
-    """What ends a search early, why it did, and what could not be read."""
+    """The limits of a search, why it stopped early, and which files could not be read."""
 
     token: CancelToken
     ends_at: float = field(default_factory=lambda: time.monotonic() + TIME_LIMIT_S)
@@ -255,10 +255,10 @@ class Ripgrep:
                 forget()
                 process.kill()
             complaint.seek(0)
-            said = complaint.read(64_000).decode("utf-8", "replace")
+            errors = complaint.read(64_000).decode("utf-8", "replace")
         if limits.go_on():
-            check_end(code_of(process.returncode, begin.prefix), said)
-        limits.unread += [name for name in UNREAD.findall(said) if name not in limits.unread]
+            check_end(subprocess_code(process.returncode, begin.prefix), errors)
+        limits.unread += [name for name in UNREAD.findall(errors) if name not in limits.unread]
         return data
 
 
@@ -268,13 +268,13 @@ def enterable_path(start: str, directory: int | None) -> str:
     return name if directory is not None and os.path.exists(name) else start
 
 
-def check_end(code: int, said: str) -> None:
-    """Raise for a run that was not one: `InvalidArguments` for what ripgrep cannot read, else `SearchFailed`."""
+def check_end(code: int, errors: str) -> None:
+    """Raise for a failed run: `InvalidArguments` for a pattern or glob that ripgrep cannot read, else `SearchFailed`."""
     if code < 0:
         raise SearchFailed(f"ripgrep was ended by signal {-code}. Narrow the search with path or glob.")
-    if code == 0 or (code == 1 and not said) or (code == 2 and SYSTEM_ERROR.search(said)):
+    if code == 0 or (code == 1 and not errors) or (code == 2 and SYSTEM_ERROR.search(errors)):
         return
-    reason = said.partition("\n\nConsider")[0].removeprefix("rg: ").strip()[:500]
+    reason = errors.partition("\n\nConsider")[0].removeprefix("rg: ").strip()[:500]
     if code == 2 and "glob" in reason.partition("\n")[0]:
         raise refuse_pattern("glob", reason)
     if code == 2:
@@ -310,27 +310,27 @@ def glob_argument(glob: str) -> str:
     return f"\\{pattern}" if pattern[0] in "!#" else pattern
 
 
-def lines_of(data: bytes) -> Iterator[tuple[str, list[Line]]]:
+def lines_of(output: bytes) -> Iterator[tuple[str, list[Line]]]:
     """The files of ripgrep's JSON lines with the lines of each, without those of binary ones."""
     lines: list[Line] = []
-    for entry in data.split(b"\n")[:-1]:
+    for entry in output.split(b"\n")[:-1]:
         message = msgspec.json.decode(entry)
-        told: dict[str, Any] = message["data"]
+        data: dict[str, Any] = message["data"]
         match message["type"]:
             case "begin":
                 lines = []
             case "match" | "context":
-                found = told["submatches"]
-                raw = bytes_of(told["lines"])
+                found = data["submatches"]
+                raw = bytes_of(data["lines"])
                 column = len(raw[: found[0]["start"]].decode("utf-8", "replace")) if found else 0
                 text = raw.rstrip(b"\r\n").decode("utf-8", "replace")
-                lines.append(Line(told["line_number"], text, message["type"] == "match", column))
-            case "end" if told["binary_offset"] is None:
-                yield told["path"]["text"], lines
+                lines.append(Line(data["line_number"], text, message["type"] == "match", column))
+            case "end" if data["binary_offset"] is None:
+                yield data["path"]["text"], lines
             case _:
                 pass
 
 
-def bytes_of(told: dict[str, str]) -> bytes:
-    """What ripgrep says of bytes: as text, or where they are none encoded."""
-    return told["text"].encode() if "text" in told else base64.b64decode(told["bytes"])
+def bytes_of(value: dict[str, str]) -> bytes:
+    """The bytes of a JSON value of ripgrep: text, or base64 if they are no UTF-8."""
+    return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])

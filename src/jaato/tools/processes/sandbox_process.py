@@ -23,7 +23,7 @@ from jaato.tools.processes.sandbox_process import serve
 serve(order)
 """
 ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
-"""All that the work sees of the environment: it reads what strangers made, so it gets no keys."""
+"""The environment of the work: no keys, because it reads untrusted data."""
 MAX_ANSWER_BYTES = 64 << 20
 
 
@@ -69,8 +69,8 @@ class ResourceLimits(NamedTuple):
 
 
 class QueryTimer:
-    """Ends the process of the work once what runs inside `with` has taken so long, all times added: by a signal, for
-    nothing else ends a step of an interpreter of SQL or of a pattern."""
+    """Ends the process of the work when the code inside `with` has taken so long in total: by a signal, because
+    nothing else interrupts a step of an SQL interpreter or a pattern."""
 
     def __init__(self, query_s: float) -> None:
         self._left_s = query_s
@@ -105,7 +105,7 @@ def run_in_sandbox_process(
     import json
     import subprocess
 
-    from jaato.tools.processes.sandbox.worker_sandbox import code_of, worker_sandbox
+    from jaato.tools.processes.sandbox.worker_sandbox import subprocess_code, worker_sandbox
 
     limits = [bounds.time_s, bounds.memory_bytes, bounds.file_bytes]
     path = [place for place in sys.path if os.path.isabs(place)]  # never the directory of the process
@@ -127,8 +127,8 @@ def run_in_sandbox_process(
     with worker:
         forget = token.on_cancel(worker.kill)
         try:
-            told = json.dumps(order).encode() + b"\n" + (data or b"")
-            out, problem = worker.communicate(told, timeout=bounds.time_s)
+            request_line = json.dumps(order).encode() + b"\n" + (data or b"")
+            out, problem = worker.communicate(request_line, timeout=bounds.time_s)
         except subprocess.TimeoutExpired:
             raise too_slow(bounds) from None
         finally:
@@ -138,8 +138,8 @@ def run_in_sandbox_process(
     token.raise_if_cancelled()
     if worker.returncode == 0:
         return parse_answer(json.loads(out))
-    said = problem.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
-    raise explain_end(code_of(worker.returncode, start.prefix), said, bounds)
+    last_line = problem.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
+    raise explain_end(subprocess_code(worker.returncode, start.prefix), last_line, bounds)
 
 
 async def run_in_sandbox_process_async(
@@ -172,7 +172,7 @@ async def run_in_sandbox_process_async(
             except (JaatoError, OSError) as error:  # outside the group it would come as a group of errors
                 failure = error
         group.cancel_scope.cancel()
-    await anyio.lowlevel.checkpoint()  # a cancelled task hears of that first
+    await anyio.lowlevel.checkpoint()  # raises here if the task was cancelled
     if failure is not None:
         raise failure
     return found
@@ -186,12 +186,12 @@ def parse_answer(answer: dict[str, Any]) -> Any:
 
 
 def too_slow(bounds: ResourceLimits) -> WorkFailed:
-    """That the time was not enough."""
+    """The error for work that took too long."""
     return WorkFailed(f"This took more than {bounds.time_s:g} s and was stopped. {bounds.advice}", "too_slow")
 
 
-def explain_end(status: int, said: str, bounds: ResourceLimits) -> WorkFailed:
-    """Why a process gave no answer: `status` as subprocess reports it, `said` its last line on stderr."""
+def explain_end(status: int, last_line: str, bounds: ResourceLimits) -> WorkFailed:
+    """Why a process gave no answer: `status` as subprocess reports it, and `last_line` of stderr."""
     import signal
 
     if status == -signal.SIGALRM:
@@ -200,12 +200,12 @@ def explain_end(status: int, said: str, bounds: ResourceLimits) -> WorkFailed:
         )
     if status in (-signal.SIGXCPU, -signal.SIGKILL):
         return too_slow(bounds)
-    if "MemoryError" in said or status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS):
+    if "MemoryError" in last_line or status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS):
         size = bounds.memory_bytes >> 20
         return WorkFailed(f"This needs more than {size} MB of memory. {bounds.advice}", "too_large")
     if status == -signal.SIGXFSZ:
         return WorkFailed(f"This writes too large a file. {bounds.advice}", "too_large")
-    return WorkFailed(f"The work ended with status {status}: {said[:300]}. {bounds.advice}")
+    return WorkFailed(f"The work ended with status {status}: {last_line[:300]}. {bounds.advice}")
 
 
 def serve(order: dict[str, Any]) -> None:
@@ -231,7 +231,7 @@ def serve(order: dict[str, Any]) -> None:
         text = json.dumps({"message": "The answer is too large. Ask for less.", "code": "too_large"}).encode()
     sys.stdout.buffer.write(text)
     sys.stdout.buffer.flush()
-    os._exit(0)  # taking a large value apart again would only take time
+    os._exit(0)  # skips the destruction of a large value
 
 
 def enter(directory: int, is_entered: bool) -> None:

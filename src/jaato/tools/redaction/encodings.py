@@ -84,7 +84,7 @@ class ValueIndex:
                         if value in text:
                             yield value
 
-    def begun(self, text: str) -> int:
+    def prefix_length(self, text: str) -> int:
         """How many of the last characters of a text may be the beginning of a value, of at most `PREFIX_CHARS`. One
         character begins nothing: too many words end in it."""
         size = len(text)
@@ -94,7 +94,7 @@ class ValueIndex:
                 return length
         return next((n for n in range(min(LEAST_CHARS - 1, size), 1, -1) if text[-n:] in self._begins), 0)
 
-    def ended(self, text: str) -> int:
+    def suffix_length(self, text: str) -> int:
         """How many of the first characters of a text, at least five, are the end of a value that began before it."""
         for length in range(min(PREFIX_CHARS, len(text)), LEAST_CHARS - 1, -1):
             start = text[:length]
@@ -111,7 +111,7 @@ def put(table: dict[str, tuple[str, ...]], key: str, text: str) -> None:
     table[key] = (*table.get(key, ()), text)
 
 
-def forms(value: str) -> list[str]:
+def encode_all(value: str) -> list[str]:
     """A secret as it may stand in a text: as it is, quoted, inside JSON, in an address, in a page, in base64 wherever it
     begins there, and its lines."""
     whole = value.strip()

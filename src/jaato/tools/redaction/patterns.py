@@ -94,8 +94,8 @@ def find_configured_secrets(values: Mapping[str, str]) -> dict[str, str]:
     for name, value in values.items():
         text = value.strip()
         token = text.partition(" ")[2].strip() if text.lower().startswith(SCHEMES) else text
-        said = is_secret_name(name) or name.lower() in ("authorization", "cookie", "proxy-authorization")
-        if not is_evident(token) or (said and looks_like_secret(token)):
+        is_named = is_secret_name(name) or name.lower() in ("authorization", "cookie", "proxy-authorization")
+        if not is_evident(token) or (is_named and looks_like_secret(token)):
             found[name] = token
             if token != text and text.lower().startswith("basic ") and (password := password_in(token)):
                 found[f"{name}.password"] = password

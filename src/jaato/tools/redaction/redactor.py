@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from jaato.tools.redaction import patterns
-from jaato.tools.redaction.encodings import PREFIX_CHARS, ValueIndex, forms
+from jaato.tools.redaction.encodings import PREFIX_CHARS, ValueIndex, encode_all
 from jaato.tools.redaction.patterns import LEAST_CHARS, Match
 
 PLACEHOLDER = re.compile(r"\[masked:[A-Za-z0-9_.-]{1,64}:[0-9a-f]{6}\]")
@@ -37,7 +37,7 @@ SHORT_CHARS = 2_000
 """A text that is shorter is looked through once for all signs; in a longer one each is found faster by itself."""
 
 REMEMBERED, REMEMBERED_CHARS = 1000, 200
-"""Short texts known to hold no secret: reasons, names, arguments that are said again and again."""
+"""Short texts known to hold no secret: repeated reasons, names and arguments."""
 
 
 class Redactor:
@@ -75,7 +75,7 @@ class Redactor:
         self._values.add(
             (form, NAME.sub("_", name)[:64] or "secret")
             for name, value in named.items()
-            for form in forms(value)
+            for form in encode_all(value)
         )
         self.known += 1
         self.clean = set()
@@ -87,7 +87,7 @@ class Redactor:
 
     # --- whole texts -------------------------------------------------------------------------------------------
 
-    def hit(self, text: str) -> bool:
+    def may_hold_secret(self, text: str) -> bool:
         """Whether a text may hold a secret; False is certain."""
         return len(text) >= LEAST_CHARS and self._holds(text)
 
@@ -105,11 +105,11 @@ class Redactor:
         if len(text) < LEAST_CHARS or text in clean:
             return text
         if self._holds(text):
-            return self._replaced(text, self._spans(text))
+            return self._replace(text, self._spans(text))
         self._remember(clean, [text])
         return text
 
-    def spotless(self, texts: Collection[str], clean: set[str]) -> bool:
+    def is_clean(self, texts: Collection[str], clean: set[str]) -> bool:
         """Whether certainly none of these texts holds a secret; they are looked at together. `clean` is what `clean` was
         before they were chosen."""
         if self._holds("\n".join(texts)):
@@ -123,7 +123,7 @@ class Redactor:
         if len(clean) >= REMEMBERED and clean is self.clean:
             self.clean = set()
 
-    def masked(self, value: Any) -> Any:
+    def mask_data(self, value: Any) -> Any:
         """Plain data with all text masked; only what changes is made anew."""
         if value.__class__ is str:
             return self.mask(value)
@@ -133,13 +133,13 @@ class Redactor:
             case dict():
                 return self._table(value)
             case list() | tuple():
-                items = [self.masked(item) for item in value]
+                items = [self.mask_data(item) for item in value]
                 same = all(new is old for new, old in zip(items, value, strict=True))
                 return value if same else type(value)(items)
         return value
 
     def _table(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        masked = self.masked
+        masked = self.mask_data
         for key, item in table.items():
             if masked(key) is not key or masked(item) is not item:
                 return {masked(key): masked(item) for key, item in table.items()}
@@ -155,7 +155,7 @@ class Redactor:
         found.sort(key=lambda span: (span.start, -span.end))
         return found
 
-    def _replaced(self, text: str, spans: list[Match]) -> str:
+    def _replace(self, text: str, spans: list[Match]) -> str:
         parts: list[str] = []
         at = 0
         for group in merge_spans(spans):
@@ -172,12 +172,12 @@ class Redactor:
     def split(self, text: str, seen: int = 0) -> tuple[str, str]:
         """What can be shown of a text that goes on, masked, and its end, in which a secret may have begun. The first
         `seen` characters are shown already."""
-        cut = len(text) - max(self._values.begun(text), self._sign_begun(text))
+        cut = len(text) - max(self._values.prefix_length(text), self._sign_prefix_length(text))
         found = self._holds(text)
         if not found and not self._long(text):
             cut = max(cut, seen)
             return text[seen:cut], text[cut:]
-        cut = min(cut, patterns.find_unfinished(text) if self._shapes else cut, self._begun(text))
+        cut = min(cut, patterns.find_unfinished(text) if self._shapes else cut, self._find_long_prefix(text))
         spans = merge_spans(self._spans(text)) if found else []
         for span in spans:
             if span.start < cut < span.end:
@@ -185,22 +185,22 @@ class Redactor:
         if cut <= seen:
             return "", text[seen:]
         shown = [span for span in spans if span.end <= cut]
-        masked = self._replaced(text[:cut], shown)
+        masked = self._replace(text[:cut], shown)
         return masked[0 if shown and shown[0].start < seen else seen :], text[cut:]
 
-    def trimmed(self, head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+    def trim_ends(self, head: bytes, tail: bytes) -> tuple[bytes, bytes]:
         """The two ends of a text whose middle is left out, without half a secret where they were cut."""
         if not self.active:
             return head, tail
         rest = self.split(head.decode("utf-8", "surrogateescape"))[1]
         head = head[: len(head) - len(rest.encode("utf-8", "surrogateescape"))]
         start = tail[:PREFIX_CHARS].decode("utf-8", "surrogateescape")
-        ended = self._values.ended(start)
+        ended = self._values.suffix_length(start)
         if ended:
             return head, tail[len(start[:ended].encode("utf-8", "surrogateescape")) :]
         return head, tail if b"\n" in tail[:1024] else tail[:256].lstrip(TOKEN_BYTES) + tail[256:]
 
-    def _sign_begun(self, text: str) -> int:
+    def _sign_prefix_length(self, text: str) -> int:
         """How many of the last characters may be the beginning of a secret of a known shape."""
         if not self._shapes:
             return 0
@@ -209,7 +209,7 @@ class Redactor:
     def _long(self, text: str) -> bool:
         return any(value[:PREFIX_CHARS] in text for value in self._values.long)
 
-    def _begun(self, text: str) -> int:
+    def _find_long_prefix(self, text: str) -> int:
         """Where a value longer than any prefix has begun that the text does not end."""
         least = len(text)
         for value in self._values.long:
@@ -234,7 +234,7 @@ class StreamRedactor:
         self._last = ""
 
     def feed(self, text: str) -> str:
-        """What can be shown by now."""
+        """The masked text that can be shown now."""
         if not self._secrets.active:
             return text
         whole = f"{self._last}{self._held}{text}"
@@ -245,11 +245,11 @@ class StreamRedactor:
         return shown
 
     def cut(self) -> None:
-        """The text does not go on where it was: what was held back is half of something."""
+        """Discard what was held back, because the text was cut."""
         self._held = self._last = ""
 
     def end(self) -> str:
-        """What was held back; the text is over."""
+        """End the text: return what was held back, masked."""
         whole, seen = f"{self._last}{self._held}", len(self._last)
         self._held = self._last = ""
         if len(whole) == seen:

@@ -153,7 +153,7 @@ PLAIN_SED = re.compile(rf"\s*(?:{SED_COMMAND}(?:\s*[;\n]\s*{SED_COMMAND})*)?\s*;
 
 
 def find_indirection(analysis: Analysis, depth: int = 0) -> str | None:
-    """Why what this line runs cannot be told from its text; None when a rule sees every command of it."""
+    """Why what this line runs cannot be determined from its text; None if rules see every command of it."""
     if analysis.unknown:
         return analysis.unknown[0]
     if depth > MAX_DEPTH:
@@ -191,7 +191,7 @@ def find_startup_variable(analysis: Analysis) -> str | None:
 
 
 def check_part(part: Part, piped: bool, fed_line: bool, depth: int) -> str | None:
-    """Why it cannot be told what one command of a line runs; `piped` when another one writes its input, `fed_line` when
+    """Why it is unknown what one command of a line runs; `piped` when another one writes its input, `fed_line` when
     something in the line has an input that it may share."""
     if not part.words:
         return None
@@ -211,7 +211,7 @@ def check_part(part: Part, piped: bool, fed_line: bool, depth: int) -> str | Non
 
 
 def check_program(name: str, words: tuple[Word, ...], depth: int) -> str | None:
-    """Why it cannot be told what a program with these arguments runs."""
+    """Why it is unknown what a program with these arguments runs."""
     if name in DEFINING:
         return f"{name} takes from elsewhere what runs"
     if name == "find" and any(FEEDING.fullmatch(word.value or "") for word in words[1:]):
@@ -242,7 +242,7 @@ def family_of(name: str) -> str:
 
 
 def check_shell(name: str, words: tuple[Word, ...], depth: int) -> str | None:
-    """Why it cannot be told what a shell runs that is given a line: a literal one is looked into."""
+    """Why it is unknown what a shell runs; a literal line behind `-c` is parsed."""
     values = [word.value or "" for word in words[1:]]
     for value in values:
         if not value.startswith(("-", "+")) or value in ("-", "--"):
@@ -260,7 +260,7 @@ def check_shell(name: str, words: tuple[Word, ...], depth: int) -> str | None:
 
 
 def check_wrapped(words: tuple[Word, ...], depth: int) -> str | None:
-    """Why it cannot be told what a program that runs its arguments runs."""
+    """Why it is unknown what a program that runs its arguments runs."""
     name = words[0].literal or ""
     for word in words[1:]:
         if word.value is None:
@@ -311,8 +311,8 @@ def runs_input(words: tuple[Word, ...]) -> bool:
 
 
 def runs_any_input(words: tuple[Word, ...], fed: bool) -> bool:
-    """Whether this command runs what it reads though nobody can see where that comes from: a group may be redirected, or the
-    shell itself. `fed` says that something in the line is."""
+    """Whether this command runs what it reads from an unknown source: a group may be redirected,
+    or the shell itself. `fed` says that something in the line is."""
     names = [last_name(word.literal or "") for word in words]
     if INFORMING.intersection(names[1:]):
         return False

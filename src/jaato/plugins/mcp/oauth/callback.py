@@ -20,7 +20,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from jaato.plugins.mcp.oauth.options import OAuthFault, plain
 from jaato.plugins.mcp.oauth.requests import secure_url
 from jaato.tools.network.addresses import AddressRefused, parse_url
-from jaato.tools.processes.environment import directories_of, find_program, is_inside
+from jaato.tools.processes.environment import find_program, is_inside, split_search_path
 
 SAFE = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+/[A-Za-z0-9._~%/:@+,=&?!*;-]*")
 MAX_URL_CHARS = 8_192
@@ -65,7 +65,7 @@ def opener(
 ) -> list[str] | None:
     """The program that opens an address on this machine, None where there is no browser to show; never one below the
     directory that jaato works in."""
-    path = directories_of(environ.get("PATH"))
+    path = split_search_path(environ.get("PATH"))
     place = (here or Path.cwd()).resolve()
     refused = (
         [place] if place != place.parent else []

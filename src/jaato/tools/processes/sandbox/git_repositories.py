@@ -38,11 +38,11 @@ QUOTING = re.compile(r'\\\r?\n|\\(.)|(["#;])|([^\\"#;\r\n])', re.DOTALL)
 """What a value consists of: a continued line, an escaped character, a sign, a character."""
 
 Add = Callable[[str, bool], None]
-"""Told of each control path that is there, and whether it must not change (else it must only not appear)."""
+"""Called with each existing control path, and whether it must not change (else it must only not appear)."""
 
 
 def repository_files(directory: str, add: Add) -> None:
-    """What git obeys in a repository's own directory, its worktrees and its submodules."""
+    """Report what git obeys in a repository's own directory, its worktrees and its submodules."""
     existing_names(directory, OBEYED, add)
     for path in (f"{directory}/{name}" for name in ADDRESSES):
         for one in [path] if os.path.islink(path) else [f"{path}/{name}" for name in list_directory(path)]:
@@ -58,7 +58,7 @@ def repository_files(directory: str, add: Add) -> None:
 
 
 def existing_names(directory: str, names: tuple[str, ...], add: Add) -> None:
-    """Those of the names that are there."""
+    """Report the names that exist."""
     for name in names:
         if os.path.lexists(path := f"{directory}/{name}"):
             add(path, True)
@@ -146,7 +146,7 @@ def is_repository(directory: str) -> bool:
 def find_repositories(root: str) -> list[str]:
     """The directories below a root that are repositories, nearest first, links not followed; bounded.
 
-    Each directory has its turn: one with very many below it does not keep the search from the others.
+    The search is breadth-first, so that one directory with very many entries does not exhaust the limit.
     """
     found: list[str] = []
     level, left = [root], MAX_DIRECTORIES

@@ -78,7 +78,7 @@ def mount_plan(
     sockets = listening_sockets((resolve_path(str(workspace)), home))
     files += [one for one in sockets if is_inside(one, (*seen, *writable)) or not is_inside(one, covered)]
     fixed = tuple(path for path in protected.fixed if not any(is_below(path, place) for place in hidden))
-    # what is above something hidden stays where it is: else that would be in sight for the next command
+    # directories above a hidden path must not be renamed, or the next command would see it under another name
     above = {one for path in (*directories, *files) for one in above_of(path, writable)}
     pinned = {path for path in above if not is_inside(path, fixed)}.union(protected.pinned)
     return MountPlan(
@@ -102,8 +102,8 @@ def writable_roots(access: SandboxAccess, workspace: Path) -> list[str]:
 
 
 def opened_places(access: SandboxAccess, workspace: Path) -> list[str]:
-    """What an access opens beside the workspace, real. In a place that commands may change, a link opens nothing: it was
-    none when somebody was asked."""
+    """The real directories that an access opens beside the workspace. A link in a directory that commands may change opens
+    nothing, because it was created after the user was asked."""
     written = [os.path.normpath(path) for path in access.paths]
     places = [resolve_path(str(workspace)), *written, *map(resolve_path, written)]
     found: dict[str, None] = {}
@@ -207,7 +207,7 @@ DATAGRAM = 2
 
 
 def hidden_paths(home: str, private: Iterable[str]) -> list[str]:
-    """The real paths of what is there and can be read, none below another."""
+    """The real paths that exist and are readable, none below another."""
     wanted = [f"{home}/{name}" for name in (*HOME_DIRECTORIES, *HOME_FILES)]
     found = {os.path.realpath(path) for path in (*wanted, *SYSTEM, *private) if os.access(path, os.R_OK)}
     found = {path for path in found if is_reachable(path)} - {"/", home, os.devnull}
@@ -223,8 +223,8 @@ def parents(path: str) -> Iterable[str]:
 
 
 def listening_sockets(bases: Iterable[str] = ()) -> list[str]:
-    """The paths of sockets outside that somebody listens at, in the network namespace of this process; what has a relative
-    name may lie in one of `bases`."""
+    """The paths of sockets that processes listen at, in the network namespace of this process; one with a relative name
+    may lie in one of `bases`."""
     try:
         with open(UNIX_SOCKETS, "rb") as listing:
             lines = listing.read().splitlines()[1:]
@@ -252,7 +252,7 @@ places: dict[str, str] = {}
 
 
 def places_of(names: Mapping[str, str], bases: Iterable[str]) -> set[str]:
-    """The paths of sockets with relative names: from the directory in which whoever holds one works, or from a base."""
+    """The paths of sockets with relative names: from the directory in which a process that holds one works, or from a base."""
     for socket in set(places) - set(names):
         del places[socket]
     wanted = set(names) - set(places)
@@ -286,9 +286,9 @@ def is_socket(path: str) -> bool:
 
 
 def is_reachable(path: str) -> bool:
-    """Whether a confined process of this user comes to a path: one of root's has the rights of its owner, no others.
+    """Whether a confined process of this user can reach a path: one of root has only the rights of the owner.
 
-    What it cannot come to needs no cover, and cannot be covered either.
+    A path that it cannot reach needs no mount, and cannot get one.
     """
     if os.geteuid() != 0:
         return True

@@ -25,7 +25,7 @@ CLOSE_WITHIN_S = 10.0
 
 
 class ProxyLoop:
-    """The thread that the proxies of all sessions of this process run on, there while any of them is open."""
+    """The event loop thread of all proxies of this process; it runs while any of them is open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ LOOP = ProxyLoop()
 
 
 class SessionNetwork:
-    """The descriptors of a session's namespaces, and its proxy. Safe from any thread; `close` lets go of all of it."""
+    """The descriptors of a session's namespaces, and its proxy. Safe from any thread; `close` releases everything."""
 
     def __init__(
         self, descriptors: Sequence[int], dialer: CheckedResolver, environ: Mapping[str, str]
@@ -75,7 +75,7 @@ class SessionNetwork:
             proxy = Proxy(self._listener, dialer, environ)
             begun = contextvars.Context().run(
                 beside.start, proxy.open()
-            )  # else the call that is first lives as long
+            )  # else the context of the first call would live as long
             begun.result(CLOSE_WITHIN_S)
         except BaseException:
             LOOP.release()
@@ -85,20 +85,20 @@ class SessionNetwork:
         self._proxy = proxy
 
     @contextmanager
-    def joined(self) -> Iterator[tuple[int, ...]]:
-        """The descriptors of the user and network namespace, which stay open meanwhile; none once it is closed."""
+    def open_namespaces(self) -> Iterator[tuple[int, ...]]:
+        """The descriptors of the user and network namespace, which stay open in the context; none once it is closed."""
         with self._lock:
             yield self._namespaces
 
     def grant(self, domains: Iterable[str]) -> NetworkGrant:
-        """Let one call reach these hosts. Raises `DomainRefused` for a pattern that names none."""
+        """Open these hosts to one call. Raises `DomainRefused` for a pattern that names none."""
         proxy = self._proxy
         if proxy is None:
             raise RuntimeError("The network of this session is closed.")
         return proxy.grants.open(domains)
 
     def close(self) -> None:
-        """End the proxy with all its connections, and let go of the namespaces; a second time does nothing."""
+        """End the proxy with all its connections, and close the namespaces; may be called twice."""
         with self._lock:
             proxy, self._proxy = self._proxy, None
         if proxy is not None and self.owner == os.getpid():
@@ -115,7 +115,7 @@ class SessionNetwork:
 
 
 def wait_for(beside: LoopThread, work: Coroutine[Any, Any, None]) -> None:
-    """Run work on the loop to its end, as long as that takes no longer than it should."""
+    """Run a coroutine on the loop, with a timeout."""
     try:
         beside.start(work).result(CLOSE_WITHIN_S)
     except FutureTimeout:
@@ -132,11 +132,11 @@ class Networks:
         self._lock = threading.Lock()
         self._final = False
         self.refusal = ""
-        """Why there is no network here that the commands of a session share; empty where there is one."""
+        """Why this machine has no shared network for the commands of a session; empty if it has one."""
 
-    async def of(self, session_id: str, launcher: WardenClient | None) -> SessionNetwork | None:
-        """The network of a session, made by the warden of this launcher if it is the first to ask; None where this
-        machine has none."""
+    async def ensure(self, session_id: str, launcher: WardenClient | None) -> SessionNetwork | None:
+        """The network of a session, created by the warden of this launcher on first use (lazy); None if this machine
+        has none."""
         known = self._known(session_id)
         if known is not None or self._final:
             return known
@@ -150,7 +150,7 @@ class Networks:
             network.close()
 
     def abandon(self) -> None:
-        """Close every network, of a sandbox that nobody has any more; from wherever its memory happens to be freed."""
+        """Close every network of a sandbox that was garbage-collected, in a thread of its own."""
         if self._networks:
             threading.Thread(target=self.close, name="jaato-network-end", daemon=True).start()
 

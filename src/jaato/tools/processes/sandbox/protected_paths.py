@@ -134,7 +134,7 @@ def protected_paths(
     aliases: Iterable[str] = (),
     home: str = "",
 ) -> ProtectedPaths:
-    """The control files of these real directories and of the repositories below them, and what of those in the home leads
+    """The control files of these real directories and of the repositories below them, and those of the home that lead
     there."""
     found = ControlFileScan()
     for root in (*roots, *homes_in(roots, home), *repositories):
@@ -194,19 +194,23 @@ def above_of(path: str, roots: Iterable[str]) -> Iterator[str]:
 
 
 class ControlFiles:
-    """The control files below some roots; what takes a search is remembered for a while.
+    """The control files below some roots; the search for repositories is cached for a while.
 
-    `made_here` tells of a moment whether a confined command could write then: a repository that one has made is not
+    `was_writable_at` says whether a confined command could write at a time: a repository that one has made is not
     protected from the next, which may want to remove it.
     """
 
     def __init__(
-        self, roots: Sequence[str], names: ControlNames, made_here: Callable[[float], bool], home: str = ""
+        self,
+        roots: Sequence[str],
+        names: ControlNames,
+        was_writable_at: Callable[[float], bool],
+        home: str = "",
     ) -> None:
         self.roots = tuple(roots)
         self._home = home
         self._names = names
-        self._made_here = made_here
+        self._was_writable_at = was_writable_at
         self.repositories: list[str] = []
         self._aliases: list[str] = []
         self._until = 0.0
@@ -216,7 +220,7 @@ class ControlFiles:
         self._until = 0.0
 
     def protected(self) -> ProtectedPaths:
-        """What a command that starts now must not change. Raises `LinkedControlFile`."""
+        """Scan for what a command that starts now must not change. Raises `LinkedControlFile`."""
         began = time.monotonic()
         if began >= self._until:
             known = set(self.repositories)
@@ -238,10 +242,10 @@ class ControlFiles:
         return found.present
 
     def _given(self, repository: str) -> bool:
-        """Whether a repository was there before a command could make it."""
+        """Whether a repository existed before any command could create it."""
         for name in (".git/config", ".git", "config", "HEAD"):
             try:
-                return not self._made_here(os.lstat(f"{repository}/{name}").st_ctime)
+                return not self._was_writable_at(os.lstat(f"{repository}/{name}").st_ctime)
             except OSError:
                 continue
         return True
@@ -289,7 +293,7 @@ def linked_files(path: str) -> Iterator[tuple[tuple[int, int], str]]:
 
 
 def key_of(path: str) -> tuple[int, int] | None:
-    """Which file a name stands for."""
+    """Device and inode of a file."""
     try:
         info = os.lstat(path)
     except OSError:

@@ -23,12 +23,13 @@ from jaato.tools.filesystem.control_files import STANDARD, ControlNames
 from jaato.tools.permissions.access import FULL, READ_ONLY
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.backends import (
+    PROFILES,
     Backend,
     BackendChoice,
     Bubblewrap,
-    choose,
+    choose_backend,
+    explain_unavailable,
     user_choice,
-    why_none,
 )
 from jaato.tools.processes.sandbox.cleanup import ControlFileGuard, QuarantinedFile, WriteWatch
 from jaato.tools.processes.sandbox.mount_plan import (
@@ -55,7 +56,7 @@ class SandboxUnavailable(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a process is started with: `prefix` in front of its command line, and its variables.
+    """How a process is confined: `prefix` in front of its command line, and its environment.
 
     The back end `landlock` has no program of its own: `operations` are the mounts that the warden makes, (kind, source,
     target), and `writable` the paths that may be changed then. `backend` is empty without a sandbox.
@@ -67,9 +68,9 @@ class Confinement:
     operations: tuple[tuple[str, str, str], ...] = ()
     writable: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    aftercare: ControlFileGuard | None = None
+    control_guard: ControlFileGuard | None = None
     watch: WriteWatch | None = None
-    """What is looked after when the process has ended."""
+    """The watch for control files, finished when the process has ended."""
     network: SessionNetwork | None = None
     """That of its session, into which the warden moves the process first; without one it has a loopback of its own."""
     grant: NetworkGrant | None = None
@@ -91,12 +92,12 @@ class Confinement:
         }
 
     @contextmanager
-    def joined(self) -> Iterator[tuple[int, ...]]:
-        """The descriptors of the namespaces that the process enters, to be handed over within."""
+    def open_namespaces(self) -> Iterator[tuple[int, ...]]:
+        """The descriptors of the namespaces that the process enters, open in the context."""
         if self.network is None:
             yield ()
             return
-        with self.network.joined() as descriptors:
+        with self.network.open_namespaces() as descriptors:
             yield descriptors
 
     @property
@@ -105,14 +106,14 @@ class Confinement:
         return self.grant.refused if self.grant is not None else []
 
     def close(self) -> None:
-        """The process is over: its connections end, its credentials are worth nothing, what it must not leave is moved away."""
+        """Clean up after the process: end its connections, revoke its credentials, quarantine new control files."""
         if self.grant is not None:
             self.grant.close()
-        if self.aftercare is not None and self.watch is not None:
-            self.aftercare.end(self.watch)
+        if self.control_guard is not None and self.watch is not None:
+            self.control_guard.end(self.watch)
 
     def apply(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """A process's variables as the sandbox has them."""
+        """The environment of the process in the sandbox."""
         if not self.backend:
             return dict(environment)
         kept = {name: value for name, value in environment.items() if name not in REMOVED_VARIABLES}
@@ -135,8 +136,8 @@ class ReadOnlyRunner:
 
     @contextmanager
     def start(self, command: Sequence[str], cwd: Path) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-        """How a command line is started within: itself in the sandbox, and descriptors to be handed over. It dies with the
-        thread that started it, which must wait for it."""
+        """The command line in the sandbox, and descriptors to pass on, open in the context. The process dies with the thread
+        that started it, which must wait for it."""
         if self.backend is None or self.plan is None:
             yield [*command], ()
             return
@@ -146,7 +147,7 @@ class ReadOnlyRunner:
 
 
 class Sandbox:
-    """Confines the processes of one workspace. Safe from any thread; `close` lets go of its sessions' networks and files.
+    """Confines the processes of one workspace. Safe from any thread; `close` releases its sessions' networks and files.
 
     `private` are directories of jaato's own that no confined process sees, `allow_hosts` the hosts at private addresses
     that the user lets the proxy connect to. Without a `backend` the user's settings say which.
@@ -173,7 +174,7 @@ class Sandbox:
         self.choice: BackendChoice = backend or user_choice(environ)
         self._unknown = True
         home = os.path.realpath(home_of(environ))
-        self.aftercare = ControlFileGuard(names, quarantine, home)
+        self.control_guard = ControlFileGuard(names, quarantine, home)
         self._allow_hosts = tuple(allow_hosts)
         self._networks = Networks(environ, self._allow_hosts)
         self._tmp: dict[str, PrivateTmp] = {}
@@ -184,18 +185,18 @@ class Sandbox:
     @property
     def backend(self) -> Backend | None:
         """The back end that is used, found by running it; None where there is none."""
-        return choose(self.choice, self._environ, self.untrusted)
+        return choose_backend(self.choice, self._environ, self.untrusted)
 
     @property
     def untrusted(self) -> tuple[Path, ...]:
-        """Where no program of the sandbox's own is taken from."""
+        """Directories from which no back end is taken."""
         return (self.workspace,)
 
     @property
     def profiles(self) -> frozenset[SandboxProfile]:
         """The profiles that can be enforced here in full."""
         backend = self.backend
-        return backend.profiles if backend is not None else frozenset()
+        return PROFILES if backend is not None else frozenset()
 
     async def confine(
         self,
@@ -204,7 +205,7 @@ class Sandbox:
         session_id: str = "",
         launcher: WardenClient | None = None,
     ) -> Confinement:
-        """What a process with this access is started with; its credentials for the proxy end with `Confinement.close`.
+        """The confinement of a process with this access; its credentials for the proxy end with `Confinement.close`.
 
         The warden of `launcher` makes the session's network where there is none yet. Raises `SandboxUnavailable` where
         the profile cannot be enforced: nothing is started with less.
@@ -213,8 +214,8 @@ class Sandbox:
             return self._unconfined()
         backend = await anyio.to_thread.run_sync(lambda: self.backend) if self._unknown else self.backend
         self._unknown = False
-        if backend is None or access.profile not in backend.profiles:
-            why = why_none(self.choice, self._environ, self.untrusted)
+        if backend is None:
+            why = explain_unavailable(self.choice, self._environ, self.untrusted)
             raise SandboxUnavailable(
                 f"No sandbox here can enforce {access.profile!r}: {why} `jaato doctor` says more. "
                 "Without one a command runs only with the profile full."
@@ -222,9 +223,9 @@ class Sandbox:
         watch, protected = None, None
         if access.profile == "workspace-write":
             roots = writable_roots(access, self.workspace)
-            watch, protected = await anyio.to_thread.run_sync(self.aftercare.begin, roots, access.control)
+            watch, protected = await anyio.to_thread.run_sync(self.control_guard.begin, roots, access.control)
         plan, cache = self.plan(access, self._temporary(session_id), protected)
-        network = await self._networks.of(session_id, launcher)
+        network = await self._networks.ensure(session_id, launcher)
         given = backend.start(plan, str(cwd), joined=network is not None)
         environment = confined_environment(access, cache)
         grant, offline = None, ""
@@ -239,7 +240,7 @@ class Sandbox:
             backend.name,
             **given,
             environment=environment,
-            aftercare=self.aftercare,
+            control_guard=self.control_guard,
             watch=watch,
             network=network,
             grant=grant,
@@ -248,16 +249,16 @@ class Sandbox:
         )
 
     def _unconfined(self) -> Confinement:
-        """What has no sandbox may change control files; commands beside it may not."""
-        watch, _ = self.aftercare.begin((), control=True)
-        return Confinement(FULL, aftercare=self.aftercare, watch=watch)
+        """A confinement without a sandbox, which may change control files; commands that run meanwhile may not."""
+        watch, _ = self.control_guard.begin((), control=True)
+        return Confinement(FULL, control_guard=self.control_guard, watch=watch)
 
     def finish(self, confinement: Confinement) -> list[QuarantinedFile]:
         """Move away the control files that a process has left, which has ended; `reported` adds them to a result."""
-        return self.aftercare.finish(confinement.watch) if confinement.watch is not None else []
+        return self.control_guard.finish(confinement.watch) if confinement.watch is not None else []
 
     def end_session(self, session_id: str) -> None:
-        """Let go of what a session has here: its network, its temporary files."""
+        """Release the network and the temporary files of a session."""
         self._networks.end(session_id)
         with self._lock:
             place = self._tmp.pop(session_id, None)
@@ -284,12 +285,12 @@ class Sandbox:
         """The control files that a process with this access does not change. Raises `LinkedControlFile`."""
         if access.profile != "workspace-write" or access.control:
             return ProtectedPaths()
-        watch, protected = self.aftercare.begin(writable_roots(access, self.workspace), control=False)
-        self.aftercare.finish(watch)
+        watch, protected = self.control_guard.begin(writable_roots(access, self.workspace), control=False)
+        self.control_guard.finish(watch)
         return protected
 
-    def reader(self, visible: Iterable[Path] = ()) -> ReadOnlyRunner:
-        """What starts our own helpers that read the workspace and what is `visible`; to be found it takes a moment.
+    def read_only_runner(self, visible: Iterable[Path] = ()) -> ReadOnlyRunner:
+        """A runner for jaato's own helpers that read the workspace and `visible` directories; blocks while the back end is tested.
 
         What is `visible` below `/tmp` is so from the top: a repository may begin above the directory that is asked about.
         """
@@ -308,9 +309,9 @@ class Sandbox:
         )
         return ReadOnlyRunner(backend, plan)
 
-    def beside(self, cache: Path | None) -> Sandbox:
-        """Another one under the same rules, for a process that outlives sessions: with a network, temporary files and a
-        cache of its own. Control files are looked after together, so that it keeps what others change with permission."""
+    def for_server(self, cache: Path | None) -> Sandbox:
+        """A sandbox with the same rules for a process that outlives sessions, with its own network, temporary files and
+        cache. The guard of control files is shared, so that changes with permission are known to both."""
         made = Sandbox(
             self.workspace,
             environ=self._environ,
@@ -319,16 +320,16 @@ class Sandbox:
             backend=self.choice,
             allow_hosts=self._allow_hosts,
         )
-        made.aftercare = self.aftercare
+        made.control_guard = self.control_guard
         return made
 
     def release(self) -> None:
-        """One of its users has ended: the only one, unless it is shared."""
+        """Close it when its user ends, unless it is shared."""
         if not self._shared:
             self.close()
 
     def close(self) -> None:
-        """Let go of what its sessions have here."""
+        """Release what its sessions have."""
         self._networks.close()
         with self._lock:
             remove_all(self._tmp)
@@ -365,7 +366,7 @@ def quarantine_new_control_files(host: Host) -> list[QuarantinedFile]:
         found: Sandbox = host.service("sandbox")
     except KeyError:
         return []
-    return found.aftercare.sweep()
+    return found.control_guard.sweep()
 
 
 def sandbox_of(host: Host) -> Sandbox:
@@ -380,7 +381,7 @@ def sandbox_of(host: Host) -> Sandbox:
 
 
 def profiles_of(services: Mapping[str, Any], workspace: Path) -> Callable[[], frozenset[SandboxProfile]]:
-    """What tells which profiles the service `sandbox` enforces; without it, the sandbox that plugins make themselves."""
+    """A function that returns the profiles of the service `sandbox`; without it, those of a sandbox for the workspace."""
     from jaato.settings import environment
 
     found: Sandbox | None = services.get("sandbox")

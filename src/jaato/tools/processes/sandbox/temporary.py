@@ -28,9 +28,9 @@ class PrivateTmp:
         begin_sweep()
         for _ in range(TRIES):
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-            self._descriptor = held(str(self.path))
+            self._descriptor = lock_directory(str(self.path))
             if self._descriptor >= 0:
-                return  # else a sweep was faster, or this file system has no locks: nobody can sweep there
+                return  # else a sweep was faster, or this file system has no locks and is never swept
 
     def remove(self) -> None:
         """Remove it with everything in it."""
@@ -40,8 +40,8 @@ class PrivateTmp:
             self._descriptor = -1
 
 
-def held(path: str) -> int:
-    """A descriptor by which a directory that is this user's alone is locked now; -1 where it is another's, or held."""
+def lock_directory(path: str) -> int:
+    """Lock a directory of this user; returns its descriptor, -1 if it belongs to another user or is locked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -59,7 +59,7 @@ def held(path: str) -> int:
 
 
 def remove_stale() -> None:
-    """Remove the directories whose processes were killed, some at a time."""
+    """Remove directories whose processes were killed; bounded in number and time."""
     until = time.monotonic() + SWEEP_WITHIN_S
     removed = 0
     with os.scandir(tempfile.gettempdir()) as entries:
@@ -67,7 +67,7 @@ def remove_stale() -> None:
     for path in found:
         if removed >= MOST_SWEPT or time.monotonic() > until:
             return
-        descriptor = held(path)
+        descriptor = lock_directory(path)
         if descriptor >= 0:
             remove_tree(path)
             os.close(descriptor)
@@ -87,7 +87,7 @@ def remove_tree(path: str) -> None:
 
 @functools.cache
 def begin_sweep() -> threading.Thread:
-    """Sweep once in the life of this process, beside what it does."""
+    """Start the sweep in a thread, once per process."""
     thread = threading.Thread(target=remove_stale, name="jaato-sweep", daemon=True)
     thread.start()
     return thread

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from jaato import version
 from jaato.tools.call import CURRENT
 from jaato.tools.filesystem.atomic import is_below
-from jaato.tools.processes.sandbox.backends import BackendChoice, Bubblewrap, choose
+from jaato.tools.processes.sandbox.backends import BackendChoice, Bubblewrap, choose_backend
 from jaato.tools.processes.sandbox.mount_plan import TMP
 from jaato.tools.processes.warden.start import filter_file
 
@@ -32,8 +32,7 @@ SIGNALLED = 128
 
 
 class Start(NamedTuple):
-    """What goes before the command line of a helper, empty where nothing confines it, and the descriptors that it is to
-    have for that."""
+    """The prefix of a helper's command line, empty without a sandbox, and the descriptors that it needs."""
 
     prefix: tuple[str, ...] = ()
     descriptors: tuple[int, ...] = ()
@@ -49,14 +48,14 @@ def worker_sandbox(
     directory: int | None = None,
     start: str = "/",
 ) -> Iterator[Start]:
-    """How a helper is started within: no network, no file but programs and what it `reads` and `writes`, the filter of
-    system calls; and it dies with the thread that started it, which must wait for it.
+    """Context that provides the sandbox of a helper: no network, no files but programs and what it `reads` and `writes`,
+    the seccomp filter. The helper dies with the thread that started it, which must wait for it.
 
     It begins in `start`, or in `directory`, the descriptor of one that it may write. It works with `descriptors` as
     before, so none of them should be of a directory. Root in a sandbox may not open files of other users, so it is not
     confined with these.
     """
-    prefix = probe_sandbox(choice())
+    prefix = probe_sandbox(chosen_backend())
     own = [] if directory is None else [directory]
     if not prefix or (os.geteuid() == 0 and not all(map(is_own, [*descriptors, *own, *reads, *writes]))):
         yield Start()
@@ -85,8 +84,8 @@ def filter_options() -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
         os.close(file)
 
 
-def choice() -> BackendChoice:
-    """The back end that the settings of the session name whose call runs here; the first that works where none does."""
+def chosen_backend() -> BackendChoice:
+    """The back end chosen in the settings of the session whose call runs here, else `auto`."""
     call = CURRENT.get()
     sandbox = call.services.get("sandbox") if call is not None else None
     return sandbox.choice if sandbox is not None else "auto"
@@ -97,16 +96,16 @@ def is_own(place: int | str | Path) -> bool:
     return os.stat(place).st_uid == os.geteuid()
 
 
-def code_of(code: int, prefix: Sequence[str]) -> int:
-    """The exit code of a helper as `subprocess` has it of one without a sandbox: negative when a signal ended it."""
+def subprocess_code(code: int, prefix: Sequence[str]) -> int:
+    """The exit code as `subprocess` reports it without a sandbox: negative if a signal ended the helper."""
     return SIGNALLED - code if prefix and code > SIGNALLED else code
 
 
 @functools.cache
 def probe_sandbox(wanted: BackendChoice) -> tuple[str, ...]:
-    """The sandbox of helpers, tried once by running this Python in it; empty where that does not work, and for another
-    back end than bubblewrap, which alone is a program that can be put before another."""
-    found = choose(wanted, {"PATH": SYSTEM_PATH})
+    """The command line of the helpers' sandbox, tested once by running this Python in it; empty if that fails, and for other
+    back ends than bubblewrap, the only one that is a program."""
+    found = choose_backend(wanted, {"PATH": SYSTEM_PATH})
     if not isinstance(found, Bubblewrap):
         return ()
     prefix = arguments(found)

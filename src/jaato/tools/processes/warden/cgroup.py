@@ -27,9 +27,9 @@ def own_directory() -> str | None:
 
 
 def prefix(warden: int) -> str:
-    """How this warden's groups start, or "" where none can be made and killed as one (Linux 5.14).
+    """The prefix of the names of this warden's groups; "" if groups cannot be created, or not be killed as one (Linux 5.14).
 
-    Ends the groups of wardens of our process namespace that died with all that watched over them.
+    Also kills the groups of wardens of this process namespace that are dead.
     """
     own = own_directory()
     if own is None:
@@ -42,13 +42,13 @@ def prefix(warden: int) -> str:
     remove(probe)
     for name in os.listdir(own) if killable else ():
         owner = name.removeprefix(ours).partition("-")[0]
-        if name.startswith(ours) and owner.isdigit() and not lives(owner):
+        if name.startswith(ours) and owner.isdigit() and not is_alive(owner):
             end(f"{own}/{name}", time.monotonic() + 1)
     return f"{own}/{ours}{warden}-" if killable else ""
 
 
-def lives(pid: str) -> bool:
-    """Whether this process is there and no zombie."""
+def is_alive(pid: str) -> bool:
+    """Whether the process exists and is no zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
             return stat.read(4096).rpartition(b")")[2].split()[0] not in (b"Z", b"X")
@@ -57,7 +57,7 @@ def lives(pid: str) -> bool:
 
 
 def make(path: str) -> bool:
-    """Make the group; False when that is refused."""
+    """Create the group; False if that is refused."""
     try:
         os.mkdir(path)
     except OSError:
@@ -65,8 +65,8 @@ def make(path: str) -> bool:
     return True
 
 
-def tell(path: str, name: str, text: bytes) -> None:
-    """Write one of the group's files; a refusal changes nothing."""
+def write_file(path: str, name: str, text: bytes) -> None:
+    """Write a control file of the group; a failure is ignored."""
     try:
         control = os.open(f"{path}/{name}", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -81,12 +81,12 @@ def tell(path: str, name: str, text: bytes) -> None:
 
 def join(path: str) -> None:
     """Move the calling process into the group, if it may."""
-    tell(path, "cgroup.procs", b"0")
+    write_file(path, "cgroup.procs", b"0")
 
 
 def kill(path: str) -> None:
     """Kill every process of the group and of the groups below it, forks in progress included."""
-    tell(path, "cgroup.kill", b"1")
+    write_file(path, "cgroup.kill", b"1")
 
 
 def remove(path: str) -> bool:

@@ -25,7 +25,7 @@ BUSY_FORKS = 300  # so many new processes on the whole machine, and we count our
 
 
 class Supervisor:
-    """Runs one request to its end; its process is the subreaper of all that the command starts."""
+    """Runs one request to its end; its process is the subreaper of all processes that the command starts."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class Supervisor:
         self.kill_at: float | None = None
         self.next_tick = 0.0
         self.forks = 0
-        self.deaf = False
-        self.called_off = False
+        self.closed = False
+        self.cancelled = False
         self.stuck: list[int] = []
 
     def run(self) -> None:
-        """From the request to the last word. The warden closes the socket after us."""
-        process_tree.hurry()
+        """Receive the request, run it and report the result. The warden closes the socket afterwards."""
+        process_tree.raise_priority()
         self.socket.setblocking(True)
         self.socket.send(pipe_frames.frame(pipe_frames.READY, self.group.encode()))
         if not self._receive():
@@ -77,41 +77,41 @@ class Supervisor:
             return
         self._send(pipe_frames.value_frame(pipe_frames.STARTED, {"pid": self.pid}))
         self.started = time.monotonic()
-        if self.called_off:
+        if self.cancelled:
             self._stop("stopped")
         self._watch()
         duration_s = time.monotonic() - self.started
         left = self._settle() if not self.reason else []
         stuck = self._clean()
-        self._drain(limit=PIPE_BYTES * 5)
+        self._drain_output(limit=PIPE_BYTES * 5)
         if not self.reason and begun.is_unconfined(self.status):
             self._fail({"doing": "confine", "error": last_line(b"".join(self.captured.ends()))})
             return
         self._report(duration_s, left, stuck)
 
     def _fail(self, failure: dict[str, Any]) -> None:
-        """The last word about a command that never ran."""
+        """Report a command that could not be started."""
         self._clean()
         self._finish(pipe_frames.value_frame(pipe_frames.ENDED, {"failure": failure}))
 
     def _receive(self) -> bool:
-        """Wait for the request; False when it was called off."""
+        """Wait for the request; False if it was cancelled before it came."""
         while True:
             data = self.socket.recv(1 << 16)
             if not data:
                 return False
-            heard = self.frames.feed(data)
-            self.called_off = any(kind == pipe_frames.STOP for kind, _ in heard)
-            for kind, payload in heard:
+            frames = self.frames.feed(data)
+            self.cancelled = any(kind == pipe_frames.STOP for kind, _ in frames)
+            for kind, payload in frames:
                 if kind == pipe_frames.REQUEST:
                     self.request = pipe_frames.value_of(payload)
                     self.socket.setblocking(False)
                     return True
-            if self.called_off:
+            if self.cancelled:
                 return False
 
     def _watch(self) -> None:
-        """Until the command has ended, or was told to and had its time to."""
+        """Watch the command until it ends, or until its grace period after SIGTERM is over."""
         poll = select.poll()
         for fd in (self.output_fd, self.wakeup_fd, self.parent_fd):
             if fd >= 0:
@@ -124,12 +124,14 @@ class Supervisor:
             self._wait(poll)
             self._show()
             process_tree.reap(self._reaped)
-            if self._time_is_up(time.monotonic()):
+            if self._must_kill(time.monotonic()):
                 return
 
     def _wait(self, poll: select.poll) -> None:
-        """Sleep until something happens or is due, and take what came."""
-        poll.register(self.socket, 0 if self.deaf else select.POLLIN | (select.POLLOUT if self.unsent else 0))
+        """Sleep until an event or the next deadline, and handle the events."""
+        poll.register(
+            self.socket, 0 if self.closed else select.POLLIN | (select.POLLOUT if self.unsent else 0)
+        )
         due = [at for at in (self.next_tick, self.deadline, self.kill_at) if at is not None]
         wait = min(due) - time.monotonic()
         if self.captured.pending and not self.unsent:
@@ -143,10 +145,10 @@ class Supervisor:
                 poll.unregister(fd)
                 self._stop("orphaned")
             elif fd == self.socket.fileno():
-                self._listen(event)
+                self._handle_message(event)
 
-    def _time_is_up(self, now: float) -> bool:
-        """Tell the command to end when it must; True when it has had its time since."""
+    def _must_kill(self, now: float) -> bool:
+        """Enforce the limits; True when the command has to be killed now."""
         if self.deadline is not None and now >= self.deadline:
             self._stop("timeout")
         if self.captured.over_cap:
@@ -171,15 +173,15 @@ class Supervisor:
             self._stop("processes")
 
     def _stop(self, reason: str) -> None:
-        """Ask the command to end, once; what forks too fast is not asked."""
+        """Send SIGTERM, once; not to a command that forks too fast, which is killed."""
         if self.reason:
             return
         self.reason = reason
         if self.status is None and self.request["grace_s"] > 0 and reason != "processes":
             process_tree.terminate(self.pid, within=bool(self.request["confinement"]))
 
-    def _listen(self, event: int) -> None:
-        """A word from jaato; its end closed means that it is gone."""
+    def _handle_message(self, event: int) -> None:
+        """Handle a message from jaato; end of file means that jaato has ended."""
         if event & select.POLLOUT:
             self._flush()
         if not event & (select.POLLIN | select.POLLHUP | select.POLLERR):
@@ -196,7 +198,7 @@ class Supervisor:
             self._stop("stopped")
 
     def _read(self) -> bool:
-        """Take what the pipe has, once; False at its end."""
+        """Read from the output pipe, once; False at end of file."""
         try:
             data = os.read(self.output_fd, READ_BYTES)
         except BlockingIOError:
@@ -205,8 +207,8 @@ class Supervisor:
             self.captured.take(data)
         return bool(data)
 
-    def _drain(self, limit: int) -> None:
-        """Take what is left in the pipe, without waiting for whoever else holds it."""
+    def _drain_output(self, limit: int) -> None:
+        """Read what is left in the pipe, without waiting for other processes that hold it open."""
         before = self.captured.total
         while self.captured.total - before < limit:
             size = self.captured.total
@@ -214,7 +216,7 @@ class Supervisor:
                 return
 
     def _show(self, now: bool = False) -> None:
-        """Forward output if it is time to and the last piece has gone out."""
+        """Forward output, throttled: only when the interval is over and the previous piece has been sent."""
         if self.unsent:
             self._flush()
         if not self.unsent and self.captured.pending and (now or self.captured.due_in() == 0):
@@ -233,13 +235,13 @@ class Supervisor:
             pass
         except OSError:
             self.unsent.clear()
-            self.deaf = True
+            self.closed = True
 
     def _settle(self) -> list[str]:
-        """A moment for what ends by itself (`tee` of a process substitution); what is left then, by name."""
+        """Wait a moment for processes that end by themselves (`tee` of a process substitution); return the command lines of the rest."""
         end = time.monotonic() + self.request["settle_s"]
         while not process_tree.reap(self._reaped):
-            self._drain(limit=READ_BYTES)
+            self._drain_output(limit=READ_BYTES)
             below = process_tree.descendants(os.getpid(), MANY)
             if self.request["confinement"]:
                 first = process_tree.children(
@@ -252,18 +254,18 @@ class Supervisor:
         return []
 
     def _clean(self) -> list[str]:
-        """Kill all that is left; the names of what would not die."""
+        """Kill all remaining processes; return the names of those that could not be killed."""
         if not process_tree.reap(self._reaped) or not self.adopts:
             if self.group:
                 cgroup.kill(self.group)
-            roundup = TreeKiller(self._tops, self._reaped)
-            self.stuck = roundup.to_end(KILL_WITHIN_S, lambda: self._drain(READ_BYTES))
+            killer = TreeKiller(self._tops, self._reaped)
+            self.stuck = killer.to_end(KILL_WITHIN_S, lambda: self._drain_output(READ_BYTES))
         if self.group:
             cgroup.end(self.group, time.monotonic() + KILL_WITHIN_S)
         return [f"{pid} {process_tree.command_line(pid)}".strip() for pid in self.stuck]
 
     def _tops(self) -> set[int]:
-        """The tops of what is left: our children, and where no orphan becomes ours, the command's session.
+        """The top processes that remain: our children, and without a subreaper also the command's session.
 
         Raises OSError where there are children that cannot be listed now: no list is no sign of the end.
         """
@@ -298,9 +300,9 @@ class Supervisor:
         self._finish(body + pipe_frames.value_frame(pipe_frames.ENDED, ended))
 
     def _finish(self, data: bytes) -> None:
-        """The last word, however long the other end takes to read it, unless it has gone."""
+        """Send the final frames, however long the other end takes to read them, unless it is closed."""
         self.unsent += data
-        while self.unsent and not self.deaf:
+        while self.unsent and not self.closed:
             poll = select.poll()
             poll.register(self.socket, select.POLLOUT)
             poll.poll()

@@ -33,12 +33,12 @@ class Warden:
         self.sockets: dict[int, socket.socket] = {}
         self.closing_at: float | None = None
         self.wakeup_fd = wakeup()
-        self.roundup: TreeKiller | None = None
+        self.killer: TreeKiller | None = None
         self.pause_ms = 1
         self.lost: dict[int, tuple[socket.socket, float]] = {}
 
     def run(self) -> None:
-        """Until jaato is gone and so is everything that was started for it."""
+        """Serve until jaato has ended and everything that was started for it."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self.wakeup_fd, select.POLLIN)
@@ -52,21 +52,21 @@ class Warden:
                     for gone in (self.control.fileno(), self.parent_fd):
                         if gone >= 0 and self.closing_at is None:
                             poll.unregister(gone)
-                    self._end_all()
-            self._look_after()
+                    self._close_all()
+            self._reap_supervisors()
             if self.closing_at is not None and time.monotonic() > self.closing_at + CLOSING_S:
                 process_tree.send(self.sockets, signal.SIGKILL)
-        TreeKiller(self._strays, self._reaped).to_end(CLEAN_WITHIN_S)
+        TreeKiller(self._orphans, self._reaped).to_end(CLEAN_WITHIN_S)
 
     def _wait_ms(self) -> int | None:
-        """How long to sleep if nothing comes; what a supervisor left is looked for ever less often."""
-        if self.roundup is None:
+        """The timeout of the poll; orphans are looked for with a growing interval (backoff)."""
+        if self.killer is None:
             return None if self.closing_at is None else 200
         self.pause_ms = min(self.pause_ms * 2, SLOWEST_MS)
         return self.pause_ms
 
-    def _end_all(self) -> None:
-        """Let every supervisor hear the end of its socket, also while jaato is still there."""
+    def _close_all(self) -> None:
+        """Shut the supervisors' sockets down, which ends them, also while jaato still runs."""
         if self.closing_at is None:
             self.closing_at = time.monotonic()
             for wire_end in self.sockets.values():
@@ -76,7 +76,7 @@ class Warden:
                     continue  # jaato's end is closed already
 
     def _accept(self) -> bool:
-        """Fork what the socket that came is for; False when jaato has closed its end."""
+        """Fork a process for the socket that was received; False when jaato has closed its end."""
         try:
             data, fds, _, _ = socket.recv_fds(self.control, 1, 1 + MOST_STREAMS + len(NAMESPACES))
         except OSError:
@@ -126,7 +126,7 @@ class Warden:
             self.sockets[pid] = wire_end
 
     def _close_sockets(self) -> None:
-        """Let go, in a fork, of what is the warden's alone."""
+        """Close, in a fork, the sockets of the warden."""
         self.control.close()
         for other in (*self.sockets.values(), *(lost for lost, _ in self.lost.values())):
             other.close()
@@ -144,8 +144,8 @@ class Warden:
         finally:
             os._exit(code)
 
-    def _look_after(self) -> None:
-        """Take in ended supervisors; one that was killed or stopped by what it supervised is made up for."""
+    def _reap_supervisors(self) -> None:
+        """Wait for ended supervisors; clean up for one that was killed or stopped by its command."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
@@ -157,24 +157,24 @@ class Warden:
                 self._reaped(pid, status)
             elif pid in self.sockets:
                 os.kill(pid, signal.SIGKILL)
-        if self.roundup is None:
+        if self.killer is None:
             return
-        done = self.roundup.step()
+        done = self.killer.step()
         if done:
-            self.roundup = None
+            self.killer = None
         for pid, (wire_end, until) in list(self.lost.items()):
             if done or time.monotonic() > until:
-                self._say_lost(pid, wire_end)
+                self._report_lost(pid, wire_end)
 
     def _reaped(self, pid: int, status: int) -> None:
-        """A child has ended: a supervisor that did not clean up behind itself leaves that to us."""
+        """Handle the end of a child; if a supervisor did not clean up, the warden does."""
         wire_end = self.sockets.pop(pid, None)
         if wire_end is None:
             return
         if status == 0:
             wire_end.close()
             return
-        self.roundup = self.roundup or TreeKiller(self._strays, self._reaped)
+        self.killer = self.killer or TreeKiller(self._orphans, self._reaped)
         self.pause_ms = 1
         if os.waitstatus_to_exitcode(status) == STUCK:
             wire_end.close()
@@ -183,8 +183,8 @@ class Warden:
             cgroup.kill(f"{self.groups}{pid}")
         self.lost[pid] = (wire_end, time.monotonic() + CLOSING_S)
 
-    def _say_lost(self, pid: int, wire_end: socket.socket) -> None:
-        """Tell jaato of a killed supervisor, when nothing of its command is left."""
+    def _report_lost(self, pid: int, wire_end: socket.socket) -> None:
+        """Report a killed supervisor to jaato, when nothing of its command is left."""
         del self.lost[pid]
         if self.groups:
             cgroup.end(f"{self.groups}{pid}", time.monotonic() + 1)
@@ -195,8 +195,8 @@ class Warden:
             pass
         wire_end.close()
 
-    def _strays(self) -> set[int]:
-        """What killed supervisors left behind: it is ours now, and no supervisor of ours."""
+    def _orphans(self) -> set[int]:
+        """The orphans of killed supervisors, which are children of the warden now."""
         return set(process_tree.children(os.getpid())).difference(self.sockets)
 
 
@@ -219,7 +219,7 @@ def open_process(pid: int) -> int:
 
 
 def main() -> None:
-    """Be the warden; descriptor 0 is the control socket, the last argument the directory of spool files."""
+    """Run the warden; descriptor 0 is the control socket, the last argument the directory of spool files."""
     os.setsid()
     os.chdir("/")
     for number in IGNORED:

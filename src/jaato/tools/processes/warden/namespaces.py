@@ -124,33 +124,33 @@ def landlock_version() -> int:
     return max(int(LIBC.syscall(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)), 0)
 
 
-def rights(abi: int) -> int:
+def known_rights(abi: int) -> int:
     """All rights to files that a version knows."""
     known = {1: 13, 2: 14, 3: 15, 4: 15}
     return (1 << known.get(abi, 16)) - 1
 
 
 def restrict_paths(writable: Iterable[str]) -> None:
-    """Let everything be read, and only what lies below these paths be changed; for good, also as root.
+    """Restrict this process by Landlock: everything can be read, only these paths can be written; irrevocable, also for root.
 
     Abstract sockets and processes outside are out of reach from version 6 on. Raises OSError.
     """
     abi = landlock_version()
     if abi < LEAST_VERSION:
         raise OSError(errno.ENOSYS, f"Landlock {abi} is too old")
-    handled = rights(abi)
+    handled = known_rights(abi)
     attributes = struct.pack("=QQQ", handled, 0, SCOPES if abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
     ruleset = check_result("landlock", LIBC.syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), 0))
-    allow(ruleset, "/", handled & (READING | IOCTL_DEV))
+    add_rule(ruleset, "/", handled & (READING | IOCTL_DEV))
     for path in writable:
-        allow(ruleset, path, handled)
+        add_rule(ruleset, path, handled)
     check_result("no_new_privs", LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     check_result("landlock", LIBC.syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
 
-def allow(ruleset: int, path: str, allowed: int) -> None:
+def add_rule(ruleset: int, path: str, allowed: int) -> None:
     """Allow what is done to a path and below it."""
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     if not stat.S_ISDIR(os.fstat(place).st_mode):
@@ -192,7 +192,7 @@ OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, si
 
 
 def enter_sandbox(confinement: dict[str, Any], status_fd: int, fail: int) -> None:
-    """Return in the process that becomes the command, confined; the others never return. Raises OSError.
+    """Confine this process; returns in the process that becomes the command, never in the others. Raises OSError.
 
     `status_fd` gets `{"exit-code": N}` when the command has ended; `fail` stays open in the command alone.
     """
@@ -201,40 +201,40 @@ def enter_sandbox(confinement: dict[str, Any], status_fd: int, fail: int) -> Non
     over, ended = os.pipe()
     first = os.fork()
     if first:
-        watch(first, over)
+        wait_for_command(first, over)
     os.close(over)
-    arrange(confinement["operations"])
+    make_mounts(confinement["operations"])
     os.chdir("/")
     restrict(confinement["writable"])
     die_with_parent()
     command = os.fork()
     if command:
-        look_after(command, ended, status_fd, fail)
+        reap_namespace(command, ended, status_fd, fail)
     os.close(ended)
     os.close(status_fd)
 
 
 def die_with_parent(*, so: bool = True) -> None:
-    """Be killed when the parent ends, with the namespace whose first process this is, or not; a change of rights undoes it."""
+    """Set whether the kernel kills this process when its parent ends; a change of credentials resets it."""
     check_result("end", LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL if so else 0, 0, 0, 0))
 
 
-def arrange(operations: Iterable[Operation]) -> None:
-    """Make the mounts. What is shown elsewhere is taken first, for later mounts may cover where it comes from."""
+def make_mounts(operations: Iterable[Operation]) -> None:
+    """Create the mounts. Sources are cloned first, because later mounts may cover them."""
     check_result("/", LIBC.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
-    taken = [(one, tree_of(one[1]) if one[0] in ("read", "write") else -1) for one in operations]
-    devices = {name: tree_of(f"/dev/{name}") for name in DEVICES}
-    fix(AT_FDCWD, "/", MS_RDONLY | MS_NOSUID | MS_NODEV)
+    taken = [(one, clone_tree(one[1]) if one[0] in ("read", "write") else -1) for one in operations]
+    devices = {name: clone_tree(f"/dev/{name}") for name in DEVICES}
+    set_attributes(AT_FDCWD, "/", MS_RDONLY | MS_NOSUID | MS_NODEV)
     for (kind, source, target), tree in taken:
         match kind:
             case "read" if source == os.devnull and not os.path.exists(target):
                 os.close(tree)  # a socket that is gone needs no cover
             case "read" | "write":
-                prepare(target, directory=stat.S_ISDIR(os.fstat(tree).st_mode))
-                fix(tree, "", (MS_RDONLY if kind == "read" else 0) | MS_NOSUID | MS_NODEV)
-                attach(tree, target)
+                make_mount_point(target, directory=stat.S_ISDIR(os.fstat(tree).st_mode))
+                set_attributes(tree, "", (MS_RDONLY if kind == "read" else 0) | MS_NOSUID | MS_NODEV)
+                attach_tree(tree, target)
             case "empty":
-                make("tmpfs", target, "mode=0755")
+                mount_new("tmpfs", target, "mode=0755")
             case "seal":
                 flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
                 check_result(target, LIBC.mount(None, os.fsencode(target), None, flags, None))
@@ -244,14 +244,14 @@ def arrange(operations: Iterable[Operation]) -> None:
                 make_processes(target)
 
 
-def tree_of(path: str) -> int:
-    """What is mounted at and below a path, as a descriptor of a copy."""
+def clone_tree(path: str) -> int:
+    """Clone the mounts at and below a path; returns a descriptor."""
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE
     return check_result(path, LIBC.syscall(OPEN_TREE, AT_FDCWD, os.fsencode(path), flags))
 
 
-def fix(tree: int, path: str, attributes: int) -> None:
-    """Set attributes of all mounts of a tree; those of old mounts and of new ones have the same bits."""
+def set_attributes(tree: int, path: str, attributes: int) -> None:
+    """Set attributes of all mounts of a tree (the same bits as for `mount`)."""
     where = AT_RECURSIVE | (0 if path else AT_EMPTY_PATH)
     given = struct.pack("=QQQQ", attributes, 0, 0, 0)
     check_result(
@@ -259,15 +259,15 @@ def fix(tree: int, path: str, attributes: int) -> None:
     )
 
 
-def attach(tree: int, target: str) -> None:
-    """Mount a tree that was taken, once."""
+def attach_tree(tree: int, target: str) -> None:
+    """Attach a cloned tree at a path."""
     place = os.fsencode(target)
     check_result(target, LIBC.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH))
     os.close(tree)
 
 
-def prepare(target: str, *, directory: bool) -> None:
-    """Make what something is mounted on, in a directory of the sandbox's own."""
+def make_mount_point(target: str, *, directory: bool) -> None:
+    """Create a mount point in a directory of the sandbox."""
     if os.path.lexists(target):
         return
     if directory:
@@ -277,40 +277,40 @@ def prepare(target: str, *, directory: bool) -> None:
     os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
-def make(kind: str, target: str, options: str, flags: int = MS_NOSUID | MS_NODEV) -> None:
+def mount_new(kind: str, target: str, options: str, flags: int = MS_NOSUID | MS_NODEV) -> None:
     """Mount a new file system."""
     name = kind.encode()
     check_result(target, LIBC.mount(name, os.fsencode(target), name, flags, options.encode()))
 
 
 def make_devices(target: str, devices: dict[str, int]) -> None:
-    """The devices that every program may use, terminals and shared memory of the sandbox's own, and no others."""
-    make("tmpfs", target, "mode=0755", MS_NOSUID)
+    """Create `/dev` with the usual devices, and terminals and shared memory of the sandbox."""
+    mount_new("tmpfs", target, "mode=0755", MS_NOSUID)
     for name, tree in devices.items():
         path = f"{target}/{name}"
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
-        attach(tree, path)
+        attach_tree(tree, path)
     for name, place in DEVICE_LINKS.items():
         os.symlink(place, f"{target}/{name}")
     for name in ("pts", "shm"):
         os.mkdir(f"{target}/{name}")
-    make("devpts", f"{target}/pts", "newinstance,ptmxmode=0666,mode=620", MS_NOSUID | MS_NOEXEC)
-    make("tmpfs", f"{target}/shm", "mode=1777")
+    mount_new("devpts", f"{target}/pts", "newinstance,ptmxmode=0666,mode=620", MS_NOSUID | MS_NOEXEC)
+    mount_new("tmpfs", f"{target}/shm", "mode=1777")
 
 
 def make_processes(target: str) -> None:
-    """The processes of the new namespace, with what is the kernel's read-only."""
-    make("proc", target, "", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    """Mount `/proc` of the new namespace, with the kernel's settings read-only."""
+    mount_new("proc", target, "", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for name in KERNEL_PLACES:
         path = f"{target}/{name}"
         if os.path.exists(path):
-            tree = tree_of(path)
-            fix(tree, "", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
-            attach(tree, path)
+            tree = clone_tree(path)
+            set_attributes(tree, "", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+            attach_tree(tree, path)
 
 
 def restrict(writable: Iterable[str]) -> None:
-    """Give up what this process could still do to its namespaces; everything it starts has as little."""
+    """Drop all capabilities and apply Landlock and the seccomp filter, for this process and everything it starts."""
     filter_bytes = seccomp.program()
     if not filter_bytes:
         raise OSError(errno.ENOSYS, "no filter of system calls for this machine")
@@ -326,20 +326,20 @@ def restrict(writable: Iterable[str]) -> None:
     check_result("filter", LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described, 0, 0))
 
 
-def watch(first: int, over: int) -> NoReturn:
-    """End as the command did. What a terminal sends to the whole group is for the command alone."""
+def wait_for_command(first: int, over: int) -> NoReturn:
+    """Wait, and exit with the code of the command. Signals of a terminal to the whole group are for the command only."""
     for number in OF_TERMINALS:
         signal.signal(number, signal.SIG_IGN)
-    leave_open(over)
-    said = os.read(over, 1)
-    if not said:
+    close_others(over)
+    code = os.read(over, 1)
+    if not code:
         os.waitpid(first, 0)
-    os._exit(said[0] if said else 127)
+    os._exit(code[0] if code else 127)
 
 
-def look_after(command: int, ended: int, status_fd: int, fail: int) -> NoReturn:
-    """Be the first process of the namespace until the last of it has ended."""
-    leave_open(ended, status_fd)
+def reap_namespace(command: int, ended: int, status_fd: int, fail: int) -> NoReturn:
+    """Run as the first process of the namespace: reap orphans until the last process has ended."""
+    close_others(ended, status_fd)
     while True:
         try:
             pid, status = os.waitpid(-1, 0)
@@ -349,15 +349,15 @@ def look_after(command: int, ended: int, status_fd: int, fail: int) -> NoReturn:
             code = os.waitstatus_to_exitcode(status)
             code = code if code >= 0 else 128 - code
             die_with_parent(so=False)  # what is left has its moment to end by itself
-            for fd, said in ((status_fd, b'{"exit-code": %d}\n' % code), (ended, bytes([code & 0xFF]))):
+            for fd, report in ((status_fd, b'{"exit-code": %d}\n' % code), (ended, bytes([code & 0xFF]))):
                 try:
-                    os.write(fd, said)
+                    os.write(fd, report)
                 except OSError:
-                    pass  # who would read it was killed
+                    pass  # the reader was killed
                 os.close(fd)
 
 
-def leave_open(*kept: int) -> None:
+def close_others(*kept: int) -> None:
     """Close every descriptor but these."""
     last = 0
     for fd in sorted(kept):
@@ -367,7 +367,7 @@ def leave_open(*kept: int) -> None:
 
 
 def probe() -> None:
-    """Confine a program as the request at the standard input says, and exit with 0 if it is held."""
+    """Confine this process by the request on standard input, and exit with 0 if the confinement works."""
     import marshal
     import sys
 
@@ -379,11 +379,11 @@ def probe() -> None:
         sys.stderr.write(f"{error.filename or 'it'}: {error.strerror or error}")
         sys.stderr.flush()
         os._exit(1)
-    os._exit(0 if is_held() else 1)
+    os._exit(0 if is_confined() else 1)
 
 
-def is_held() -> bool:
-    """Whether this process is among few and may not write where it could."""
+def is_confined() -> bool:
+    """Whether this process sees few processes and cannot write outside."""
     try:
         os.close(os.open("/etc/jaato-probe", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError:

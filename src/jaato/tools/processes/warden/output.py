@@ -14,7 +14,7 @@ SHOW_EVERY_S = 0.05
 
 
 class Captured:
-    """Takes output as it comes.
+    """Captures output as it comes.
 
     `bound_bytes` may reach the model; above it everything also goes to the file `spool`, up to `cap_bytes`.
     Without a `spool` there is no end to what may be printed.
@@ -39,7 +39,7 @@ class Captured:
         return bool(self.spool) and self.total > self.cap_bytes
 
     def take(self, data: bytes) -> None:
-        """Some more output."""
+        """Add a piece of output."""
         if (
             self.total + len(data) > self.bound_bytes
             and self._file < 0
@@ -86,7 +86,7 @@ class Captured:
         if self._file < 0:
             return False
         try:
-            os.utime(self._file)  # its taker has time, however long ago the last of it was written
+            os.utime(self._file)  # so that it is not stale, however long ago it was written
         except OSError:
             pass
         os.close(self._file)
@@ -117,7 +117,7 @@ class Captured:
 
 
 def clear_stale(directory: str) -> None:
-    """Remove this user's spool files that nobody took or wrote to for a day: jaato was killed over them."""
+    """Remove stale spool files of this user (unused for a day), which a killed jaato has left."""
     try:
         names = [name for name in os.listdir(directory) if name.startswith(SPOOL_PREFIX)]
     except OSError:

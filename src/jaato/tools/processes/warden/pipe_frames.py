@@ -24,7 +24,7 @@ SKIPPED = b"S"  # decimal number of bytes that were not forwarded here
 HEAD = b"H"  # the first bytes of the output
 TAIL = b"T"  # the last bytes, when the head is not all
 ENDED = b"E"  # how it ended, a value; nothing it started is alive
-LOST = b"L"  # the warden's word that the supervisor was killed and its processes were too
+LOST = b"L"  # from the warden: the supervisor was killed, and then its processes
 
 
 def frame(kind: bytes, payload: bytes = b"") -> bytes:
@@ -38,12 +38,12 @@ def value_frame(kind: bytes, value: Any) -> bytes:
 
 
 def value_of(payload: bytes) -> Any:
-    """The plain data of a frame; both ends are one program in one version, nobody else has the socket."""
+    """The plain data of a frame; both ends are the same version of jaato, and only they have the socket."""
     return marshal.loads(payload)  # noqa: S302 for that reason; json takes longer to import than a command to run
 
 
 class FrameDecoder:
-    """Frames out of a byte stream, however it was cut."""
+    """Decodes frames from a byte stream."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

@@ -26,13 +26,13 @@ ONE_THREAD = 3  # links of a list of threads: its own two, and one for each thre
 
 
 def become_subreaper() -> bool:
-    """From now on orphans among our descendants become our children; False where that cannot be."""
+    """Make this process the subreaper of its descendants; False where the system has none."""
     if sys.platform != "linux":
         return False
     return int(LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
 
 
-def row_of(pid: int) -> Row | None:
+def read_row(pid: int) -> Row | None:
     """A process as (parent, group, state, start), None when it is gone; `start` tells two of one id apart.
 
     The state is one letter; a process whose first thread has ended while others run is `L`, no zombie.
@@ -50,7 +50,7 @@ def table() -> dict[int, Row]:
     """Every process that can be seen; raises OSError when they cannot be listed now."""
     if not LISTED:
         return table_of_ps()
-    rows = {int(entry): row_of(int(entry)) for entry in os.listdir(PROC) if entry.isdigit()}
+    rows = {int(entry): read_row(int(entry)) for entry in os.listdir(PROC) if entry.isdigit()}
     return {pid: row for pid, row in rows.items() if row}
 
 
@@ -108,13 +108,13 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def questions() -> tuple[Callable[[int], list[int]], Callable[[int], Row | None]]:
-    """How to ask for the children and the row of one process after another.
+def tree_readers() -> tuple[Callable[[int], list[int]], Callable[[int], Row | None]]:
+    """Functions that return the children and the row of a process.
 
-    Where asking for one is as dear as for all, the answers are of one moment. Raises OSError as `table` does.
+    If reading one process costs as much as reading all, they use one snapshot. Raises OSError as `table` does.
     """
     if CHILD_LISTS:
-        return children, row_of
+        return children, read_row
     rows = table()
     below: dict[int, list[int]] = {}
     for child, row in rows.items():
@@ -126,7 +126,7 @@ def descendants(pid: int, limit: int = 1 << 20) -> list[int]:
     """Every process below this one, parents first, at most `limit`; none when they cannot be listed."""
     found: list[int] = []
     try:
-        ask, _ = questions()
+        ask, _ = tree_readers()
     except OSError:
         return found
     queue = [pid]
@@ -180,10 +180,10 @@ def kill_group(group: int, number: signal.Signals) -> None:
         pass
 
 
-def hurry() -> None:
-    """Ask for the processor: a thousand runnable processes must not starve the one that ends them.
+def raise_priority() -> None:
+    """Raise the priority of this process, so that a fork bomb cannot starve it.
 
-    Linux may share it out by sessions first, and then the session's share counts as well; call in one's own.
+    Linux may schedule by session first (autogroup), so the session's priority is raised too; call it in a session of its own.
     """
     try:
         os.setpriority(os.PRIO_PROCESS, 0, -20)
@@ -199,7 +199,7 @@ def hurry() -> None:
 
 
 def reap(reaped: Callable[[int, int], None]) -> bool:
-    """Take in every child that has ended, telling `reaped(pid, status)`; True when no child is left."""
+    """Wait for every child that has ended and call `reaped(pid, status)`; True when no child is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -220,7 +220,7 @@ def command_line(pid: int) -> str:
 
 
 def forks_so_far() -> int:
-    """The newest process id of the machine, whose growth says how many were made; -1 is unknown."""
+    """The newest process id of the machine, to estimate how many processes were created; -1 is unknown."""
     try:
         with open(f"{PROC}/loadavg", "rb", buffering=0) as load:
             return int(load.read(200).split()[4])
@@ -229,7 +229,7 @@ def forks_so_far() -> int:
 
 
 def terminate(pid: int, *, within: bool) -> None:
-    """Ask the process group of a command to end; `within` spares its leader, the sandbox, which has to stay until it has."""
+    """Send SIGTERM to the process group of a command; `within` leaves out its leader, the sandbox, which ends after it."""
     below = descendants(pid) if within else []
     asked = of_group(below, pid)
     for top in below[1:2]:  # below the sandbox's own; at a terminal it leads a group of its own
@@ -248,11 +248,11 @@ PRLIMIT = getattr(resource, "prlimit", None)
 
 
 class TreeKiller:
-    """Ends what `tops` names and all below it, a pass at a time; `reaped(pid, status)` hears of our children.
+    """Kills the processes that `tops` returns and all below them, in passes; `reaped(pid, status)` is called for our children.
 
-    Nothing is killed before all of it stands still: a stopped process keeps its place under the user's limit
-    on processes, so that a fork bomb cannot put a new one there, and none is overlooked because its parent
-    died while it was looked for. Where that cannot be had in time the rest is killed all the same.
+    Everything is stopped before anything is killed: a stopped process still counts for the user's limit on
+    processes, so that a fork bomb cannot create a new one in its place, and no process is missed because its
+    parent died during the search. If not all can be stopped in time, the rest is killed anyway.
     """
 
     def __init__(
@@ -286,9 +286,9 @@ class TreeKiller:
         return not tops
 
     def to_end(self, patience_s: float, each_round: Callable[[], None] = lambda: None) -> list[int]:
-        """Pass after pass until nothing is left; those that would not die (another user's, uninterruptible).
+        """Run passes until nothing is left; return the processes that could not be killed (of another user, uninterruptible).
 
-        Gives up when they grow no fewer for `patience_s`, and in any case after `MOST_TIMES` as long.
+        Gives up if their number does not fall for `patience_s`, and in any case after `MOST_TIMES` times that.
         """
         pause = 0.0005
         fewest = 1 << 30
@@ -306,11 +306,11 @@ class TreeKiller:
         return []
 
     def _halt(self, tops: Iterable[int]) -> tuple[bool, dict[int, Row | None]]:
-        """Stop what is found, each before its children are looked for; whether some still ran, and all of it.
+        """Stop every process before its children are listed; return whether some still ran, and all processes found.
 
-        What is new is stopped without a look at it: each moment counts against a thousand that fork.
+        New processes are stopped before their state is read, because a fork bomb is a race.
         """
-        ask, row_of = questions()
+        ask, read_row = tree_readers()
         living: dict[int, Row | None] = {}
         restless = False
         queue = list(tops)
@@ -320,7 +320,7 @@ class TreeKiller:
                 living[pid] = None
                 self._hold(pid)
                 restless = True
-            elif (row := row_of(pid)) is not None:
+            elif (row := read_row(pid)) is not None:
                 living[pid] = row
                 restless |= self._ran_on(pid, row)
             queue += [child for child in ask(pid) if child not in living]
@@ -328,7 +328,7 @@ class TreeKiller:
         return restless, living
 
     def _ran_on(self, pid: int, row: Row) -> bool:
-        """Whether a process that was stopped, and not killed, did not stand still; it is stopped again."""
+        """Whether a process that was sent SIGSTOP, and not killed, still runs; it is stopped again."""
         _, group, state, start = row
         if state in STILL or self._doomed.get(pid) == start:
             return False
@@ -336,7 +336,7 @@ class TreeKiller:
         return state != b"L"  # whose other threads stop unseen
 
     def _hold(self, pid: int) -> None:
-        """Stop a process and its group at once, forks in progress included, and let none of them fork again."""
+        """Stop a process and its group, forks in progress included, and forbid it to fork."""
         self._held.add(pid)
         try:
             self._stop(pid, os.getpgid(pid))

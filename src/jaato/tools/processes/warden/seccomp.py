@@ -1,6 +1,6 @@
 """The seccomp filter of a confined process: a classic BPF program, as bytes.
 
-A refused call fails with an errno and ends nothing: programs fall back, as on a kernel without the call.
+A refused call fails with an errno and kills nothing, so that programs fall back, as on a kernel without the call.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def numbers(listed: str, machine: str) -> dict[str, int]:
 
 
 def check_of(name: str) -> list[Instruction]:
-    """What decides about a call by its arguments; always ends with an answer."""
+    """The instructions that decide about a call by its arguments."""
     match name:
         case "clone":
             # CLONE_NEWTIME has the bits of clone's exit signal and means nothing there.
@@ -161,7 +161,7 @@ def otherwise_allow(code: int) -> list[Instruction]:
 def one_of(
     index: int, values: tuple[int, ...], *, found: Instruction, other: Instruction
 ) -> list[Instruction]:
-    """Answer by whether the low half of an argument is one of these values."""
+    """Decide by whether the low half of an argument is one of these values."""
     tests: list[Instruction] = [(EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
     return [(LOAD, 0, 0, argument(index)), *tests, other, found]
 
@@ -172,10 +172,10 @@ def argument(index: int) -> int:
 
 
 def refuse(code: int) -> Instruction:
-    """End a call with an errno."""
+    """Refuse a call with an errno."""
     return (RETURN, 0, 0, SECCOMP_RET_ERRNO | code)
 
 
 def allow() -> Instruction:
-    """Let a call through."""
+    """Allow a call."""
     return (RETURN, 0, 0, SECCOMP_RET_ALLOW)

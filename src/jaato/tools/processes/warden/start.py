@@ -49,11 +49,11 @@ IGNORED = (
     signal.SIGTTIN,
     signal.SIGTTOU,
 )
-"""What the warden and its supervisors do not hear, and a command hears again."""
+"""Signals that the warden and its supervisors ignore; a command gets the default handlers again."""
 
 
 class Started:
-    """A command that was started: `output_fd` and `status_fd` are read here, `failure` says why it could not be."""
+    """A started command: `output_fd` and `status_fd` are read here; `failure` says why it could not be started."""
 
     def __init__(self, pid: int, output_fd: int, status_fd: int, failure: dict[str, Any] | None) -> None:
         self.pid = pid
@@ -67,16 +67,16 @@ class Started:
             return False
         os.set_blocking(self.status_fd, False)
         try:
-            said = os.read(self.status_fd, 4096)
+            data = os.read(self.status_fd, 4096)
         except BlockingIOError:
-            said = b""
-        return b"exit-code" not in said and status is not None and os.WIFEXITED(status)
+            data = b""
+        return b"exit-code" not in data and status is not None and os.WIFEXITED(status)
 
 
 def start(request: dict[str, Any], group: str, streams: list[int], joins: list[int]) -> Started:
     """Start the command of a request.
 
-    `streams` are its input and output, if they are not to be nothing and the pipe that is read here; a single one is a
+    `streams` are its input and output, if they differ from the defaults (no input, the pipe that is read here); a single one is a
     terminal, and all three. `joins` are the namespaces it enters. All of them are closed here.
     """
     output_fd, output = os.pipe()
@@ -96,9 +96,9 @@ def start(request: dict[str, Any], group: str, streams: list[int], joins: list[i
         become_command(request, output, fail, status, group, streams, joins)
     for fd in (output, fail, *streams, *joins, *((status,) if status >= 0 else ())):
         os.close(fd)
-    said = os.read(failed, 4096)
+    message = os.read(failed, 4096)
     os.close(failed)
-    failure = marshal.loads(said) if said else None  # noqa: S302 our own fork wrote it
+    failure = marshal.loads(message) if message else None  # noqa: S302 our own fork wrote it
     return Started(pid, output_fd, status_fd, failure)
 
 
@@ -111,7 +111,7 @@ def become_command(
     streams: list[int],
     joins: list[int],
 ) -> NoReturn:
-    """Turn this process into the command; never returns. A failure is written to `fail` as a value."""
+    """Execute the command in this process; never returns. A failure is written to `fail` as a value."""
     doing = "start"
     try:
         signal.set_wakeup_fd(-1)
