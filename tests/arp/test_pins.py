@@ -19,7 +19,7 @@ from jaato.errors import JaatoError
 from jaato.plugins.arp.tools import MAX_JUDGED
 from jaato.tools.call import Call
 from jaato.tools.permissions.gate import Gate, Policy
-from jaato.tools.search.results import access_by
+from jaato.tools.search.ranking import access_by
 
 BOTH = {**TEXT, "properties": {**TEXT["properties"], "home": {"type": "string"}}}
 RULES = {"whitelist": {"tools": ["list_tools", "get_tool_schemas", "echo"]}}

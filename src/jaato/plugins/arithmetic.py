@@ -373,7 +373,7 @@ def comparison_operator(function: Callable[[Any, Any], bool]) -> Callable[[Any, 
 
 
 def refuse_caret(left: object, right: object) -> Number:
-    """What `^` is: not said."""
+    """Refuse `^`, which is ambiguous."""
     raise Unsolvable("^ could be a power or exclusive or. Write ** for a power, xor(a, b) for the other.")
 
 

@@ -275,7 +275,7 @@ def format_time(moment: datetime) -> tuple[datetime, str]:
 
 
 def describe_time(moment: datetime) -> dict[str, Any]:
-    """What there is to say of a moment."""
+    """The fields of a time for the result."""
     moment, note = format_time(moment)
     year, week, _ = moment.isocalendar()
     result: dict[str, Any] = {

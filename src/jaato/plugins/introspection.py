@@ -12,7 +12,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.catalog import CATEGORY_TEXTS, Catalog
 from jaato.tools.remote.refresh import load_schemas, refresh_tools
-from jaato.tools.search.results import Access, access_by, rank_tools, row_of, search_all
+from jaato.tools.search.ranking import Access, access_by, rank_tools, row_of, search_all
 from jaato.tools.tool import Tool, tool
 
 PAGE = 20
@@ -84,7 +84,7 @@ class IntrospectionPlugin(Plugin):
         return result
 
     def _access(self, call: Call) -> Access:
-        """What says whether a call would be allowed, where a session can say."""
+        """A function that tells whether a call would be allowed; None for each without a session."""
         session = call.services.get("session")
         return access_by(session.gate, self.catalog(call), call) if session is not None else lambda spec: None
 

@@ -145,7 +145,7 @@ def cpu_percent(now: Process, before_s: float | None, passed_s: float) -> float:
 
 
 def sort_key(one: Process, cpu: float, sort: str) -> tuple[float, ...]:
-    """What rows are sorted by."""
+    """The sort key of a process."""
     match sort:
         case "memory":
             return (-one.memory_bytes, one.pid)

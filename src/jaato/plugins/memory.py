@@ -103,12 +103,12 @@ class Notes:
         self._words: list[frozenset[str]] | None = None
 
     def read(self) -> Page:
-        """What the file holds now."""
+        """The current content of the file."""
         with self._lock:
             return self._current()
 
     def stamp(self) -> tuple[int, ...]:
-        """What is another one as soon as the file has changed; empty while there is none."""
+        """A stamp that changes with the file; empty while there is none."""
         info = self._folder.stat(FILE)
         return () if info is None else (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
 
@@ -178,7 +178,7 @@ class Notes:
 
 
 def index_terms(note: Note) -> str:
-    """What a note is found by."""
+    """The text that a note is indexed by."""
     return f"{' '.join(note.tags[:MAX_TAGS])} {note.content[:MAX_CONTENT_CHARS]}"
 
 

@@ -79,7 +79,7 @@ class Declared(NamedTuple):
 
 
 def load_declarations(places: list[SourceDirectory]) -> Declared:
-    """What these places declare; of several with one id the first counts. Never raises for what is written there."""
+    """The references declared in these directories; the first of several with one id takes precedence. Never raises for their content."""
     found = Declared({}, [])
     for place in places:
         main = place.folder
@@ -416,7 +416,7 @@ class ReferencesPlugin(Plugin):
         return one
 
     def _text(self, one: Reference, room: int) -> tuple[str, str]:
-        """What a reference says, as far as there is room, and what is left out."""
+        """The text of a reference up to `room` characters, and a note when it is cut."""
         match one.kind:
             case "url":
                 return escape_invisible(one.url), "This page was not fetched; fetch_url reads it."

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -148,7 +149,7 @@ class FileSessionPlugin:
         """It holds nothing open."""
 
     def set_workspace_path(self, path: str) -> None:
-        """What a relative `storage_path` begins at."""
+        """Set the directory that a relative `storage_path` starts from."""
         self._workspace = Path(path)
 
     @property
@@ -319,7 +320,7 @@ class SessionToolsPlugin(Plugin):
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """The user saves, lists and removes copies of sessions, and has one made a session again."""
-        return {command: make_command(command.name) for command in COMMANDS}
+        return {command: functools.partial(run_command, command.name) for command in COMMANDS}
 
     @tool(category=SYSTEM, access="read")
     async def session_describe(
@@ -397,15 +398,10 @@ def session_of(call: Call) -> Any:
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
-def make_command(name: str) -> Callable[[str], Any]:
-    """What runs a command on the rest of the line."""
-    return lambda line: keeper_of().command(name, line)
-
-
-def keeper_of() -> Any:
-    """What keeps the session the command belongs to. Raises `NoSession`."""
+def run_command(name: str, line: str) -> Any:
+    """Run a command on the rest of its line, by what saves the session it belongs to. Raises `NoSession`."""
     call = CURRENT.get()
     keeper = call.services.get("keeper") if call is not None else None
     if keeper is None:
         raise NoSession("This command belongs to no session that is kept. It works inside one.")
-    return keeper
+    return keeper.command(name, line)

@@ -44,7 +44,7 @@ UNREACHED = re.compile(
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What the configuration says of a command's environment; `CommandLimits` are read beside it."""
+    """The configured environment of commands; `CommandLimits` are read beside it."""
 
     env: dict[str, str | int | float] = {}
     hide_env: list[str] = []
@@ -137,7 +137,7 @@ class ShellPlugin(Plugin):
         return ended, running.confinement, removed
 
     def _issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:
-        """What is wrong with what a call asks for beyond what rules give."""
+        """The problems of the access that a call requests beyond the rules."""
         return need_issues(arguments)
 
     def shutdown(self) -> None:
@@ -186,7 +186,7 @@ def start_error(command: str, args: list[str] | None, call: Call, ended: Ended) 
 async def render_result(
     ended: Ended, timeout_s: float | None, limits: CommandLimits, call: Call
 ) -> dict[str, Any]:
-    """What the model reads of a command that has ended."""
+    """The result of a command that has ended, for the model."""
     value: dict[str, Any] = {"exit_code": ended.code}
     if ended.code is not None and ended.code < 0:
         value = {"exit_code": 128 - ended.code, "signal": signal_name(-ended.code)}

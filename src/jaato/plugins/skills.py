@@ -106,7 +106,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class CachedFile(msgspec.Struct, frozen=True):
-    """What a file said when it had this state: its name and description, or what is wrong with it."""
+    """The cached name and description of a file in this state, or its problem."""
 
     state: tuple[int, int, int]
     name: str = ""
@@ -180,7 +180,7 @@ def candidate_files(
 def read_item(
     place: SourceDirectory, parts: tuple[str, ...], before: CachedFile | None, kind: Kind
 ) -> CachedFile | None:
-    """What a file says of itself; None when there is none."""
+    """The name and description of a file, from the cache if it is unchanged; None when it does not exist."""
     folder = PrivateDirectory(place.root, *parts[:-1])
     try:
         stat = folder.stat(parts[-1])

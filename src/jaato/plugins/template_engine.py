@@ -83,5 +83,5 @@ def render_bounded(template: Any, variables: dict[str, Any]) -> str:
 
 
 def error_line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """The message of an error, in one line."""
     return " ".join(f"{error}".split())[:300].rstrip(".") or type(error).__name__

@@ -191,7 +191,7 @@ def base_name(name: str) -> str:
 
 
 def missing_error(name: str, known: list[str]) -> str:
-    """That there is no such template, and which there are."""
+    """The message that there is no such template, with those there are."""
     there = f"There are: {', '.join(known[:20])}." if known else "create_template makes one."
     return f"There is no template {name[:100]!r}. {there}"
 
@@ -349,7 +349,7 @@ class TemplatesPlugin(Plugin):
         return {"templates": kept}
 
     def _work(self, name: str, source: str, variables: dict[str, Any] | None, call: Call) -> dict[str, Any]:
-        """What the engine says, apart."""
+        """Run the engine in a sandbox process."""
         if variables is not None and len(json.dumps(variables)) > MAX_VARIABLES_CHARS:
             raise ToolError(
                 f"The variables are larger than {MAX_VARIABLES_CHARS >> 20} MB. Fill in less at a time."

@@ -185,7 +185,7 @@ class BackgroundCapableMixin:
         return self._task(task_id).status
 
     def get_result(self, task_id: str) -> TaskResult:
-        """What became of the task; raises KeyError for an unknown one."""
+        """The result of the task; raises KeyError for an unknown one."""
         task = self._task(task_id)
         problem = task.outcome.problem if task.outcome else None
         value = task.outcome.value if task.outcome and task.outcome.ok else None

@@ -106,7 +106,7 @@ class NameAllocator:
         return name if tool.fallback is None else self._spare(tool, name)
 
     def _send_away(self, rival: Tool, name: str) -> None:
-        """Have a tool that has a fallback leave its name."""
+        """Move a tool with a fallback name to that name."""
         if rival.fallback is None:
             return
         del self.tools[name]
@@ -121,13 +121,13 @@ class NameAllocator:
         return None if spare in (None, name) or spare in self.tools or spare in self.others else spare
 
     def settle(self) -> None:
-        """Let the tools have the names they got."""
+        """Write the assigned names into the tools."""
         for tool, name in self.renamed:
             tool.spec = msgspec.structs.replace(tool.spec, name=name)
 
 
 class CatalogSnapshot:
-    """What is asked of a set of tools that no longer changes."""
+    """Counts and core tools of an immutable set of tools, computed once."""
 
     def __init__(self, tools: dict[str, Tool]) -> None:
         self.tools = tools
@@ -241,7 +241,9 @@ class Catalog:
                 self._known = self._tools
                 specs = [tool.spec for tool in self._known.values()]
                 self._index.update(specs)
-                self._look_again(specs)
+                if self._view is not None:
+                    self._view.dropped = True
+                self._view = ToolView(specs) if self.meaning is not None else None
             scores, known, view = self._index.scores(query), self._known, self._view
         if self.meaning is not None and view is not None:
             scores = combine_scores(scores, self.meaning.scores(query, view))
@@ -250,12 +252,6 @@ class Catalog:
         if exact is not None:
             ranked = [(exact.tool.spec, 1.0), *(row for row in ranked if row[0].name != exact.tool.name)]
         return ranked[: max(0, limit)]
-
-    def _look_again(self, specs: list[ToolSpec]) -> None:
-        """Begin a new view of the tools for the search by meaning, and drop the old one."""
-        if self._view is not None:
-            self._view.dropped = True
-        self._view = ToolView(specs) if self.meaning is not None else None
 
     def await_meaning(self, timeout_s: float) -> bool:
         """Wait until a search goes by meaning too: begins the work; False when it cannot, or not in this time."""

@@ -53,7 +53,7 @@ def trust_of(host: Host, state_dir: Path, own: Iterable[Path]) -> Trust:
 
 
 def register_secrets(host: Host, values: Mapping[str, object]) -> None:
-    """Have what is secret of configured values masked wherever it is said, by the host's service `secrets`, if it has one."""
+    """Redact the secrets among configured values in all output, by the host's service `secrets`, if it has one."""
     try:
         secrets = host.service("secrets")
     except KeyError:

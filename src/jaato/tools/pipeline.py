@@ -25,7 +25,7 @@ MAX_EDITS = 5
 
 
 class Steps(Protocol):
-    """What differs between the doors. Everything but `permit`, `invoke` and `enrich` returns at once."""
+    """The steps that differ between callers (session, library, server). All but `permit`, `invoke` and `enrich` return at once."""
 
     def find(self, name: str) -> ToolMatch | None:
         """The tool of this name or alias, and how its arguments are renamed."""
@@ -48,7 +48,7 @@ class Steps(Protocol):
         ...
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
-        """Let others add to the result."""
+        """Let plugins add to the result."""
         ...
 
     def ended(self, call: Call, outcome: Outcome) -> None:
@@ -126,7 +126,7 @@ def resolve_tool(call: Call, tool: Tool, steps: Steps) -> Tool:
 
 
 def invalid(call: Call, tool: Tool) -> InvalidArguments | None:
-    """What is wrong with the arguments, every problem by its path, or None."""
+    """The validation error of the arguments, with every problem by its path, or None."""
     if call.malformed is not None:
         text = call.malformed[:200] if is_unicode(call.malformed) else "not Unicode text"
         return InvalidArguments(

@@ -143,7 +143,7 @@ class SchemaCost:
         return self._closures[id(top)]
 
     def _in_place(self, node: Node) -> list[Node]:
-        """What is applied to the same part of the value."""
+        """The subschemas that apply to the same part of the value."""
         found = [node[name] for name in ONE if name in node]
         for name in LISTS:
             found += node[name] if isinstance(node.get(name), list) else []
@@ -169,7 +169,7 @@ class SchemaCost:
 
 
 def applied_schemas(node: Node, key: str | int) -> list[Node]:
-    """What a node applies to the member of this name or number, or may."""
+    """The subschemas that a node applies, or may apply, to the member of this name or index."""
     found: list[Any] = []
     if isinstance(key, int):
         for name in ITEMS:
@@ -184,7 +184,7 @@ def applied_schemas(node: Node, key: str | int) -> list[Node]:
 
 
 def everything_below(node: Node) -> list[Node]:
-    """What a node may apply to any member."""
+    """The subschemas that a node may apply to any member."""
     found: list[Any] = [node.get(name) for name in MEMBERS]
     for name in ITEMS:
         entry = node.get(name)

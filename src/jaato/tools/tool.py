@@ -78,15 +78,15 @@ class Remote(Protocol):
 
     @property
     def kin(self) -> object:
-        """What is the same for tools that can be asked for together."""
+        """A key that is equal for tools whose parameters can be loaded in one request."""
         ...
 
     async def complete(self, tool: Tool) -> None:
-        """Have the tool learn its parameters. Raises `ToolError`."""
+        """Load the parameters of the tool. Raises `ToolError`."""
         ...
 
     async def complete_all(self, tools: Sequence[Tool]) -> dict[str, ToolError]:
-        """Have tools of the same kin learn theirs; why not, by name, of those that could not."""
+        """Load the parameters of tools with the same key; returns the errors by tool name."""
         ...
 
 

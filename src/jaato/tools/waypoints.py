@@ -88,7 +88,7 @@ class WaypointLog(Protocol):
 
 
 def evaluate_restore(call: Call) -> Verdict | None:
-    """What the owner of a waypoint means for restoring it; None where the usual rules decide.
+    """The permission verdict on restoring a waypoint, by its owner; None where the usual rules decide.
 
     A look at what would change is free. The model's own waypoints are the model's; about a user's the user is asked,
     whatever was allowed before.

@@ -19,7 +19,7 @@ from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.call import Call
 from jaato.tools.permissions.gate import Gate
 from jaato.tools.permissions.policy import Policy
-from jaato.tools.search.results import access_by, rank_tools
+from jaato.tools.search.ranking import access_by, rank_tools
 from jaato.tools.tool import Tool
 
 BYTES_PER_TOKEN = 4

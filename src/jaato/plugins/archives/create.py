@@ -16,7 +16,7 @@ from typing import IO, Any, cast
 
 from jaato.errors import ToolError
 from jaato.plugins.archives.extract import is_selected
-from jaato.plugins.archives.formats import ArchiveRefused, compressor, printable_name, split_name
+from jaato.plugins.archives.formats import ArchiveRefused, MemberReport, compressor, split_name
 from jaato.tools.filesystem.containment import Roots
 
 MAX_FILES = 50_000
@@ -28,7 +28,6 @@ FORMATS = dict(
     ).split()
 )
 """The format by the end of an archive's name."""
-REPORTED = 50
 
 
 def format_for(path: str) -> str:
@@ -75,9 +74,8 @@ class ArchiveWriter:
         self._roots = roots
         self._most = most
         self._own = own
-        self._names: list[str] = []
         self._taken: set[str] = set()
-        self._left_out: list[dict[str, str]] = []
+        self._report = MemberReport()
         self._files = self._bytes = 0
         packing = kind.partition(".")[2]
         self._stream: IO[bytes] | None = compressor(packing).open(out, "wb") if packing else None
@@ -103,15 +101,12 @@ class ArchiveWriter:
         except ToolError as error:
             if named:
                 raise
-            self._leave_out(name, str(error))
+            self._report.leave_out(name, str(error))
             return
         for one in inner:
             self.take(
                 f"{path.rstrip('/')}/{one}", one if name == "." else f"{name}/{one}", leaves, named=False
             )
-
-    def _leave_out(self, name: str, why: str) -> None:
-        self._left_out.append({"name": printable_name(name), "why": why})
 
     def add(self, path: str, name: str) -> None:
         """Add one file, link or directory under a name."""
@@ -135,16 +130,15 @@ class ArchiveWriter:
                 with self._roots.open_file(path) as file:
                     self._put(name, os.fstat(file.fileno()), file, "")
             else:
-                self._leave_out(name, "it is a device, pipe or socket")
+                self._report.leave_out(name, "it is a device, pipe or socket")
                 return
         except ArchiveRefused:
             raise
         except ToolError as error:
-            self._leave_out(name, str(error))
+            self._report.leave_out(name, str(error))
             return
         self._files += not stat.S_ISDIR(info.st_mode)
-        if len(self._names) < REPORTED:
-            self._names.append(printable_name(name))
+        self._report.add(name)
 
     def _put(self, name: str, info: os.stat_result, file: IO[bytes] | None, target: str) -> None:
         """Write one member."""
@@ -169,19 +163,9 @@ class ArchiveWriter:
             self._stream.close()
 
     def report(self, size: int) -> dict[str, Any]:
-        """What has been written."""
-        result: dict[str, Any] = {
-            "files": self._files,
-            "bytes": self._bytes,
-            "archive_bytes": size,
-            "names": self._names,
-        }
-        if len(self._taken) > len(self._names):
-            result["more_names"] = len(self._taken) - len(self._names)
-        if self._left_out:
-            result["left_out"] = self._left_out[:REPORTED]
-            result["left_out_count"] = len(self._left_out)
-        return result
+        """The result: counts, and the names of the members."""
+        counts = {"files": self._files, "bytes": self._bytes, "archive_bytes": size}
+        return counts | self._report.fields()
 
 
 def put_tar(

@@ -15,6 +15,7 @@ from jaato.plugins.archives.formats import (
     Archive,
     ArchiveRefused,
     Member,
+    MemberReport,
     name_problem,
     printable_name,
     split_name,
@@ -24,13 +25,12 @@ from jaato.tools.filesystem.atomic_replace import FileState, open_draft
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.control_files import control_names
 
-MAX_REPORTED = 50
 SPARE_BYTES = 64 << 20
 """What extraction leaves free on the disk."""
 
 
 def listing(request: dict[str, Any]) -> dict[str, Any]:
-    """What is in an archive, without unpacking it."""
+    """List an archive without extracting it."""
     archive = Archive(os.fdopen(request["fd"], "rb"), request["path"], request["max_bytes"])
     fits = is_selected(request["members"])
     result: list[dict[str, Any]] = []
@@ -120,11 +120,9 @@ class Extractor:
         self._made: set[str] = set()
         self._files: set[str] = set()
         self._links: list[Member] = []
-        self._left_out: list[dict[str, str]] = []
-        self._count = 0
+        self._report = MemberReport()
         self._bytes = 0
         self._replaced = 0
-        self._names: list[str] = []
 
     def take(self, member: Member) -> None:
         """Extract one member, or note why not. Raises `ArchiveRefused` when nothing more can be."""
@@ -139,7 +137,7 @@ class Extractor:
                 problem = str(error)
             except OSError as error:
                 problem = f"the file system refuses: {error.strerror}"
-        self._leave_out(member, problem)
+        self._report.leave_out(member.info.name, problem)
 
     def _take(self, member: Member) -> None:
         parts = split_name(member.info.name)
@@ -166,43 +164,29 @@ class Extractor:
                     if place.info is not None:
                         raise ToolError("something of this name exists")
                     os.symlink(member.info.linkname, place.name, dir_fd=place.dir_fd)
-                self._note(member.info.name)
+                self._report.add("/".join(split_name(member.info.name)))
             except ToolError as error:
-                self._leave_out(member, str(error))
+                self._report.leave_out(member.info.name, str(error))
             except OSError as error:
-                self._leave_out(member, error.strerror or "it cannot be made")
+                self._report.leave_out(member.info.name, error.strerror or "it cannot be made")
 
     def report(self, stopped: str) -> dict[str, Any]:
-        """What has happened."""
+        """The result of the extraction."""
         result: dict[str, Any] = {
             "destination": self._top,
             "format": self._archive.format,
-            "extracted": self._count,
+            "extracted": self._report.count,
             "bytes": self._bytes,
-            "names": self._names,
+            **self._report.fields(),
         }
-        if self._count > len(self._names):
-            result["more_names"] = self._count - len(self._names)
         if self._replaced:
             result["replaced"] = self._replaced
-        if self._left_out:
-            result["left_out"] = self._left_out[:MAX_REPORTED]
-            result["left_out_count"] = len(self._left_out)
         if stopped:
             result["incomplete"] = f"{stopped} What is listed here was extracted and is kept."
         return result
 
     def _path(self, parts: list[str]) -> str:
         return "/".join([self._top.rstrip("/"), *parts]) if parts else self._top
-
-    def _note(self, name: str) -> None:
-        self._count += 1
-        if len(self._names) < MAX_REPORTED:
-            self._names.append(printable_name("/".join(split_name(name))))
-
-    def _leave_out(self, member: Member, why: str) -> None:
-        if len(self._left_out) < 10_000:
-            self._left_out.append({"name": printable_name(member.info.name), "why": why})
 
     def _refuse_control(self, place: Any) -> None:
         if self._roots.holds_control(place):
@@ -257,7 +241,7 @@ class Extractor:
             self._replaced += place.info is not None
         self._files.add(path)
         self._bytes += size
-        self._note(member.info.name)
+        self._report.add("/".join(split_name(member.info.name)))
 
     def _pour(self, fd: int, member: Member) -> int:
         """Write the content; raises `ArchiveRefused` when it becomes too much."""

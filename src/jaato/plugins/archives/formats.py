@@ -32,6 +32,7 @@ FOREIGN = {
     b"MSCF": "CAB",
 }
 MAX_MEMBERS = 50_000
+MAX_REPORTED = 50
 MAX_LINK_BYTES = 4_096
 MAX_DEPTH = 64
 MAX_NAME_BYTES = 255
@@ -48,6 +49,34 @@ class ArchiveRefused(ToolError):
     code = "archive_refused"
 
 
+class MemberReport:
+    """The names of the members that were packed or extracted, and of those left out with the reason; both bounded."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._names: list[str] = []
+        self._left_out: list[dict[str, str]] = []
+
+    def add(self, name: str) -> None:
+        """Note a member that was packed or extracted."""
+        self.count += 1
+        if len(self._names) < MAX_REPORTED:
+            self._names.append(printable_name(name))
+
+    def leave_out(self, name: str, why: str) -> None:
+        """Note a member that was left out."""
+        self._left_out.append({"name": printable_name(name), "why": why})
+
+    def fields(self) -> dict[str, Any]:
+        """The report as part of a result."""
+        result: dict[str, Any] = {"names": self._names}
+        if self.count > len(self._names):
+            result["more_names"] = self.count - len(self._names)
+        if self._left_out:
+            result |= {"left_out": self._left_out[:MAX_REPORTED], "left_out_count": len(self._left_out)}
+        return result
+
+
 @dataclass(slots=True)
 class Member:
     """One entry as tar has it; its size is -1 where it is unknown. `content` are its bytes if it is a file."""
@@ -58,7 +87,7 @@ class Member:
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """The kind of the member."""
         if self.info.issym() or self.info.islnk():
             return "link" if self.info.issym() else "hard link"
         return "file" if self.info.isreg() else "directory" if self.info.isdir() else "special"

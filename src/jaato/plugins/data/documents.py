@@ -264,7 +264,7 @@ class ExpressionRefused(ToolError):
 
 
 def query(request: dict[str, Any]) -> dict[str, Any]:
-    """What an expression finds in a document, or in each of its items."""
+    """Evaluate an expression on a document, or on each of its items."""
     import jmespath
     from jmespath.exceptions import JMESPathError
 
@@ -287,7 +287,7 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_expression(expression: Any, value: Any) -> Any:
-    """What an expression finds. Raises `ExpressionRefused` where it meets values it cannot work with."""
+    """Evaluate an expression. Raises `ExpressionRefused` for values of a type it cannot use."""
     from jmespath.exceptions import JMESPathError
 
     try:
@@ -302,7 +302,7 @@ def apply_expression(expression: Any, value: Any) -> Any:
 
 
 def expression_error(error: Exception) -> ExpressionRefused:
-    """What is wrong with an expression."""
+    """The error for an invalid expression."""
     text = " ".join(str(error).split())[:400]
     return ExpressionRefused(
         f"{text}. It is JMESPath: a.b[0], items[?price > `10`].name, length(@), keys(@)."
@@ -321,7 +321,7 @@ def open_document(document: dict[str, Any]) -> tuple[IO[str], str, int]:
 def apply_to_items(
     expression: Any, given: Iterable[Any], max_items: int, timer: QueryTimer
 ) -> dict[str, Any]:
-    """What the expression finds in each item; items in which it finds nothing are left out."""
+    """Evaluate the expression on each item; items without a result are left out."""
     found: list[Any] = []
     looked = size = 0
     for item in given:

@@ -175,7 +175,7 @@ class BoundedConnection:
 
 
 def refusal_reason(action: int, first: str | None, second: str | None) -> str:
-    """What was not allowed, in a word or two."""
+    """The name of the action that was denied."""
     match action:
         case sqlite3.SQLITE_ATTACH | sqlite3.SQLITE_DETACH:
             return "ATTACH, DETACH or VACUUM"

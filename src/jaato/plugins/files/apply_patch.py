@@ -25,7 +25,7 @@ ACTION = "apply_patch"
 
 @dataclass(slots=True)
 class StagedFile:
-    """What will become of one file: `text` is None when it is removed; `before` is what it is now."""
+    """The staged state of one file: `text` is None when it is removed; `before` is its text now."""
 
     path: str
     target: Target | None
@@ -71,7 +71,7 @@ def apply(
 
 
 def step_of(stage: StagedFile) -> Change:
-    """What is to be committed for a file."""
+    """The change to commit for a file."""
     assert stage.target is not None
     content = None if stage.text is None else stage.form.encode(stage.text)
     return Change(stage.target, ACTION, stage.seen, content, stage.mode)

@@ -42,7 +42,7 @@ class Edit(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
 
 
 def edit_problem(edit: Edit, text: str) -> str | None:
-    """What is wrong with the edit of such a text, or None."""
+    """The problem of an edit of this text, or None."""
     if edit.new_content is not None:
         if edit.old is not None or edit.new is not None:
             return "new_content replaces the whole file; give either it or old and new, not both."
@@ -167,7 +167,7 @@ def find_unique(view: str, anchor: str, edit: Edit, role: str) -> int:
 
 
 def ambiguity_error(view: str, places: list[int]) -> str:
-    """That a text fits several places."""
+    """The message that a text occurs several times."""
     return f"occurs {len(places)} times, at lines {line_numbers(view, places)}."
 
 
@@ -193,7 +193,7 @@ def line_at(view: str, place: int) -> int:
 
 
 def missing_error(view: str, text: str, edit: Edit, role: str) -> EditRefused:
-    """That a text is not there, with what is most like it: the same but for white space, or similar."""
+    """The error for a text that does not occur, with the most similar lines: equal but for white space, or close."""
     nearest = nearest_lines(view, text)
     head = f"{edit.path!r}: {role} does not occur in the file. "
     if nearest is None:
@@ -342,7 +342,7 @@ def stage_edit(
 
 
 def change_result(change: Change, diff: str) -> dict[str, Any]:
-    """What a tool says of one change."""
+    """The result of one change."""
     result: dict[str, Any] = {"path": change.target.label, "diff": diff}
     if change.record is not None:
         result["backup_id"] = change.record.id

@@ -128,7 +128,7 @@ def replace_spans(raw: str, spans: list[Span]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to find where: in one file, or in those below a directory that fit the glob."""
+    """A search in one file, or in the files below a directory that match the glob."""
 
     path: str
     glob: str

@@ -57,7 +57,7 @@ class Hunk:
 
 @dataclass(slots=True)
 class FilePatch:
-    """What happens to one file: `old` is None for a new one, `new` for one that is removed."""
+    """The patch of one file: `old` is None for a new one, `new` for one that is removed."""
 
     old: str | None
     new: str | None

@@ -90,7 +90,7 @@ def read_lines(roots: Roots, path: str, offset: int, limit: int | None, call: Ca
 
 
 def binary_result(file: BinaryIO, head: bytes, name: str, size: int, call: Call) -> str | Output:
-    """What a binary file is; a small image is shown."""
+    """The type and size of a binary file; a small image is shown."""
     mime = guess_type(head, name)
     result = f"{name} is {mime}, {size} bytes"
     if mime.startswith("image/") and size <= MAX_IMAGE_BYTES:
@@ -152,7 +152,7 @@ class Window:
         return "".join(shown_lines) + self.trailer(offset, len(shown_lines), line is None, long)
 
     def trailer(self, offset: int, count: int, ended: bool, long: int) -> str:
-        """What the reader should know of the rest; empty when it is all there and ordinary."""
+        """A note about the lines not shown and unusual encodings; empty when there is nothing to note."""
         notes: list[str] = []
         last = offset + count - 1
         rest = 0 if ended else self.count_rest()
@@ -365,7 +365,7 @@ def line_of(entry: Entry, sizes: Mapping[str, int]) -> str:
 
 
 def file_info(roots: Roots, path: str) -> dict[str, Any]:
-    """What is known of a path."""
+    """The metadata of a path."""
     own = roots.stat(path, follow=False)
     result: dict[str, Any] = {"path": path, "kind": kind_of(own.st_mode)}
     if stat.S_ISLNK(own.st_mode):

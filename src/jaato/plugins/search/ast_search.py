@@ -51,7 +51,7 @@ class Code:
 
 @dataclass(slots=True)
 class SyntaxMatches:
-    """What a search found: matches to show, and counts of everything."""
+    """The result of a search: matches to show, and counts of all."""
 
     matches: list[dict[str, Any]] = field(default_factory=list)
     total: int = 0
@@ -174,7 +174,7 @@ def search_batch(
 def search_in_sandbox(
     batch: list[Code], pattern: str, most: int, bounds: ResourceLimits, limits: SearchLimits
 ) -> Any:
-    """What the process apart says of each file. Raises `WorkFailed`."""
+    """Search files in a sandbox process. Raises `WorkFailed`."""
     with tempfile.TemporaryFile() as joined:
         for code in batch:
             joined.write(code.data)
@@ -201,7 +201,7 @@ def render_matches(result: SyntaxMatches) -> str:
 
 
 def result_notes(result: SyntaxMatches, limits: SearchLimits) -> list[str]:
-    """What a reader must know beside the matches."""
+    """Notes on the result: totals, and files that were not searched."""
     notes = []
     shown = len(result.matches)
     if result.total > shown:

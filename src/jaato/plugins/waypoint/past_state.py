@@ -29,7 +29,7 @@ MAY_BE_FORCED = (EDITED, AMID, ANOTHER)
 
 @dataclass(frozen=True, slots=True)
 class PathContent:
-    """What is or was at a path. `origin` is where on the disk it still is under its own name; `unknown` says why it
+    """The content of a path, now or at an earlier time. `origin` is where on the disk it still is under its own name; `unknown` says why it
     cannot be told."""
 
     state: State = "absent"
@@ -55,7 +55,7 @@ ABSENT = PathContent()
 
 
 def read_path(changes: Changes, path: str) -> PathContent:
-    """What is at a path now. What cannot be read, or is neither file, link nor directory, is unknown."""
+    """The content of a path now; unknown when it cannot be read, or is neither file, link nor directory."""
     try:
         with locate(changes, path) as target:
             info = target.place.info
@@ -114,7 +114,7 @@ class PastState:
         return path
 
     def at(self, path: str) -> PathContent:
-        """What a path holds at the moment reached."""
+        """The content of a path at the time reached."""
         if path in self.contents:
             return self.contents[path]
         place = self.now_at(path)

@@ -168,7 +168,7 @@ class WaypointPlugin(Plugin):
 
 
 def render_info(found: dict[str, Any]) -> str:
-    """What is known of a waypoint, for the terminal."""
+    """The details of a waypoint, for the terminal."""
     effects = found.get("restoring_would", {"changed": []})
     parts = [
         f"{found['waypoint_id']}  {found['description']}",
@@ -239,7 +239,7 @@ def waypoint_details(waypoint: Waypoint, tree: Tree, since: RestoreResult | None
 
 
 def restore_effects(done: RestoreResult) -> dict[str, Any]:
-    """What going back changes, and what it leaves alone."""
+    """The files that a restore changes, and those it keeps."""
     changes = planned_changes(done.plan)
     kept = done.plan.kept
     result: dict[str, Any] = {

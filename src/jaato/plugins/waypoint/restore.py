@@ -97,7 +97,7 @@ class Planner:
         ]
 
     def _now(self, path: str) -> PathContent:
-        """What is at a path, once the directories have moved."""
+        """The content of a path, once the directories have moved."""
         place = self._world.now_at(path)
         return ABSENT if place is None else self._world.look(place)
 
@@ -290,7 +290,7 @@ class WaypointRestorer:
         return found
 
     async def look(self, waypoint_id: str, by: Owner, *, force: bool = False) -> RestoreResult:
-        """What going back would change, without doing it."""
+        """Plan a restore without carrying it out."""
         found = self.find(waypoint_id)
         return await self._run_in_thread(lambda: self._plan_restore(found, by, force))
 
@@ -379,7 +379,7 @@ class WaypointManager:
         return run_to_end(self._restorer.create(description, owner))
 
     def preview(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:
-        """What going back would change."""
+        """Plan a restore without carrying it out."""
         return run_to_end(self._restorer.look(waypoint_id, by, force=force))
 
     def restore(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:

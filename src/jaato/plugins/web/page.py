@@ -187,7 +187,7 @@ async def extract_text(
 async def read_in_sandbox(
     kind: Kind, data: bytes, within_s: float = WITHIN_S, **options: Any
 ) -> dict[str, Any]:
-    """What `jaato.plugins.web.reader` finds. Raises `WorkFailed`, and `ToolError` that says what to install."""
+    """Extract text with `jaato.plugins.web.reader` in a sandbox process. Raises `WorkFailed`, and `ToolError` for a missing package."""
     import importlib.util
 
     for name in NEEDED[kind]:

@@ -74,7 +74,7 @@ def replace_file_at(dir_fd: int, name: str, data: bytes, mode: int) -> None:
 
 
 def sync_directory(dir_fd: int) -> None:
-    """Have the names in a directory survive a loss of power. Raises OSError."""
+    """Make the names in a directory durable (fsync). Raises OSError."""
     try:
         os.fsync(dir_fd)
     except OSError as error:

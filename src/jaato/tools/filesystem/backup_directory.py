@@ -59,12 +59,12 @@ class Record(Struct, frozen=True, omit_defaults=True):
 
     @property
     def content_key(self) -> str:
-        """What was there before, to be compared: `absent`, `directory`, `file:` its hash, `link:` its target."""
+        """The content key before the change: `absent`, `directory`, `file:` with the hash, `link:` with the target."""
         return content_key(self.before, self.digest, self.link)
 
 
 def content_key(state: State, digest: str | None = None, link: str | None = None) -> str:
-    """What is at a place, in one line that is equal where that is equal."""
+    """A text to compare contents by: equal for equal contents."""
     match state:
         case "file":
             return f"file:{digest}"
@@ -120,7 +120,7 @@ IDS = IdGenerator()
 
 
 def state_of(mode: int) -> State:
-    """What a mode says is there, as records name it."""
+    """The state that records name, by the mode of a file."""
     if stat.S_ISDIR(mode):
         return "directory"
     return "link" if stat.S_ISLNK(mode) else "file"
@@ -226,7 +226,7 @@ def existing(workspace: Path, name: str, stack: contextlib.ExitStack) -> int:
 
 
 def refuse_backup(error: OSError) -> ToolError:
-    """That no backup can be kept, and why."""
+    """The error when no backup can be stored, with the reason."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return BackupRefused(
             f"{PLACE} is not a real directory (a link or a file is in its way), so no backup can be kept and "

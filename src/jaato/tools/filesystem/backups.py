@@ -209,7 +209,7 @@ class Backups:
             raise refuse_backup(error) from None
 
     def _count(self, size: int) -> None:
-        """Have the bounds looked after once an eighth of what they allow has been added."""
+        """Schedule pruning once an eighth of `max_bytes` has been added."""
         self._stored_bytes += size
         if self._stored_bytes > self.max_bytes // 8:
             self._stored_bytes, self._due = 0, True
@@ -265,7 +265,7 @@ class Backups:
         return sorted(found, key=lambda record: record.id)
 
     def pin(self, session_id: str, marks: Sequence[str]) -> None:
-        """Have pruning leave what the session's files held at these marks. Durable."""
+        """Exclude from pruning what the session's files held at these marks. Durable."""
         with self.open() as dirs:
             pins = msgspec.structs.replace(pins_of(self.workspace, session_id), marks=sorted(set(marks)))
             try:

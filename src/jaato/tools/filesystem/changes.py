@@ -51,7 +51,7 @@ class Target:
 
     @property
     def info(self) -> os.stat_result:
-        """What is there. Raises `FileMissing` when nothing is."""
+        """The `lstat` of the place. Raises `FileMissing` when it is absent."""
         if self.place.info is None:
             raise file_missing(self.path)
         return self.place.info
@@ -180,7 +180,7 @@ class Changes:
         return Loaded(target, seen, form, form.decode(seen.data))
 
     def see(self, target: Target) -> FileState | None:
-        """What is at a target now, read if it is a file of bearable size; None when nothing is."""
+        """A snapshot of a target, with its content up to `MAX_EDIT_BYTES`; None when it is absent."""
         info = target.place.info
         if info is None:
             return None
@@ -317,7 +317,7 @@ class Changes:
         return drafts.enter_context(made)
 
     def publish(self, change: Change, made: PendingFile | None, dirs: BackupDirectory) -> None:
-        """Let one change appear."""
+        """Publish one change."""
         place = change.target.place
         if made is None:
             if change.seen is not None:

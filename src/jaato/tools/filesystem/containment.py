@@ -59,7 +59,7 @@ def escape_character(letter: str) -> str:
 
 
 def explain_missing(path: str, names_in: Callable[[str], Iterable[str]]) -> FileMissing:
-    """That nothing has this path, with the paths that may be meant; `names_in` lists a directory."""
+    """The error for a path that does not exist, with similar paths; `names_in` lists a directory."""
     head = f"{path!r} does not exist. "
     parts = path.rstrip("/").split("/")
     for level in range(len(parts) - 1, max(-1, len(parts) - 1 - MAX_LEVELS), -1):
@@ -122,7 +122,7 @@ class Roots:
         self._control_change = control_change
 
     def move(self, workspace: Path) -> bool:
-        """Have another workspace from now on, beside the same granted directories; whether it is another."""
+        """Change the workspace, keeping the granted directories; returns whether it is another one."""
         root = Root.at(workspace)
         moved = root.path != self.workspace
         if moved:
@@ -170,7 +170,7 @@ class Roots:
             return self._open_dir(path)
 
     def stat(self, path: str, *, follow: bool = True) -> os.stat_result:
-        """What the file system knows of it; `follow` says whether of a link's target or of the link."""
+        """The `stat` of a path; without `follow` the `lstat`."""
         with self.helpful(path), self.locate(path, follow=follow) as place:
             if place.info is None:
                 raise file_missing(path)
@@ -269,7 +269,7 @@ class Roots:
             raise self._missing(path) from None
 
     def _missing(self, path: str) -> FileMissing:
-        """That nothing has the path: a link that leads nowhere, or a name that is much like others."""
+        """The error for a missing path: a dangling link, or a name that is similar to others."""
         try:
             with self.locate(path, follow=False) as place:
                 if place.info is not None and modes.S_ISLNK(place.info.st_mode):

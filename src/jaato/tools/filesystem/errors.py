@@ -45,7 +45,7 @@ EXPLANATIONS = {
 
 
 def file_missing(path: str) -> FileMissing:
-    """That nothing has this path."""
+    """The error for a path that does not exist."""
     return FileMissing(f"{path!r} does not exist. Look for it with list_directory or glob_files.")
 
 
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
 
 def kind_of(mode: int) -> Kind:
-    """What a mode says a thing is."""
+    """The kind of a file by its mode."""
     if modes.S_ISREG(mode):
         return "file"
     if modes.S_ISDIR(mode):
@@ -92,7 +92,7 @@ def refuse_special_file(path: str, mode: int) -> PathRefused:
 
 
 def entry_kind(entry: os.DirEntry[str]) -> Kind:
-    """What a directory entry is, links not followed."""
+    """The kind of a directory entry, links not followed."""
     if entry.is_symlink():
         return "link"
     if entry.is_file(follow_symlinks=False):

@@ -57,7 +57,7 @@ class PrivateDirectory:
             return sorted(found)
 
     def stat(self, name: str) -> os.stat_result | None:
-        """What the file system knows of a file, a link's own; None when there is none."""
+        """The `lstat` of a file; None when there is none."""
         with self._open_directory() as fd:
             if fd is None:
                 return None

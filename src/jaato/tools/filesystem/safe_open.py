@@ -74,7 +74,7 @@ class ResolvedPath:
         self.close()
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         if self.dir_fd >= 0:
             os.close(self.dir_fd)
             self.dir_fd = -1

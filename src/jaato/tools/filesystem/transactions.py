@@ -85,7 +85,7 @@ ROOM = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileReplacement:
-    """What is to be at a path in place of what is `now` (as records say it). `at` is its name before anything moves,
+    """The new content of a path, in place of the content with the key `now`. `at` is its name before anything moves,
     empty where nothing can be.
 
     `mode` None keeps that of the file that is there. Content is taken from the backups by its digest.
@@ -102,7 +102,7 @@ class FileReplacement:
 
     @property
     def content_key(self) -> str:
-        """What is to be there, as records say it."""
+        """The content key of the new content."""
         return content_key(self.state, self.digest, self.link)
 
 
@@ -241,7 +241,7 @@ def move_file(changes: Changes, relocation: FileMove) -> list[str]:
 def replace_file(
     changes: Changes, dirs: BackupDirectory, step: FileReplacement, record: Record, call: Call
 ) -> list[str]:
-    """Let one step appear; gives the directories made for it."""
+    """Carry out one step; returns the directories made for it."""
     made = changes.make_parents(step.path) if step.state != "absent" else []
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(locate(changes, step.path))
@@ -258,7 +258,7 @@ def replace_file(
 
 
 def read_stored(changes: Changes, step: FileReplacement, stack: contextlib.ExitStack) -> bytes | int:
-    """What a step brings back, from the backups: its bytes, checked, or of a large one the open file."""
+    """The content that a step restores, from the backups: its verified bytes, or the open file when it is large."""
     digest = step.digest or ""
     if step.size_bytes <= MAX_EDIT_BYTES:
         return changes.backups.content(digest)
@@ -281,7 +281,7 @@ def locate(changes: Changes, path: str) -> Iterator[Target]:
 
 
 def read_state(changes: Changes, target: Target) -> tuple[str, FileState | None]:
-    """What is at a place, as records say it, and as it was seen."""
+    """The content key of a place, and its snapshot."""
     seen = changes.see(target)
     if seen is None:
         return content_key("absent"), None

@@ -96,7 +96,7 @@ def is_moved(record: Record) -> bool:
 
 
 def current_state(changes: Changes, label: str) -> str:
-    """What is there now, as records say it."""
+    """The content key of what is there now."""
     try:
         with changes.target(label, follow=False) as target:
             info = target.place.info

@@ -30,7 +30,7 @@ DIGEST_BYTES = 16
 
 
 def digest_of(tool: ToolSpec) -> bytes | None:
-    """What tells whether a tool has changed; None (always read again) when it cannot be written as JSON."""
+    """A digest to detect a changed tool; None (always read again) when it cannot be encoded as JSON."""
     try:
         data = msgspec.json.encode((tool.description, tool.parameters, tool.category))
     except (TypeError, ValueError, RecursionError, OverflowError):
@@ -170,7 +170,7 @@ class Bm25Index:
     def _scores(
         self, clauses: Sequence[Mapping[str, float]], shares: Mapping[str, float]
     ) -> tuple[dict[str, float], float]:
-        """What every tool earns that has a term of these, or one near to it, and how strong the best is, up to 1.
+        """The score of every tool that has one of these terms or a related one, and the strength of the best, up to 1.
 
         Each step of a request deserves its tool, so the best of each clause is mixed with the best of all.
         """
@@ -239,7 +239,7 @@ class Bm25Index:
         return len(self._postings.get(term, NOTHING))
 
     def _credit(self, term: str, shares: Mapping[str, float], among: Set[str] | None) -> dict[str, float]:
-        """What each tool earns by having this term or, for less, one near to it that was not asked for."""
+        """The score of each tool for this term or, with less weight, a related one that is not in the query."""
         own = self._postings.get(term, NOTHING)
         share = shares[term]
         count = len(self._entries)

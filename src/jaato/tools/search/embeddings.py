@@ -85,7 +85,7 @@ class Model:
 
 
 def open_session(model: Path) -> Any:
-    """What runs a model file on one thread. Raises what `onnxruntime` raises."""
+    """An inference session of a model file on one thread. Raises what `onnxruntime` raises."""
     set_process_variables(SILENT)  # before the library is there: it begins to report when it is imported
     import onnxruntime
 
@@ -155,7 +155,7 @@ def save_vectors(path: Path, model: bytes, rows: dict[bytes, bytes]) -> None:
 
 
 def checksum(body: bytes) -> bytes:
-    """What tells a whole file from a damaged one."""
+    """The checksum of a file of vectors."""
     return hashlib.blake2b(body, digest_size=SUM_BYTES).digest()
 
 
@@ -232,12 +232,12 @@ class EmbeddingIndex:
         return found
 
     def await_view(self, view: ToolView, timeout_s: float) -> bool:
-        """Have a catalogue's vectors made and wait for them; False when that cannot be, or not in this time."""
+        """Compute the vectors of a catalogue and wait for them; False when that is impossible or takes longer."""
         self._want(view)
         return not self._failed and view.ready.wait(timeout_s) and view.matrix is not None
 
     def _want(self, view: ToolView) -> None:
-        """Have this catalogue's vectors made, unless that cannot be or is under way."""
+        """Start to compute the vectors of a catalogue, unless that is impossible or under way."""
         with self._lock:
             if view.wanted or self._failed:
                 return
@@ -269,7 +269,7 @@ class EmbeddingIndex:
                 self._fail(view)
 
     def _fail(self, view: ToolView) -> None:
-        """Let go of everybody who waits; it is not tried again."""
+        """Wake all waiting threads; there is no retry."""
         with self._lock:
             self._failed = True
             for one in (view, *self._waiting):
@@ -328,7 +328,7 @@ class EmbeddingIndex:
 
 
 def text_of(tool: ToolSpec) -> str:
-    """What the model reads of a tool: its name as words, its description, the names of its parameters."""
+    """The text of a tool to embed: its name as words, its description, the names of its parameters."""
     schema: Any = tool.parameters
     properties = schema.get("properties") if isinstance(schema, dict) else None
     names = list(properties)[:MAX_PARAMETERS] if isinstance(properties, dict) else []

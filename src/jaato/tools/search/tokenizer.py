@@ -29,7 +29,7 @@ def related_stems(term: str) -> tuple[tuple[str, float], ...]:
 
 
 def line_of(text: bytes, key: bytes) -> bytes | None:
-    """What follows `key` and a space on its line; None without one.
+    """The rest of the line that begins with `key` and a space; None without one.
 
     The text begins and ends with a line break, its lines are sorted, and each begins with a key and a space.
     """

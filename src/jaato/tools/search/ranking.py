@@ -1,4 +1,4 @@
-"""Results of a tool search for the model and the terminal: rows, confidence, and whether a call is allowed."""
+"""Ranked results of a tool search for the model and the terminal: rows, confidence, and whether a call is allowed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Access = Callable[[ToolSpec], str | None]
 
 
 def access_by(gate: Gate, catalog: Catalog, call: Call) -> Access:
-    """What says of a tool whether a call without arguments would be allowed, asked about or denied, or cannot be made now."""
+    """A function that tells whether a call of a tool without arguments would be allowed, asked about or denied."""
 
     def access(spec: ToolSpec) -> str | None:
         entry = catalog.find(spec.name)
