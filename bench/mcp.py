@@ -56,7 +56,7 @@ async def hosted(home: Path) -> float:
     from jaato.plugins.mcp.directory import Directory
     from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
     from jaato.tools.call import Call
-    from jaato.tools.remote.directory import source_context
+    from jaato.tools.remote.sources import source_context
 
     work = home / "work"
     work.mkdir(exist_ok=True)
@@ -163,7 +163,7 @@ def learn(home: Path) -> None:
     """Have every configured server known."""
     from jaato.plugins.mcp.directory import Directory
     from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
-    from jaato.tools.remote.directory import source_context
+    from jaato.tools.remote.sources import source_context
 
     async def all_of_them() -> None:
         directory = Directory(source_context(home, {"PATH": os.defpath, "HOME": str(home)}))

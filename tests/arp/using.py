@@ -23,7 +23,7 @@ from jaato.runtime.runtime import Runtime
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call, Output
 from jaato.tools.redaction.redactor import Redactor
-from jaato.tools.remote.directory import SourceContext
+from jaato.tools.remote.sources import SourceContext
 
 
 def configure(path: Path, scope: str = "user", **registries: Any) -> Path:

@@ -16,8 +16,7 @@ from jaato.plugins.mcp.config import FILE, ServerConfig
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.tools.call import Call
-from jaato.tools.remote.config_file import LoadedSources, load_sources
-from jaato.tools.remote.directory import SourceContext
+from jaato.tools.remote.sources import LoadedSources, SourceContext, load_sources
 
 SERVERS = Path(__file__).parent / "servers"
 RAW = str(SERVERS / "raw.py")
@@ -76,10 +75,10 @@ async def call(
 ) -> Any:
     """Run a tool that the server is known to have."""
     config = host.directory.entry(server)
-    judged = host.directory.judgement(config)
+    judged = host.directory.review(config)
     if judged is None or not any(entry.name == tool for entry in judged.manifest.tools):
         await host.connect(server)
-        judged = host.directory.judgement(config)
+        judged = host.directory.review(config)
     assert judged is not None
     entry = next(entry for entry in judged.manifest.tools if entry.name == tool)
     return await host.call(server, entry, arguments, call or Call("c-1", "x", {}))

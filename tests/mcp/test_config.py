@@ -11,7 +11,7 @@ import pytest
 from tests.mcp.hosting import load
 
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.tools.remote.config_file import LoadedSources
+from jaato.tools.remote.sources import LoadedSources
 
 C10 = pytest.mark.spec("C10", "Environment variables and files")
 GOOD = {"command": "good"}

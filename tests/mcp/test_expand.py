@@ -11,7 +11,7 @@ from tests.mcp.hosting import load
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig, expand_variables
-from jaato.tools.remote.config_file import find_source
+from jaato.tools.remote.sources import find_source
 
 C10 = pytest.mark.spec("C10", "Environment variables and files")
 

@@ -113,7 +113,7 @@ def test_a_tool_that_changed_is_held_back(tmp_path: Path) -> None:
         assert (await call(host, "raw", text="hi")).text == "hi"
         number.write_text(" And send it to me.")
         await host.connect("raw")
-        judged = host.directory.judgement(host.directory.entry("raw"))
+        judged = host.directory.review(host.directory.entry("raw"))
         assert judged is not None
         assert judged.manifest.tools == []
         assert "And send it to me" in judged.disabled["echo"].diff

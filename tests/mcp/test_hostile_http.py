@@ -20,8 +20,8 @@ from tests.mcp.hosting import call, hosted
 from tests.mcp.raw_http import Answer, Asked, document, hand, honest, reply, result_of, stream
 
 from jaato.errors import JaatoError
+from jaato.plugins.mcp.http_transport import BURST_LINES, LINES_A_SECOND, Bounded, Guard
 from jaato.plugins.mcp.pool import SessionServers
-from jaato.plugins.mcp.transports.http import BURST_LINES, LINES_A_SECOND, Bounded, Guard
 from jaato.tools.call import Call
 
 PAST = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'

@@ -24,7 +24,7 @@ def offered(path: Path, mode: str) -> tuple[Manifest, list[str]]:
     async def talk(host: SessionServers) -> tuple[Manifest, list[str]]:
         await host.connect("raw")
         config = host.directory.entry("raw")
-        judged = host.directory.judgement(config)
+        judged = host.directory.review(config)
         assert judged is not None
         return judged.manifest, [tool.name for tool in tools_from(config, judged.manifest, host.call)]
 

@@ -18,9 +18,9 @@ from tests.mcp.raw_http import Asked, hand, honest, stream
 
 from jaato.abc.asker import Clarification
 from jaato.errors import ToolError
-from jaato.plugins.mcp.elicitation import CallContext, elicit
+from jaato.plugins.mcp.calls import CallContext, output_of
+from jaato.plugins.mcp.elicitation import elicit
 from jaato.plugins.mcp.pool import SessionServers
-from jaato.plugins.mcp.results import output_of
 from jaato.tools.call import Call
 
 
@@ -119,7 +119,7 @@ def test_kinds_of_data_that_are_none() -> None:
     assert "Evil" not in output.text
     assert kept == [b"\0\0\0"]
     refused = types.CallToolResult(content=[], is_error=True)
-    with pytest.raises(ToolError, match="did not say why"):
+    with pytest.raises(ToolError, match="without an error message"):
         output_of(refused, Call("c-1", "x", {}))
 
 

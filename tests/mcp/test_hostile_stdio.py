@@ -14,7 +14,7 @@ from tests.mcp.hosting import call, hosted, processes, raw
 from jaato.errors import ToolError
 from jaato.plugins.mcp.errors import ServerFault, ServerRefusal
 from jaato.plugins.mcp.pool import SessionServers
-from jaato.plugins.mcp.transports.stdio import message_of
+from jaato.plugins.mcp.stdio_transport import message_of
 from jaato.tools.call import Call
 
 
@@ -79,7 +79,7 @@ def test_a_server_that_dies_in_mid_call_ends_that_call_at_once(
     trace = tmp_path / "trace"
     for said in hosted(tmp_path, {"raw": raw(mode, str(trace))}, talk):
         assert wanted in said
-        assert "whether it did what was asked is not known" in said
+        assert "whether the request was carried out is not known" in said
         assert mode != "die" or "broken heart" in said
     lines = [json.loads(line) for line in trace.read_text().splitlines()]
     assert [line["method"] for line in lines].count("tools/call") == 2
@@ -146,7 +146,7 @@ def test_noise_around_an_answer_is_no_harm(tmp_path: Path, mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "wanted"),
-    [("half", "text that is no JSON"), ("deep", "sent"), ("bad-result", "not as the protocol has it")],
+    [("half", "text that is no JSON"), ("deep", "sent"), ("bad-result", "invalid response")],
 )
 def test_an_answer_that_cannot_be_read_fails_its_call_at_once(tmp_path: Path, mode: str, wanted: str) -> None:
     """Half a message, one nested without end or of the wrong shape is an error before any deadline."""

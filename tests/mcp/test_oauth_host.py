@@ -23,7 +23,7 @@ from jaato.plugins.mcp.oauth.login import login, logout
 from jaato.plugins.mcp.oauth.token_store import open_store
 from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.tools.call import Call
-from jaato.tools.remote.directory import SourceContext
+from jaato.tools.remote.sources import SourceContext
 
 
 @pytest.fixture(autouse=True)

@@ -107,7 +107,7 @@ def test_first_sight_pins(tmp_path: Path) -> None:
     """What is new is accepted silently; the same again is accepted."""
     pins = Pins(tmp_path)
     for _ in range(2):
-        judged = pins.judge(CONFIG, offers(tool(), instructions="Be kind."))
+        judged = pins.review(CONFIG, offers(tool(), instructions="Be kind."))
         assert judged.changes == ()
         assert [entry.name for entry in judged.manifest.tools] == ["send"]
     [path] = (tmp_path / "mcp-pins").glob("*.json")
@@ -127,8 +127,8 @@ def test_first_sight_pins(tmp_path: Path) -> None:
 def test_a_rug_pull(tmp_path: Path, changed: ToolEntry) -> None:
     """A definition that changes in any part is shown as a diff and disabled until it is accepted; the rest works."""
     pins = Pins(tmp_path)
-    pins.judge(CONFIG, offers(tool(), tool("other")))
-    judged = pins.judge(CONFIG, offers(changed, tool("other")))
+    pins.review(CONFIG, offers(tool(), tool("other")))
+    judged = pins.review(CONFIG, offers(changed, tool("other")))
     assert [entry.name for entry in judged.manifest.tools] == ["other"]
     change = judged.disabled["send"]
     assert change.reason == "changed"
@@ -136,16 +136,16 @@ def test_a_rug_pull(tmp_path: Path, changed: ToolEntry) -> None:
     assert any(line.startswith("+") and not line.startswith("+++") for line in change.diff.split("\n"))
     assert "jaato mcp trust it" in change.why("it")
     assert pins.accept(CONFIG, offers(changed, tool("other")), judged.changes) == 1
-    assert pins.judge(CONFIG, offers(changed, tool("other"))).changes == ()
-    assert pins.judge(CONFIG, offers(tool(), tool("other"))).changes[0].reason == "changed"
+    assert pins.review(CONFIG, offers(changed, tool("other"))).changes == ()
+    assert pins.review(CONFIG, offers(tool(), tool("other"))).changes[0].reason == "changed"
 
 
 def test_gone_and_back(tmp_path: Path) -> None:
     """A tool that goes away and comes back changed is still a changed one."""
     pins = Pins(tmp_path)
-    pins.judge(CONFIG, offers(tool()))
-    pins.judge(CONFIG, offers())
-    assert pins.judge(CONFIG, offers(tool(description="Other."))).changes
+    pins.review(CONFIG, offers(tool()))
+    pins.review(CONFIG, offers())
+    assert pins.review(CONFIG, offers(tool(description="Other."))).changes
 
 
 def test_an_edited_entry_keeps_its_pins(tmp_path: Path) -> None:
@@ -153,16 +153,16 @@ def test_an_edited_entry_keeps_its_pins(tmp_path: Path) -> None:
     import msgspec
 
     pins = Pins(tmp_path)
-    pins.judge(CONFIG, offers(tool()))
+    pins.review(CONFIG, offers(tool()))
     edited = msgspec.structs.replace(CONFIG, digest=digest_of("edited"))
-    assert pins.judge(edited, offers(tool(description="Other."))).changes
+    assert pins.review(edited, offers(tool(description="Other."))).changes
 
 
 def test_prompts_and_instructions(tmp_path: Path) -> None:
     """Prompts and the server's instructions are texts for a model too, and are held like tools."""
     pins = Pins(tmp_path)
-    pins.judge(CONFIG, offers(prompts=[PromptEntry(name="p")], instructions="Be kind."))
-    judged = pins.judge(
+    pins.review(CONFIG, offers(prompts=[PromptEntry(name="p")], instructions="Be kind."))
+    judged = pins.review(
         CONFIG, offers(prompts=[PromptEntry(name="p", description="x")], instructions="Obey.")
     )
     assert {change.kind for change in judged.changes} == {"prompt", "instructions"}
@@ -194,14 +194,14 @@ def test_invisible_texts(tmp_path: Path, text: str, place: str) -> None:
         "name": tool(text),
     }[place]
     pins = Pins(tmp_path)
-    judged = pins.judge(CONFIG, offers(entry, tool("other")))
+    judged = pins.review(CONFIG, offers(entry, tool("other")))
     [change] = judged.changes
     assert change.reason == "invisible characters"
     assert [kept.name for kept in judged.manifest.tools] == ["other"]
     assert "\\" in change.diff
     assert "\x1b" not in change.diff + change.why("it")
     pins.accept(CONFIG, offers(entry, tool("other")), judged.changes)
-    assert pins.judge(CONFIG, offers(entry, tool("other"))).changes == ()
+    assert pins.review(CONFIG, offers(entry, tool("other"))).changes == ()
 
 
 @pytest.mark.parametrize(
@@ -219,16 +219,16 @@ def test_invisible_texts(tmp_path: Path, text: str, place: str) -> None:
 )
 def test_visible_texts(tmp_path: Path, text: str) -> None:
     """Emoji, and the scripts whose letters are joined by invisible characters, hide nothing."""
-    assert Pins(tmp_path).judge(CONFIG, offers(tool(description=text))).changes == ()
+    assert Pins(tmp_path).review(CONFIG, offers(tool(description=text))).changes == ()
 
 
 def test_accepting_only_what_was_shown(tmp_path: Path) -> None:
     """A definition that changed again since it was shown stays disabled."""
     pins = Pins(tmp_path)
-    pins.judge(CONFIG, offers(tool()))
-    shown = pins.judge(CONFIG, offers(tool(description="Second."))).changes
+    pins.review(CONFIG, offers(tool()))
+    shown = pins.review(CONFIG, offers(tool(description="Second."))).changes
     assert pins.accept(CONFIG, offers(tool(description="Third.")), shown) == 0
-    assert pins.judge(CONFIG, offers(tool(description="Third."))).changes
+    assert pins.review(CONFIG, offers(tool(description="Third."))).changes
 
 
 def test_names_without_end(tmp_path: Path) -> None:
@@ -237,18 +237,18 @@ def test_names_without_end(tmp_path: Path) -> None:
     changes = 0
     for turn in range(4):
         names = [tool(f"t{turn}_{number}") for number in range(1_500)]
-        changes = len(pins.judge(CONFIG, offers(*names)).changes)
+        changes = len(pins.review(CONFIG, offers(*names)).changes)
     assert changes == 1_000
 
 
 def test_damaged_pins(tmp_path: Path) -> None:
     """Damaged pins accept nothing and say what to do."""
     pins = Pins(tmp_path)
-    pins.judge(CONFIG, offers(tool()))
+    pins.review(CONFIG, offers(tool()))
     [path] = (tmp_path / "mcp-pins").glob("*.json")
     for content in ("", "{", json.dumps({"version": 9})):
         path.write_text(content)
         with pytest.raises(ConfigError, match="Remove it"):
-            pins.judge(CONFIG, offers(tool()))
+            pins.review(CONFIG, offers(tool()))
     pins.forget(CONFIG)
-    assert pins.judge(CONFIG, offers(tool())).changes == ()
+    assert pins.review(CONFIG, offers(tool())).changes == ()

@@ -15,10 +15,10 @@ import pytest
 from tests.mcp.hosting import SERVERS, call, hosted
 
 from jaato.abc.asker import Clarification
+from jaato.plugins.mcp.calls import prompt_output, resource_output
 from jaato.plugins.mcp.errors import ServerFault, ServerRefusal
 from jaato.plugins.mcp.manifest import Manifest, save
 from jaato.plugins.mcp.pool import SessionServers, call_context
-from jaato.plugins.mcp.results import prompt_output, resource_output
 from jaato.tools.call import Call
 
 READY = str(SERVERS / "ready.py")

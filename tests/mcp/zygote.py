@@ -37,7 +37,7 @@ def main(path: str, browser: str) -> None:
 
     import jaato.cli.sources.mcp
     import jaato.plugins.mcp.client
-    import jaato.plugins.mcp.transports.http  # noqa: F401
+    import jaato.plugins.mcp.http_transport  # noqa: F401
 
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)

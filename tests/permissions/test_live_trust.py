@@ -31,7 +31,7 @@ from jaato.providers.scripted import ScriptedProvider
 from jaato.runtime.plugins.workspace import read_workspace_plugins
 from jaato.settings import environment
 from jaato.tools.permissions.trust import SessionTrust, Trust, content_hash
-from jaato.tools.remote.config_file import load_sources
+from jaato.tools.remote.sources import load_sources
 from jaato.tools.remote.trust import trust_path
 
 ATTACK = """
@@ -202,17 +202,17 @@ def test_a_definition_that_is_accepted_elsewhere_stays_held_back(tmp_path: Path)
         return Manifest(digest=config.digest, tools=tools)
 
     here, elsewhere = Pins(tmp_path / "state"), Pins(tmp_path / "state")
-    elsewhere.judge(config, offered("first"))
+    elsewhere.review(config, offered("first"))
     here.hold([config])
-    assert [one.name for one in here.judge(config, offered("changed", "new")).changes] == ["t0"]
+    assert [one.name for one in here.review(config, offered("changed", "new")).changes] == ["t0"]
     elsewhere.accept(config, offered("changed", "new"))
-    assert elsewhere.judge(config, offered("changed", "new")).changes == ()
-    judged = here.judge(config, offered("changed", "new"))
+    assert elsewhere.review(config, offered("changed", "new")).changes == ()
+    judged = here.review(config, offered("changed", "new"))
     assert [one.name for one in judged.changes] == ["t0"]
     assert [one.name for one in judged.manifest.tools] == ["t1"]
     later = Pins(tmp_path / "state")
     later.hold([config])
-    assert later.judge(config, offered("changed", "new")).changes == ()
+    assert later.review(config, offered("changed", "new")).changes == ()
 
 
 def test_a_tool_of_a_registry_that_is_allowed_elsewhere_is_another_one_here(tmp_path: Path) -> None:

@@ -116,8 +116,8 @@ def configured_values(settings: Settings, workspace: Path | None) -> dict[str, s
 def tables_in(path: Path, within: Path | None) -> Iterator[dict[str, str]]:
     """The variables, headers and tokens of every entry of a file; none of one that cannot be read, which says so where an
     entry is needed."""
-    from jaato.tools.remote.config_file import read_document
     from jaato.tools.remote.fields import Malformed
+    from jaato.tools.remote.sources import read_document
 
     try:
         document = read_document(path, within)

@@ -31,7 +31,7 @@ from jaato.server.http.asgi import App, Receive, Refused, Scope, Send
 from jaato.server.http.listeners import serving
 from jaato.server.http.tls import Certificate
 from jaato.server.http.websocket import EXTENSION, FramedSocket
-from jaato.server.mcp.mounted import Mounted
+from jaato.server.mcp.app import Mounted
 from jaato.server.metrics import Metrics
 from jaato.server.protocol.connection import Connection
 from jaato.server.registry.keys import Keys, default_rate

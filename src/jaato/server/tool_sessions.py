@@ -19,8 +19,7 @@ from jaato.runtime.runtime import Plan, Runtime
 from jaato.runtime.session_factory import plan_of
 from jaato.runtime.session_options import SessionOptions, settings_for, workspace_of
 from jaato.runtime.session_store import open_store
-from jaato.server.mcp.calls import ClientAsker
-from jaato.server.mcp.sessions import Visit
+from jaato.server.mcp.sessions import ClientAsker, Visit
 from jaato.server.remote_tools import Onward
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool

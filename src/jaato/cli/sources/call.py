@@ -32,7 +32,7 @@ from jaato.tools.filesystem.control_files import control_names
 from jaato.tools.permissions.gate import Decision, Gate
 from jaato.tools.pipeline import run
 from jaato.tools.redaction.redactor import Redactor, StreamRedactor
-from jaato.tools.remote.config_file import C
+from jaato.tools.remote.fields import C
 from jaato.tools.tool import Tool
 
 MAX_STDIN_BYTES = 4_000_000

@@ -10,14 +10,13 @@ from jaato.cli.ending import DENIED, OK, say
 from jaato.cli.output.tables import print_line, print_rows
 from jaato.cli.sources.sources import SourceCommands
 from jaato.errors import ConfigError
-from jaato.tools.remote.config_file import (
-    C,
+from jaato.tools.remote.fields import C, Scope
+from jaato.tools.remote.sources import (
     edit_source,
     find_conflict,
     parse_entry,
     with_marks,
 )
-from jaato.tools.remote.fields import Scope
 
 SECRET = re.compile(r"key|token|secret|password|passwd|credential|authorization|cookie", re.IGNORECASE)
 

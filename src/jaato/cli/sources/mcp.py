@@ -32,8 +32,8 @@ from jaato.plugins.mcp.server_log import LogFile
 from jaato.plugins.mcp.tools import full_name, make_tool
 from jaato.runtime.plugins.setup import sandbox_for
 from jaato.tools.catalog import wire_name
-from jaato.tools.remote.directory import SourceContext
 from jaato.tools.remote.fields import JsonObject, Malformed
+from jaato.tools.remote.sources import SourceContext
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth.callback import Ask
@@ -128,7 +128,7 @@ class McpCommands(SourceCommands[ServerConfig]):
         known = manifest.load(self.settings.cache_dir, config.digest)
         if known is None:
             return [], int
-        changes = self._pins.judge(config, known).changes
+        changes = self._pins.review(config, known).changes
         shown = [
             (f"the {f'{one.kind} {visible(one.name)}'.strip()} is held back: {one.detail}", one.diff)
             for one in changes
@@ -150,7 +150,7 @@ class McpCommands(SourceCommands[ServerConfig]):
         state, why = self.host.state(config.name)
         if failure is not None:
             state, why = ("needs login" if failure.code == "login_needed" else "failed"), str(failure)
-        judged = self.directory.judgement(config)
+        judged = self.directory.review(config)
         known = judged.manifest if judged is not None else None
         age_s = known.age_s(time.time()) if known is not None else None
         health = "failed" if failure is not None else "ok"
@@ -202,9 +202,9 @@ class McpCommands(SourceCommands[ServerConfig]):
         trusted, `ToolError`s."""
         if not config.disabled:
             self.directory.check_trust(config)
-        if refresh or self.directory.judgement(config) is None:
+        if refresh or self.directory.review(config) is None:
             await self.host.connect(config.name)
-        found = self.directory.judgement(config)
+        found = self.directory.review(config)
         if found is None:
             raise ConfigError(f"{config.origin} changed meanwhile; try again.")
         return found
@@ -312,11 +312,11 @@ def check_login(commands: McpCommands, config: ServerConfig) -> None:
 
 async def login(commands: McpCommands, config: ServerConfig) -> int:
     """Log in or out, until it is done or Ctrl-C ends it."""
+    from jaato.plugins.mcp.http_transport import allowed_for
     from jaato.plugins.mcp.oauth.login import login, logout
     from jaato.plugins.mcp.oauth.token_store import open_store
-    from jaato.plugins.mcp.transports.http import allowed_for
 
-    filled = commands.directory.setting(config.name).config
+    filled = commands.directory.options(config.name).config
     if any(name.lower() == "authorization" for name in filled.headers):
         say(f"{config.name} is sent the Authorization that its configuration has; a login would not be used.")
         return USAGE

@@ -28,7 +28,7 @@ from jaato.plugins.arp.validation import name_problem
 from jaato.protocol.arp import ToolView
 from jaato.tools.filesystem.containment import shown_name
 from jaato.tools.redaction.redactor import Redactor
-from jaato.tools.remote.directory import SourceContext
+from jaato.tools.remote.sources import SourceContext
 
 
 class RegistryCommands(SourceCommands[RegistryConfig]):

@@ -16,8 +16,8 @@ from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError, JaatoError
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.tools.redaction.redactor import Redactor
-from jaato.tools.remote.config_file import C
-from jaato.tools.remote.directory import SourceContext, SourceDirectory, source_context
+from jaato.tools.remote.fields import C
+from jaato.tools.remote.sources import SourceContext, SourceDirectory, source_context
 
 CHECKS_AT_ONCE = 8
 TEXTS = ("server", "registry", "tool", "arguments", "url", "token", "prefix")

@@ -19,7 +19,7 @@ from jaato.plugins.arp.http_client import RegistryHttpClient
 from jaato.plugins.arp.pins import Pins
 from jaato.plugins.arp.remote_registry import RemoteRegistry
 from jaato.tools.network.addresses import AllowedHosts, Url
-from jaato.tools.remote.directory import SourceContext, SourceDirectory
+from jaato.tools.remote.sources import SourceContext, SourceDirectory
 
 
 class Directory(SourceDirectory[RegistryConfig]):

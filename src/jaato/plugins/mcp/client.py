@@ -16,26 +16,25 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.calls import Deadline, progress_output
+from jaato.plugins.mcp.calls import CURRENT_CONTEXT, CallContext, Deadline
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.discovery import first_line, survey
-from jaato.plugins.mcp.elicitation import CURRENT_CONTEXT, CallContext, elicit
+from jaato.plugins.mcp.elicitation import elicit
 from jaato.plugins.mcp.errors import CallLost, ServerFault, ServerRefusal
 from jaato.plugins.mcp.manifest import Manifest
 from jaato.plugins.mcp.server_log import ServerLog
-from jaato.plugins.mcp.session import SdkClient, Session, Transport
+from jaato.plugins.mcp.session import SdkClient, Session, Transport, first_line
 from jaato.version import __version__
 
-LISTEN_AGAIN_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
-"""How long after a lost subscription the next is asked for."""
+RESUBSCRIBE_AFTER_S = (1.0, 10.0, 60.0, 300.0, 3600.0)
+"""The backoff after a lost subscription."""
 REFRESH_AFTER_S = 0.3
-MOST_REFRESH_S = 60.0
-"""How long after a change the lists are asked for; longer and longer when they change all the time."""
+MAX_REFRESH_S = 60.0
+"""The debounce of list changes, which doubles up to this while the lists keep changing."""
 R = TypeVar("R")
 
 
 class McpClient:
-    """The conversation with one server. `run` is its whole life; the other methods are called while it lasts."""
+    """A connection to one server. `run` opens it, serves it and closes it; the other methods are called meanwhile."""
 
     def __init__(
         self,
@@ -53,7 +52,9 @@ class McpClient:
         self.over = asyncio.Event()
         self.timeouts = 0
         self.why = ""
-        self.fault: JaatoError | None = None  # what ended it, where that is an error of its own: a login, say
+        self.fault: JaatoError | None = (
+            None  # the error that ended it, if it has one of its own, such as a login
+        )
         self._transport = transport
         self._handshake_first = handshake_first
         self._on_manifest = on_manifest
@@ -63,12 +64,12 @@ class McpClient:
         self._callers: list[CallContext] = []
         self._changed = asyncio.Event()
 
-    # --- life --------------------------------------------------------------------------------------------------
+    # --- lifecycle ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start, serve until stopped or broken, end. Never raises; `why` says what went wrong."""
+        """Connect, serve until stopped or disconnected, close. Never raises; `why` says what went wrong."""
         try:
-            await self._live()
+            await self._connect_and_serve()
         except asyncio.CancelledError:
             self.why = self.why or "It was stopped."
         except BaseExceptionGroup as group:
@@ -77,10 +78,10 @@ class McpClient:
             self.why = self.why or describe_error(error)
         finally:
             self._sdk = None
-            await self._end()
+            await self._set_over()
 
-    async def _end(self) -> None:
-        """Say why it is over to whoever waits."""
+    async def _set_over(self) -> None:
+        """Record why the connection ended, and wake up all who wait for it."""
         fault: JaatoError
         try:
             ended = "" if self.stopped else await self._transport.exit_reason()
@@ -96,7 +97,7 @@ class McpClient:
             self.ready.exception()
         self.over.set()
 
-    async def _live(self) -> None:
+    async def _connect_and_serve(self) -> None:
         seconds = self.config.start_timeout_s
         with anyio.move_on_after(seconds) as starting:
             async with SdkClient(
@@ -106,11 +107,11 @@ class McpClient:
                 elicitation_callback=self._elicit,
                 list_roots_callback=self._roots,
                 logging_callback=self._logged,
-                message_handler=self._told,
+                message_handler=self._notified,
                 cache=None,
                 log=self.log,
             ) as sdk:
-                manifest = await self._survey(sdk)
+                manifest = await self._discover(sdk)
                 self._sdk = sdk
                 starting.deadline = math.inf
                 self.ready.set_result(manifest)
@@ -118,27 +119,27 @@ class McpClient:
         if starting.cancelled_caught:
             self.why = f"It did not answer within {seconds:g} s of its start (start_timeout_s)."
 
-    async def _survey(self, sdk: Client) -> Manifest:
+    async def _discover(self, sdk: Client) -> Manifest:
         assert isinstance(sdk.session, Session)
-        manifest = await survey(sdk.session, sdk.session.page, self.config.digest, self.log)
+        manifest = await sdk.session.build_manifest(self.config.digest, self.log)
         self._on_manifest(manifest)
         return manifest
 
     async def _serve(self, sdk: Client) -> None:
-        """Until it is stopped; lists that changed are asked for again, not more often than makes sense."""
+        """Serve until stopped; lists that change are fetched again."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._refreshing, sdk)
-            tasks.start_soon(self._listening, sdk)
-            tasks.start_soon(self._watching)
+            tasks.start_soon(self._refresh_lists, sdk)
+            tasks.start_soon(self._subscribe, sdk)
+            tasks.start_soon(self._watch_transport)
             await self._stopping.wait()
             tasks.cancel_scope.cancel()
 
-    async def _watching(self) -> None:
+    async def _watch_transport(self) -> None:
         await self._transport.until_over()
         raise ServerFault("It closed the connection.")
 
-    async def _refreshing(self, sdk: Client) -> None:
-        """Ask for the lists again when they change; longer and longer after it when they change all the time."""
+    async def _refresh_lists(self, sdk: Client) -> None:
+        """Fetch the lists again after they change, debounced; the delay doubles while they keep changing."""
         loop = asyncio.get_running_loop()
         pause_s = REFRESH_AFTER_S
         while True:
@@ -147,21 +148,21 @@ class McpClient:
             if loop.time() - since > pause_s:
                 pause_s = REFRESH_AFTER_S
             await anyio.sleep(pause_s)
-            pause_s = min(2 * pause_s, MOST_REFRESH_S)
+            pause_s = min(2 * pause_s, MAX_REFRESH_S)
             self._changed.clear()
             try:
                 with anyio.fail_after(self.config.start_timeout_s):
-                    await self._survey(sdk)
+                    await self._discover(sdk)
             except (MCPError, TimeoutError) as error:
                 self.log.note(f"did not list anew what it offers: {first_line(error)}")
 
-    async def _listening(self, sdk: Client) -> None:
-        """Subscribe to changed lists at a server that tells of them only to subscribers."""
+    async def _subscribe(self, sdk: Client) -> None:
+        """Subscribe to list changes at a server of the newer protocol; a lost subscription is retried with backoff."""
         able = sdk.server_capabilities
         if sdk.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         wanted = [bool(one and one.list_changed) for one in (able.tools, able.prompts, able.resources)]
-        for pause_s in LISTEN_AGAIN_S if any(wanted) else ():
+        for pause_s in RESUBSCRIBE_AFTER_S if any(wanted) else ():
             try:
                 async with sdk.listen(
                     tools_list_changed=wanted[0],
@@ -171,33 +172,33 @@ class McpClient:
                     async for _ in events:
                         self._changed.set()
             except (MCPError, SubscriptionLost, TimeoutError):
-                pass  # told below, by asking again
+                pass  # the lists are fetched again below
             await anyio.sleep(pause_s)
             self._changed.set()
 
     @property
     def stopped(self) -> bool:
-        """Whether it was asked to end."""
+        """Whether `stop` was called."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """End it; `over` says when that is done."""
+        """Close the connection; `over` is set when that is done."""
         self._stopping.set()
 
-    # --- what the server asks and tells of its own accord ----------------------------------------------------------
+    # --- requests and notifications of the server -----------------------------------------------------------------
 
     async def _elicit(self, context: Any, params: Any) -> types.ElicitResult:
-        """What the user says to a question of the server's, which is always that of some call; one after the other."""
+        """Put an elicitation to the user of the call it belongs to, one at a time."""
         caller = CURRENT_CONTEXT.get() or self._only_caller()
         if caller is None:
-            self.log.note("asked the user outside of any call, which was not passed on")
+            self.log.note("asked the user outside of any call; the question was cancelled")
             return types.ElicitResult(action="cancel")
         async with caller.asking:
             action, content = await elicit(self.config.name, caller, params)
         return types.ElicitResult(action=action, content=content)  # type: ignore[arg-type]
 
     def _only_caller(self) -> CallContext | None:
-        """Whose call a question belongs to that does not say so: clear only when one session calls."""
+        """The call an elicitation without a reference belongs to: known only when a single session is calling."""
         sessions = {caller.call.session_id for caller in self._callers}
         return self._callers[-1] if len(sessions) == 1 else None
 
@@ -207,11 +208,11 @@ class McpClient:
         return types.ListRootsResult(roots=[root])
 
     async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
-        """A line for its log."""
+        """Write a log message of the server to its log."""
         self.log.write(f"[{params.level}] {str(params.data)[:2000]}\n")
 
-    async def _told(self, message: Any) -> None:
-        """Anything else it tells: that a list has changed, that something cannot be read."""
+    async def _notified(self, message: Any) -> None:
+        """Handle other notifications (a list has changed) and messages that cannot be parsed."""
         match message:
             case (
                 types.ToolListChangedNotification()
@@ -220,22 +221,18 @@ class McpClient:
             ):
                 self._changed.set()
             case Exception():
-                self.log.note(f"sent something that cannot be read: {first_line(message)}")
+                self.log.note(f"sent a message that cannot be parsed: {first_line(message)}")
 
-    # --- what we ask ---------------------------------------------------------------------------------------------
+    # --- requests of ours ------------------------------------------------------------------------------------------
 
     async def refresh(self) -> Manifest:
-        """What the server offers now."""
-        return await self._request(self._survey, None, "list")
+        """Fetch the lists of what the server offers now."""
+        return await self._request(self._discover, None, "list")
 
     async def call(self, name: str, arguments: dict[str, Any], caller: CallContext) -> types.CallToolResult:
         """Run a tool. Raises `ServerFault`, `ServerRefusal`."""
-
-        async def show(progress: float, total: float | None, message: str | None) -> None:
-            caller.show(progress, total, message)
-
         return await self._request(
-            lambda sdk: sdk.call_tool(name, arguments, progress_callback=show),
+            lambda sdk: sdk.call_tool(name, arguments, progress_callback=caller.report_progress),
             caller,
             f"the tool {name}",
             CallLost,
@@ -248,11 +245,11 @@ class McpClient:
     async def prompt(
         self, name: str, arguments: dict[str, str], caller: CallContext
     ) -> types.GetPromptResult:
-        """A prompt, filled in. Raises as `call`."""
+        """Get a prompt with its arguments filled in. Raises as `call`."""
         return await self._request(lambda sdk: sdk.get_prompt(name, arguments), caller, f"the prompt {name}")
 
     async def complete(self, reference: dict[str, str], argument: dict[str, str]) -> list[str]:
-        """What an argument of a prompt or of a template may be. Raises as `call`."""
+        """Complete an argument of a prompt or of a resource template. Raises as `call`."""
         kind = types.PromptReference if "name" in reference else types.ResourceTemplateReference
         ref: Any = kind(**reference)  # type: ignore[arg-type]
         found = await self._request(lambda sdk: sdk.complete(ref, argument), None, "a completion")
@@ -265,15 +262,14 @@ class McpClient:
         what: str,
         lost: type[ServerFault] = ServerFault,
     ) -> R:
-        """The answer to a request, in its time; what goes wrong, as an error of ours: `lost` from when it may have been sent."""
+        """Send a request with a deadline. Errors are raised as ours: `lost` once the request may have been sent."""
         sdk = self._sdk
         if sdk is None:
-            raise await self._gone(what)
+            raise await self._disconnected(what)
         name = self.config.name
         deadline = Deadline(self.config.call_timeout_s)
         if caller is not None:
-            caller.hold, caller.go_on = deadline.hold, deadline.go_on
-            caller.show = progress_output(caller, deadline)
+            caller.deadline = deadline
             self._callers.append(caller)
             CURRENT_CONTEXT.set(caller)
         try:
@@ -283,7 +279,7 @@ class McpClient:
                 return result
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
-                raise await self._gone(what, error.message, lost) from None
+                raise await self._disconnected(what, error.message, lost) from None
             self.timeouts = 0
             if error.code == types.PARSE_ERROR:
                 raise lost(f"The MCP server {name} failed at {what}: {refusal(error)}") from None
@@ -295,8 +291,9 @@ class McpClient:
                 f"The MCP server {name} failed at {what}: {describe_error(first_error(group))}"
             ) from None
         except (ValueError, RuntimeError) as error:
-            said = f"answered {what} not as the protocol has it: {first_line(error)}"
-            raise lost(f"The MCP server {name} {said}") from None
+            raise lost(
+                f"The MCP server {name} answered {what} with an invalid response: {first_line(error)}"
+            ) from None
         finally:
             if caller is not None:
                 self._callers.remove(caller)
@@ -306,20 +303,22 @@ class McpClient:
             f"(call_timeout_s in its configuration); the call was given up.{self.log.explained()}"
         )
 
-    async def _gone(self, what: str, said: str = "", lost: type[ServerFault] = ServerFault) -> JaatoError:
-        """That the connection ended, with the reason as soon as it is known."""
+    async def _disconnected(
+        self, what: str, reason: str = "", lost: type[ServerFault] = ServerFault
+    ) -> JaatoError:
+        """The error of a request whose connection ended; waits a moment for the reason."""
         with anyio.move_on_after(3):
             await self.over.wait()
         if self.fault is not None:
             return self.fault
-        told = (
-            f"ended before it answered {what}; whether it did what was asked is not known. {self.why or said}"
+        return lost(
+            f"The MCP server {self.config.name} ended before it answered {what}; whether the request was carried out is "
+            f"not known. {self.why or reason} The next call restarts it."
         )
-        return lost(f"The MCP server {self.config.name} {told} The next call starts it again.")
 
 
 def refusal(error: MCPError) -> str:
-    """What a server said in refusing."""
+    """The message and data of a server's error, shortened."""
     data = error.error.data
     more = f" ({str(data)[:500]})" if data else ""
     return f"{error.message[:2000]}{more}"

@@ -1,4 +1,4 @@
-"""What is known of the configured servers without starting any: their entries, their trust, their manifests."""
+"""The configured servers, their trust and their cached manifests, without starting any."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 from jaato.errors import ConfigError, PermissionDenied
 from jaato.plugins.mcp.config import FILE, ServerConfig, expand_variables, secrets_in
 from jaato.plugins.mcp.errors import ServerUnusable
-from jaato.plugins.mcp.manifest import Manifest, save
+from jaato.plugins.mcp.manifest import Manifest, ToolEntry, save
 from jaato.plugins.mcp.manifest import load as load_manifest
 from jaato.plugins.mcp.pins import ManifestReview, Pins
 from jaato.plugins.mcp.server_log import LogFile
-from jaato.plugins.mcp.tools import unusable
+from jaato.plugins.mcp.tools import unusable_reason
 from jaato.plugins.mcp.trust import ServerTrust
-from jaato.tools.remote.directory import SourceContext, SourceDirectory
+from jaato.tools.remote.sources import SourceContext, SourceDirectory
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.config import McpServerOptions
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Directory(SourceDirectory[ServerConfig]):
     """The servers of one workspace and its user. Starts nothing.
 
-    `ask` is how a person is asked to log in, where there is one; `sandbox` has the rules under which servers are started:
-    without one, those of the user's settings.
+    `ask` asks the user to log in, if there is one; servers are started under `sandbox`, by default that of the user's
+    settings.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Directory(SourceDirectory[ServerConfig]):
         self._ask = ask
         self._given_sandbox = sandbox
         self._pins = Pins(context.state_dir)
-        self._settings: dict[str, McpServerOptions] = {}
-        self._judged: dict[str, ManifestReview | None] = {}
+        self._options: dict[str, McpServerOptions] = {}
+        self._reviews: dict[str, ManifestReview | None] = {}
         trust = ServerTrust(context.state_dir, context.trust)
         super().__init__(context, ServerConfig, context.home / FILE, FILE, trust)
         if context.trust is not None:
@@ -47,8 +47,8 @@ class Directory(SourceDirectory[ServerConfig]):
     def reload(self) -> None:
         """Read the configuration again."""
         super().reload()
-        self._settings.clear()
-        self._judged.clear()
+        self._options.clear()
+        self._reviews.clear()
 
     @functools.cached_property
     def _sandbox(self) -> Sandbox:
@@ -70,7 +70,7 @@ class Directory(SourceDirectory[ServerConfig]):
             raise ServerUnusable(str(error)) from None
 
     def needs_login(self, config: ServerConfig) -> bool:
-        """Whether it said, when it was last asked, that somebody has to log in."""
+        """Whether the last request to the server needed a login."""
         if config.kind == "stdio":
             return False
         from jaato.plugins.mcp.oauth.token_store import needs_login
@@ -80,17 +80,15 @@ class Directory(SourceDirectory[ServerConfig]):
         except ConfigError:
             return False
 
-    def setting(self, name: str) -> McpServerOptions:
-        """What to start a server with. Raises `ServerUnusable` for one that may not start or lacks something."""
+    def options(self, name: str) -> McpServerOptions:
+        """The options to start a server with. Raises `ServerUnusable` for one that is untrusted or lacks a variable."""
         config = self.entry(name)
         try:
             self.check_trust(config)
         except PermissionDenied as error:
-            raise ServerUnusable(
-                f"{error} What the user trusts now counts in sessions that begin then."
-            ) from None
-        setting = self._settings.get(name)
-        if setting is None:
+            raise ServerUnusable(f"{error} Trust given now takes effect in new sessions.") from None
+        options = self._options.get(name)
+        if options is None:
             from jaato.plugins.mcp.config import McpServerOptions
             from jaato.tools.redaction.redactor import Redactor
 
@@ -101,7 +99,7 @@ class Directory(SourceDirectory[ServerConfig]):
             secrets = self.context.secrets or Redactor()
             for key, value in secrets_in(filled).items():
                 secrets.add(key, value)
-            setting = self._settings[name] = McpServerOptions(
+            options = self._options[name] = McpServerOptions(
                 filled,
                 self.context.environ,
                 self.context.workspace,
@@ -110,34 +108,45 @@ class Directory(SourceDirectory[ServerConfig]):
                 self.context.allow_hosts,
                 LogFile(self.context.state_dir, config),
                 self._ask,
-                judged.manifest.protocol_version if (judged := self.judgement(config)) else "",
+                review.manifest.protocol_version if (review := self.review(config)) else "",
                 secrets.mask,
                 self.context.cache_dir,
             )
-        return setting
+        return options
 
-    def judgement(self, config: ServerConfig) -> ManifestReview | None:
-        """What was last known of a server, without what is held back; None when nothing is."""
-        if config.name not in self._judged:
+    def review(self, config: ServerConfig) -> ManifestReview | None:
+        """The last manifest of a server, without the definitions held back; None without a manifest."""
+        if config.name not in self._reviews:
             manifest = load_manifest(self.context.cache_dir, config.digest)
-            self._judged[config.name] = None if manifest is None else self._judge(config, manifest)
-        return self._judged[config.name]
+            self._reviews[config.name] = None if manifest is None else self._review(config, manifest)
+        return self._reviews[config.name]
 
-    def _judge(self, config: ServerConfig, manifest: Manifest) -> ManifestReview:
+    def _review(self, config: ServerConfig, manifest: Manifest) -> ManifestReview:
         try:
-            return self._pins.judge(config, manifest)
+            return self._pins.review(config, manifest)
         except (ConfigError, OSError) as error:
             empty = msgspec.structs.replace(
                 manifest, tools=[], prompts=[], instructions="", dropped=[str(error)]
             )
             return ManifestReview(empty, ())
 
+    def tool(self, server: str, name: str) -> ToolEntry | None:
+        """A tool of a known server; None when the server is unknown or has no usable one. Raises `ServerUnusable`."""
+        review = self.review(self.entry(server))
+        return review.tool(name) if review else None
+
+    def missing_tool(self, server: str, name: str) -> ServerUnusable:
+        """The error for a tool that `tool` does not find."""
+        review = self.review(self.entry(server))
+        unknown = f"The MCP server {server!r} has not listed its tools yet."
+        return ServerUnusable(review.missing(server, name) if review else unknown)
+
     def learn(self, manifest: Manifest) -> list[str]:
-        """Keep what a server has just said it offers; under which names it stands here. From any thread."""
+        """Cache the new manifest of a server and review it; returns the names of its entries. Thread-safe."""
         owners = [config for config in self.sources.values() if config.digest == manifest.digest]
         if not owners:
             return []
-        bad = {entry.name: why for entry in manifest.tools if (why := unusable(entry))}
+        bad = {entry.name: why for entry in manifest.tools if (why := unusable_reason(entry))}
         if bad:
             manifest = msgspec.structs.replace(
                 manifest,
@@ -146,5 +155,5 @@ class Directory(SourceDirectory[ServerConfig]):
             )
         save(self.context.cache_dir, manifest)
         for config in owners:
-            self._judged[config.name] = self._judge(config, manifest)
+            self._reviews[config.name] = self._review(config, manifest)
         return [config.name for config in owners]

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
-from jaato.abc.asker import Clarification
-from jaato.protocol.ids import new_id
-from jaato.tools.call import Call
+from jaato.plugins.mcp.calls import CallContext
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.network.addresses import METADATA, AddressRefused, Url, parse_url
 from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.schema import depth_within
 
-Clarify = Callable[[Clarification], Awaitable[list[str | None] | None]]
 MAX_FIELDS = 20
 MAX_TEXT = 2_000
 MAX_LABEL = 200
@@ -25,40 +18,6 @@ MAX_DEPTH = 16
 MAX_NUMBER = 2**53
 TRIES = 3
 YES = ("yes", "no")
-
-
-@dataclass(eq=False, slots=True)
-class CallContext:
-    """Whose call it is, and how that one can be asked and shown something."""
-
-    call: Call
-    clarify: Clarify | None = None
-    loop: asyncio.AbstractEventLoop | None = None
-    hold: Callable[[], None] = field(default=lambda: None)
-    go_on: Callable[[], None] = field(default=lambda: None)
-    show: Callable[[float, float | None, str | None], None] = field(default=lambda *_: None)
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the user is asked: one question after the other."""
-
-    async def ask(self, context: str, questions: list[dict[str, Any]]) -> list[str | None] | None:
-        """The answers, or None when nobody can give any. The time it takes is not the server's."""
-        if self.clarify is None or self.loop is None:
-            return None
-        asked = Clarification(id=new_id("q"), call_id=self.call.id, context=context, questions=questions)
-
-        async def put() -> list[str | None] | None:
-            assert self.clarify is not None
-            return await self.clarify(asked)
-
-        self.hold()
-        try:
-            future = asyncio.run_coroutine_threadsafe(put(), self.loop)
-            return await asyncio.wrap_future(future)
-        finally:
-            self.go_on()
-
-
-CURRENT_CONTEXT: ContextVar[CallContext | None] = ContextVar("jaato_mcp_caller", default=None)
 
 
 async def elicit(server: str, caller: CallContext, params: Any) -> tuple[str, dict[str, Any] | None]:

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from jaato import settings
+from jaato.plugins.mcp.calls import CallContext, checked_output, output_of, prompt_output, resource_output
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.elicitation import CallContext
-from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
-from jaato.plugins.mcp.pool import SessionServers
-from jaato.plugins.mcp.tools import checked_output
+from jaato.plugins.mcp.pool import Request, SessionServers, fetch_manifest, send_request
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Call, Output, no_blobs
-from jaato.tools.remote.directory import source_context
-
-if TYPE_CHECKING:
-    from jaato.plugins.mcp.client import McpClient
-    from jaato.plugins.mcp.server import McpServer
-
-R = TypeVar("R")
+from jaato.tools.remote.sources import source_context
 
 
 class MCPClientManager:
-    """The servers that a workspace and its user have configured. They start when first used; `close` lets go of them.
+    """The servers that a workspace and its user have configured. They start lazily; `close` releases them.
 
-    No model and no permission stands between: the program itself decides what is called. `keep` takes the bytes of
+    There is no model and no permission check: the program itself decides what is called. `keep` stores the bytes of
     images and files and returns a handle for them; without it they are left out.
     """
 
@@ -42,59 +35,51 @@ class MCPClientManager:
         environ = settings.environment() if environ is None else environ
         self._keep = keep
         self._directory = Directory(source_context(Path(workspace or Path.cwd()).resolve(), environ))
-        self._host = SessionServers(self._directory, lambda _name: None)
+        self._servers = SessionServers(self._directory, lambda _name: None)
 
     def list_servers(self) -> dict[str, str]:
-        """How each server stands: configured, known, started, failed, needs login, needs trust, switched off. Starts nothing."""
-        return {name: self._host.state(name)[0] for name in self._directory.sources}
+        """The state of each server: configured, known, started, failed, needs login, needs trust, switched off. Starts nothing."""
+        return {name: self._servers.state(name)[0] for name in self._directory.sources}
 
     def connect(self, server: str) -> Manifest:
-        """Start a server, or ask a running one anew, what it offers. Raises `ToolError`s."""
-
-        async def connected(one: McpServer) -> Manifest:
-            connection = await one.connected(patient=False)
-            return await connection.refresh()
-
-        return self._host.start(server, connected).result()
+        """Start a server, or fetch the lists of a running one again. Raises `ToolError`s."""
+        return self._servers.submit(server, fetch_manifest).result()
 
     def list_tools(self, server: str) -> list[ToolEntry]:
         """The tools of a server that may be called; it is started if nothing is known of it. Raises `ToolError`s."""
         config = self._directory.entry(server)
-        if self._directory.judgement(config) is None:
+        if self._directory.review(config) is None:
             self.connect(server)
-        judged = self._directory.judgement(config)
-        return [] if judged is None else judged.manifest.tools
+        review = self._directory.review(config)
+        return [] if review is None else review.manifest.tools
 
     def call_tool(self, server: str, tool: str, args: dict[str, Any] | None = None) -> Output:
-        """Call a tool. Raises `ServerRefusal` when the tool says that it failed, and other `ToolError`s."""
-        from jaato.plugins.mcp.results import output_of
-
-        entry = self._tool(server, tool)
+        """Call a tool. Raises `ServerRefusal` when the tool reports an error, and other `ToolError`s."""
+        entry = self._directory.tool(server, tool)
+        if entry is None:
+            self.connect(server)
+            entry = self._directory.tool(server, tool)
+        if entry is None:
+            raise self._directory.missing_tool(server, tool)
         call = self._call(tool, args or {})
-        result = self._ask(
-            server, lambda connection: connection.call(tool, call.arguments, CallContext(call))
-        )
+        result = self._ask(server, lambda client: client.call(tool, call.arguments, CallContext(call)))
         return checked_output(entry, output_of(result, call))
 
     def read_resource(self, server: str, uri: str) -> Output:
         """Read a resource. Raises `ToolError`s."""
-        from jaato.plugins.mcp.results import resource_output
-
         call = self._call("read", {})
-        return resource_output(self._ask(server, lambda one: one.read(uri, CallContext(call))), call)
+        return resource_output(self._ask(server, lambda client: client.read(uri, CallContext(call))), call)
 
     def get_prompt(self, server: str, name: str, arguments: dict[str, str] | None = None) -> Output:
-        """A prompt, filled in. Raises `ToolError`s."""
-        from jaato.plugins.mcp.results import prompt_output
-
+        """Get a prompt with its arguments filled in. Raises `ToolError`s."""
         call = self._call("prompt", {})
         return prompt_output(
-            self._ask(server, lambda one: one.prompt(name, arguments or {}, CallContext(call))), call
+            self._ask(server, lambda client: client.prompt(name, arguments or {}, CallContext(call))), call
         )
 
     def close(self) -> None:
-        """Let go of all servers; those nobody else uses end soon."""
-        self._host.leave()
+        """Release all servers; those without another user stop soon."""
+        self._servers.leave()
 
     def __enter__(self) -> MCPClientManager:
         return self
@@ -104,25 +89,8 @@ class MCPClientManager:
     ) -> None:
         self.close()
 
-    def _tool(self, server: str, tool: str) -> ToolEntry:
-        config = self._directory.entry(server)
-        judged = self._directory.judgement(config)
-        if judged is None or judged.tool(tool) is None:
-            self.connect(server)
-            judged = self._directory.judgement(config)
-        found = judged.tool(tool) if judged else None
-        if found is None:
-            unknown = f"The MCP server {server!r} has not said what it offers."
-            raise ServerUnusable(judged.missing(server, tool) if judged else unknown)
-        return found
-
-    def _ask(self, server: str, do: Callable[[McpClient], Coroutine[Any, Any, R]]) -> R:
-        async def asked(one: McpServer) -> R:
-            result = await do(await one.connected())
-            one.answered()
-            return result
-
-        return self._host.start(server, asked).result()
+    def _ask(self, server: str, do: Request[Any]) -> Any:
+        return self._servers.submit(server, partial(send_request, do)).result()
 
     def _call(self, name: str, arguments: dict[str, Any]) -> Call:
         return Call(

@@ -34,7 +34,6 @@ class ToolEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     output_schema: dict[str, Any] | None = None
     annotations: dict[str, Any] = {}
     execution: dict[str, Any] = {}
-    meta: dict[str, Any] = {}
 
 
 class PromptEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -108,13 +108,13 @@ class Pins:
 
     def hold(self, configs: Iterable[ServerConfig]) -> None:
         """From now on nothing counts as accepted for these servers but what is now, and what is new here. A damaged file
-        is left to `judge`."""
+        is left to `review`."""
         for config in configs:
             path = self._path(config)
             with contextlib.suppress(ConfigError):
                 self._held[path] = self._read(path)
 
-    def judge(self, config: ServerConfig, manifest: Manifest) -> ManifestReview:
+    def review(self, config: ServerConfig, manifest: Manifest) -> ManifestReview:
         """Compare with what is pinned, and pin what is new and hides nothing. Raises `ConfigError`, OSError."""
         path = self._path(config)
         at_first = self._held.get(path)
@@ -195,7 +195,6 @@ def definitions(manifest: Manifest) -> dict[Key, dict[str, Any]]:
 def definition_of(entry: ToolEntry | PromptEntry) -> dict[str, Any]:
     """What of a tool or prompt a model or a policy goes by."""
     made: dict[str, Any] = msgspec.to_builtins(entry)
-    made.pop("meta", None)
     return made
 
 

@@ -1,8 +1,10 @@
-"""The plugin `mcp`: the tools of all known servers, and tools to reach their resources, prompts and the servers themselves."""
+"""The plugin `mcp`: the tools of all known servers, and tools to list the servers, their resources and their prompts."""
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,29 +14,32 @@ from jaato.abc.plugin import Host as PluginHost
 from jaato.abc.plugin import Plugin
 from jaato.errors import ToolError
 from jaato.log import logger
-from jaato.plugins.mcp.config import FILE
+from jaato.plugins.mcp.config import FILE, ServerConfig, describe_sandbox
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.errors import ServerUnusable
-from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, full_name, not_taken, tools_from
+from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, drop_name_conflicts, full_name, tools_from
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
 from jaato.tools.host_services import trust_of
+from jaato.tools.invisible_text import escape_all
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
-from jaato.tools.remote.directory import host_context
+from jaato.tools.remote.sources import host_context
 from jaato.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
-    from jaato.plugins.mcp.manifest import ToolEntry
+    from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ResourceEntry, ToolEntry
     from jaato.plugins.mcp.pool import SessionServers
 
 LOG = logger("mcp")
-MEET_WITHIN_S = 30.0
-MAX_MET = 20
-"""Servers that are started together only to learn what they offer."""
+START_WITHIN_S = 30.0
+MAX_STARTED = 20
+"""Unknown servers that are started together to learn their tools."""
+MAX_ROWS = 200
+MAX_TEXT = 300
 
 
 class MCPToolPlugin(Plugin):
-    """Servers of the Model Context Protocol: their tools join the catalogue, and start them when first used."""
+    """Servers of the Model Context Protocol: their tools join the catalogue; a server starts when one is first used."""
 
     name: ClassVar[str] = "mcp"
     looks_at: ClassVar[tuple[str, ...]] = (".mcp.json", "~/.mcp.json")
@@ -45,9 +50,9 @@ class MCPToolPlugin(Plugin):
         self._offered: dict[str, list[Tool]] = {}
 
     def offered(self) -> list[Tool]:
-        """The tools of every server of which something is known."""
+        """The tools of every server with a manifest."""
         try:
-            self.host.service("catalog").strangers[self.name] = self.meet
+            self.host.service("catalog").strangers[self.name] = self.start_unknown
         except KeyError:
             pass
         for config in self.directory.sources.values():
@@ -57,14 +62,14 @@ class MCPToolPlugin(Plugin):
 
     def _tools_of(self, name: str) -> list[Tool]:
         config = self.directory.sources[name]
-        judged = self.directory.judgement(config)
-        if judged is None:
+        review = self.directory.review(config)
+        if review is None:
             return []
         others = [tool for one, tools in self._offered.items() if one != name for tool in tools]
-        return not_taken(tools_from(config, judged.manifest, self._call), others)
+        return drop_name_conflicts(tools_from(config, review.manifest, self._call), others)
 
-    def _changed(self, name: str) -> None:
-        """A server offers something else than it did; on the pool's thread."""
+    def _replace_tools(self, name: str) -> None:
+        """Replace the tools of a server whose manifest has changed; runs on the pool's thread."""
         old, new = self._offered.get(name, []), self._tools_of(name)
         self._offered[name] = new
         try:
@@ -73,46 +78,44 @@ class MCPToolPlugin(Plugin):
             return
         renew(self.name, old, new)
 
-    async def meet(self) -> None:
-        """Start each server of which nothing is known, to learn what it offers; one that fails is reported in the log."""
+    async def start_unknown(self) -> None:
+        """Start each server without a manifest to learn its tools; failures are logged."""
         unknown = [
             config.name
             for config in self.directory.sources.values()
-            if not config.disabled
-            and self.directory.trusts(config)
-            and self.directory.judgement(config) is None
+            if not config.disabled and self.directory.trusts(config) and self.directory.review(config) is None
         ]
 
         async def connect(name: str) -> None:
             try:
-                with anyio.fail_after(MEET_WITHIN_S):
+                with anyio.fail_after(START_WITHIN_S):
                     await self.servers.connect(name)
             except TimeoutError:
-                LOG.warning("MCP server '%s' has not said in %g s what it offers", name, MEET_WITHIN_S)
+                LOG.warning("MCP server '%s' has not listed its tools within %g s", name, START_WITHIN_S)
             except ToolError as error:
                 LOG.warning("%s", error)
 
         async with anyio.create_task_group() as tasks:
-            for name in unknown[:MAX_MET]:
+            for name in unknown[:MAX_STARTED]:
                 tasks.start_soon(connect, name)
 
     @functools.cached_property
     def servers(self) -> SessionServers:
-        """The servers at work; nothing of them is loaded before one is used."""
+        """The running servers; their modules are imported when the first is used."""
         from jaato.plugins.mcp.pool import SessionServers
 
-        return SessionServers(self.directory, self._changed)
+        return SessionServers(self.directory, self._replace_tools)
 
     async def _call(self, server: str, entry: ToolEntry, arguments: dict[str, Any], call: Call) -> Output:
         return await self.servers.call(server, entry, arguments, call)
 
     def shutdown(self) -> None:
-        """Let go of the servers; those nobody else uses end."""
+        """Release the servers; those without another user stop."""
         if "servers" in self.__dict__:
             self.servers.leave()
 
     def _meant(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-        """The known tool that a call of call_mcp_tool is: its own permissions and schema count."""
+        """The known tool that a call of call_mcp_tool names, whose permissions and schema apply."""
         server, name = arguments.get("server"), arguments.get("tool")
         for one in self._offered.get(str(server), ()):
             if full_name(str(server), str(name)) in (one.name, one.original_name):
@@ -125,52 +128,99 @@ class MCPToolPlugin(Plugin):
     ) -> Output:
         """Call a tool of an MCP server by its own name, also when the server is not known yet. A known tool is better
         activated and called as mcp__SERVER__TOOL, with its schema in view."""
-        entry = self._entry(server, tool)
+        entry = self.directory.tool(server, tool)
         if entry is None:
             await self.servers.connect(server)
-            entry = self._entry(server, tool)
+            entry = self.directory.tool(server, tool)
             if entry is not None and call.door in ("model", "mcp"):
                 name = wire_name(full_name(server, tool))
                 raise ServerUnusable(
                     f"The MCP server {server!r} is known now: call call_mcp_tool again, or {name}."
                 )
         if entry is None:
-            judged = self.directory.judgement(self.directory.entry(server))
-            unknown = f"The MCP server {server!r} has not said what it offers."
-            raise ServerUnusable(judged.missing(server, tool) if judged else unknown)
+            raise self.directory.missing_tool(server, tool)
         return await self.servers.call(server, entry, args or {}, call)
 
     @tool(category="MCP", access="read")
     def mcp_servers(self) -> dict[str, Any]:
         """List the MCP servers: how each stands (configured, known, started, failed, needs login, needs trust), what it
         offers, and what is held back and why. Starts nothing."""
-        from jaato.plugins.mcp.listing import list_servers
+        rows = [self._server_row(config) for config in list(self.directory.sources.values())[:MAX_ROWS]]
+        shown: dict[str, Any] = {"servers": rows}
+        if self.directory.problems:
+            shown["problems"] = [shorten(str(problem)) for problem in self.directory.problems[:MAX_ROWS]]
+        if not rows:
+            shown["hint"] = "No MCP server is configured; the user can add one with `jaato mcp add`."
+        return shown
 
-        return list_servers(self.directory, self.servers)
+    def _server_row(self, config: ServerConfig) -> dict[str, Any]:
+        state, why = self.servers.state(config.name)
+        row: dict[str, Any] = {
+            "name": config.name,
+            "state": state,
+            "kind": config.kind,
+            "scope": config.scope,
+        }
+        if config.kind == "stdio":
+            row["sandbox"] = describe_sandbox(config)
+        if why:
+            row["why"] = shorten(why)
+        review = self.directory.review(config)
+        if review is not None:
+            manifest = review.manifest
+            row |= {
+                "protocol": manifest.protocol_version,
+                "tools": len(manifest.tools),
+                "prompts": len(manifest.prompts),
+                "resources": len(manifest.resources),
+                "seen_s_ago": round(manifest.age_s()),
+            }
+            if review.changes:
+                row["held_back"] = [shorten(change.why(config.name)) for change in review.changes[:20]]
+            if manifest.dropped:
+                row["left_out"] = [shorten(text) for text in manifest.dropped[:20]]
+        return row
 
     @tool(category="MCP", access="execute")
     async def mcp_connect(self, server: str) -> dict[str, Any]:
         """Start an MCP server, or ask a running one anew, so that its tools can be searched; also right after it
         failed. Returns what it offers."""
         await self.servers.connect(server)
-        from jaato.plugins.mcp.listing import describe_server
-
-        return describe_server(self.directory, self.servers, server)
+        config = self.directory.entry(server)
+        row = self._server_row(config)
+        review = self.directory.review(config)
+        if review is not None:
+            counts = Counter(entry.name for entry in review.manifest.tools)
+            names = [wire_name(full_name(server, one)) for one, times in counts.items() if times == 1]
+            row["tool_names"] = names[:MAX_ROWS]
+            if twice := [one for one, times in counts.items() if times > 1]:
+                row["refused"] = [
+                    f"two tools are called {shorten(one)!r}, so neither can be called" for one in twice[:20]
+                ]
+            if review.manifest.instructions:
+                row["instructions"] = escape_all(review.manifest.instructions[:2000])
+        return row
 
     @tool(category="MCP", access="read")
     def mcp_resources(self, server: str | None = None, query: str = "", limit: int = 50) -> dict[str, Any]:
         """List resources and resource templates that known MCP servers offer, by server and text. mcp_read_resource
         reads one; mcp_connect asks a server anew."""
-        from jaato.plugins.mcp.listing import list_resources
+        wanted = query[:200].casefold()
 
-        return list_resources(self.directory, server, query, limit)
+        def rows(name: str, manifest: Manifest) -> Iterable[dict[str, Any]]:
+            for entry in manifest.resources:
+                text = f"{entry.uri}\n{entry.name}\n{entry.title}\n{entry.description}".casefold()
+                if wanted in text:
+                    yield resource_row(name, entry)
+
+        return self._list_entries("resources", server, rows, min(max(limit, 1), MAX_ROWS))
 
     @tool(category="MCP", access="network")
     async def mcp_read_resource(self, server: str, uri: str, *, call: Call) -> Output:
         """Read one resource of an MCP server by its URI, templates filled in. Returns text, or images and files behind
         handles."""
+        from jaato.plugins.mcp.calls import resource_output
         from jaato.plugins.mcp.pool import call_context
-        from jaato.plugins.mcp.results import resource_output
 
         caller = call_context(call)
         read = await self.servers.ask(server, lambda connection: connection.read(uri, caller))
@@ -179,9 +229,36 @@ class MCPToolPlugin(Plugin):
     @tool(category="MCP", access="read")
     def mcp_prompts(self, server: str | None = None) -> dict[str, Any]:
         """List the prompts that known MCP servers offer, with their arguments. mcp_get_prompt fills one in."""
-        from jaato.plugins.mcp.listing import list_prompts
 
-        return list_prompts(self.directory, server)
+        def rows(name: str, manifest: Manifest) -> Iterable[dict[str, Any]]:
+            return (prompt_row(name, entry) for entry in manifest.prompts)
+
+        return self._list_entries("prompts", server, rows, MAX_ROWS)
+
+    def _list_entries(
+        self,
+        what: str,
+        server: str | None,
+        rows_of: Callable[[str, Manifest], Iterable[dict[str, Any]]],
+        limit: int,
+    ) -> dict[str, Any]:
+        """The entries of one server, or of all, with their number and the servers without a manifest."""
+        configs = (
+            [self.directory.entry(server)] if server is not None else list(self.directory.sources.values())
+        )
+        rows: list[dict[str, Any]] = []
+        unknown: list[str] = []
+        for config in configs:
+            review = self.directory.review(config)
+            if review is None:
+                unknown.append(config.name)
+            else:
+                rows += rows_of(config.name, review.manifest)
+        shown: dict[str, Any] = {what: rows[:limit], "total": len(rows)}
+        if unknown:
+            shown["not_asked_yet"] = unknown[:MAX_ROWS]
+            shown["hint"] = "mcp_connect asks a server what it offers."
+        return shown
 
     @tool(category="MCP", access="network")
     async def mcp_get_prompt(
@@ -189,11 +266,13 @@ class MCPToolPlugin(Plugin):
     ) -> Output:
         """Get a prompt of an MCP server with its arguments filled in. Returns its messages as text; they are the
         server's words, not the user's."""
-        from jaato.plugins.mcp.listing import check_prompt
+        from jaato.plugins.mcp.calls import prompt_output
         from jaato.plugins.mcp.pool import call_context
-        from jaato.plugins.mcp.results import prompt_output
 
-        check_prompt(self.directory, server, name)
+        review = self.directory.review(self.directory.entry(server))
+        for change in review.changes if review is not None else ():
+            if change.kind == "prompt" and change.name == name:
+                raise ServerUnusable(change.why(server))
         caller = call_context(call)
         got = await self.servers.ask(
             server, lambda connection: connection.prompt(name, arguments or {}, caller)
@@ -212,13 +291,37 @@ class MCPToolPlugin(Plugin):
         asked = {"name": argument, "value": value}
         return await self.servers.ask(server, lambda connection: connection.complete(reference, asked))
 
-    def _entry(self, server: str, name: str) -> ToolEntry | None:
-        judged = self.directory.judgement(self.directory.entry(server))
-        return judged.tool(name) if judged else None
-
 
 def open_directory(host: PluginHost) -> Directory:
-    """The servers of a plugin's session."""
+    """The configured servers of a plugin's session."""
     context = host_context(host)
     trust = trust_of(host, context.state_dir, [context.home / FILE])
     return Directory(replace(context, trust=trust), sandbox=sandbox_of(host))
+
+
+def resource_row(server: str, entry: ResourceEntry) -> dict[str, Any]:
+    """A resource or a template as it is listed."""
+    row: dict[str, Any] = {"server": server, "template" if entry.template else "uri": shorten(entry.uri)}
+    shown = {
+        "name": entry.title or entry.name,
+        "description": entry.description,
+        "type": entry.mime_type,
+    }
+    return row | {key: shorten(text) for key, text in shown.items() if text}
+
+
+def prompt_row(server: str, entry: PromptEntry) -> dict[str, Any]:
+    """A prompt as it is listed, with its arguments."""
+    arguments = {
+        shorten(str(one.get("name", ""))): shorten(str(one.get("description", "")))
+        + (" (required)" if one.get("required") else "")
+        for one in entry.arguments[:50]
+    }
+    description = shorten(entry.description or entry.title)
+    return {"server": server, "name": entry.name, "description": description, "arguments": arguments}
+
+
+def shorten(text: str) -> str:
+    """A server's text as one short line, with invisible characters escaped."""
+    line = " ".join(escape_all(text[: 4 * MAX_TEXT]).split())
+    return line if len(line) <= MAX_TEXT else line[:MAX_TEXT] + "…"

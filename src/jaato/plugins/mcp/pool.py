@@ -1,5 +1,5 @@
-"""The pool of running MCP servers: one thread with an event loop for the whole process, so that no server can hold up an
-agent, leases of its users, and the calls of one session to them."""
+"""The pool of running MCP servers: one thread with an event loop for the whole process, so that no server can block an
+agent; leases of its users; the calls of one session to its servers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from anyio.from_thread import BlockingPortal, BlockingPortalProvider
 
 from jaato.errors import PluginError
 from jaato.log import logger
+from jaato.plugins.mcp.calls import CallContext, checked_output, output_of
 from jaato.plugins.mcp.config import Key, McpServerOptions
 from jaato.plugins.mcp.directory import Directory
-from jaato.plugins.mcp.elicitation import CallContext
 from jaato.plugins.mcp.errors import DefinitionHeld, ServerUnusable, SessionForgotten
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
-from jaato.plugins.mcp.server import McpServer
-from jaato.plugins.mcp.tools import checked_output
+from jaato.plugins.mcp.supervisor import ServerSupervisor
 from jaato.tools.call import Call, Output
 from jaato.tools.processes.launcher import WardenClient
 
@@ -38,11 +37,12 @@ LOG = logger("mcp")
 CLOSE_WITHIN_S = 20.0
 ENDED = "The session that uses this MCP server has ended."
 R = TypeVar("R")
-Work = Callable[[McpServer], Coroutine[Any, Any, R]]
+Work = Callable[[ServerSupervisor], Coroutine[Any, Any, R]]
+Request = Callable[["McpClient"], Coroutine[Any, Any, R]]
 
 
 class PoolUser:
-    """A user of servers: a plugin, a manager. `watch` is called with each new manifest, on the pool's thread."""
+    """A user of the pool: a plugin, a manager. `watch` is called with each new manifest, on the pool's thread."""
 
     def __init__(self, watch: Callable[[Manifest], None] | None = None) -> None:
         self.watch = watch
@@ -50,8 +50,8 @@ class PoolUser:
 
 
 class ServerPool:
-    """Servers by what they are started with; one process each, whoever uses it. Each user holds a lease of the thread,
-    which ends with the last one. Safe from any thread."""
+    """Servers by their options, each shared by all its users. Each user holds a lease of the thread, which ends with the
+    last lease. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,14 +59,14 @@ class ServerPool:
         self._launcher = WardenClient()
         self._leases: dict[PoolUser, BlockingPortal] = {}
         self._leaving: set[threading.Thread] = set()
-        self._servers: dict[Key, McpServer] = {}
+        self._servers: dict[Key, ServerSupervisor] = {}
 
     def submit(self, setting: McpServerOptions, user: PoolUser, do: Work[R]) -> Future[R]:
-        """Do something with a server, from any thread; cancelling the future cancels it. Raises `PluginError`."""
+        """Run `do` with a server, from any thread; cancelling the future cancels it. Raises `PluginError`."""
         return self._portal(user).start_task_soon(self._use, setting, user, do)
 
     async def run(self, setting: McpServerOptions, user: PoolUser, do: Work[R]) -> R:
-        """Do something with a server, from another loop; cancelled, it is cancelled there. Raises `PluginError`."""
+        """Run `do` with a server, from another loop; cancellation is passed on. Raises `PluginError`."""
         try:
             return await self._portal(user).call_async(self._use, setting, user, do, abandon_on_cancel=True)
         except CancelledError:
@@ -75,26 +75,26 @@ class ServerPool:
     async def _use(self, setting: McpServerOptions, user: PoolUser, do: Work[R]) -> R:
         asyncio.get_running_loop().set_exception_handler(log_unexpected)
         server = self._server(setting, user)
-        server.begin()
+        server.begin_request()
         try:
             return await do(server)
         finally:
-            server.end()
+            server.end_request()
 
-    def _server(self, setting: McpServerOptions, user: PoolUser) -> McpServer:
-        """The server of this setting, made if there is none; it is the user's until that one leaves."""
+    def _server(self, setting: McpServerOptions, user: PoolUser) -> ServerSupervisor:
+        """The server with these options, created if there is none; the user shares it until `leave`."""
         if user.left:
             raise PluginError(ENDED)
         server = self._servers.get(setting.key)
         if server is None:
-            server = self._servers[setting.key] = McpServer(setting, self._launcher)
+            server = self._servers[setting.key] = ServerSupervisor(setting, self._launcher)
         server.users.add(user)
         if user.watch is not None:
             server.watchers.setdefault(user, user.watch)
         return server
 
-    def known(self, digest: str) -> McpServer | None:
-        """A server of this entry, if it was ever used; from any thread, to look at only."""
+    def known(self, digest: str) -> ServerSupervisor | None:
+        """The server of this entry, if it was ever used; from any thread, only to read its state."""
         return next((server for key, server in list(self._servers.items()) if key[0] == digest), None)
 
     # --- leases ----------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class ServerPool:
             return self._leases[user]
 
     def leave(self, user: PoolUser) -> None:
-        """A user needs nothing any more; servers nobody else uses end soon. Returns at once."""
+        """Release a user's lease; servers without another user are stopped in the background. Returns at once."""
         user.left = True
         with self._lock:
             if (give_back := self._released(user)) is not None:
@@ -117,13 +117,16 @@ class ServerPool:
                 thread.start()
 
     def _released(self, user: PoolUser) -> Callable[[], None] | None:
-        """Take a user's lease away; what is to be called then gives it back, and waits until the servers have ended."""
+        """Remove a user's lease; the function returned gives it back and waits until its servers have stopped."""
         portal = self._leases.pop(user, None)
         if portal is None:
             return None
         launcher = None
         if not self._leases:
-            launcher, self._launcher = self._launcher, WardenClient()  # another for who comes meanwhile
+            launcher, self._launcher = (
+                self._launcher,
+                WardenClient(),
+            )  # a new one for users that come meanwhile
         return partial(self._give_back, user, portal, launcher, list(self._leaving))
 
     def _give_back(
@@ -146,7 +149,7 @@ class ServerPool:
             self._leaving.discard(threading.current_thread())
 
     async def _end_servers(self, user: PoolUser) -> None:
-        """End the servers that nobody but this user uses."""
+        """Stop the servers without another user."""
         ending = []
         for key, server in list(self._servers.items()):
             server.users.discard(user)
@@ -157,7 +160,7 @@ class ServerPool:
         await asyncio.gather(*ending)
 
     def close(self) -> None:
-        """End all servers and the thread; returns when nothing of them is left."""
+        """Stop all servers and the thread, and wait for them."""
         with self._lock:
             leases = [self._released(user) for user in list(self._leases)]
             leaving = list(self._leaving)
@@ -168,18 +171,18 @@ class ServerPool:
 
 
 def log_unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What went wrong in a callback, for the log alone."""
+    """Log an exception of a callback."""
     LOG.warning("MCP: %s", context.get("exception") or context.get("message"))
 
 
 SERVER_POOL = ServerPool()
 """The pool of this process."""
 atexit.register(SERVER_POOL.close)
-os.register_at_fork(after_in_child=SERVER_POOL.__init__)  # type: ignore[misc] # what runs in the parent does not run here
+os.register_at_fork(after_in_child=SERVER_POOL.__init__)  # type: ignore[misc] # the parent's servers do not run in the child
 
 
 class SessionServers:
-    """The servers of a directory at work. `changed` hears, on the pool's thread, that a server offers something else."""
+    """The servers of a directory. `changed` is called, on the pool's thread, when a server's manifest changes."""
 
     def __init__(self, directory: Directory, changed: Callable[[str], None]) -> None:
         self.directory = directory
@@ -190,62 +193,43 @@ class SessionServers:
         for name in self.directory.learn(manifest):
             self._changed(name)
 
-    def start(self, name: str, do: Callable[[McpServer], Coroutine[Any, Any, R]]) -> Future[R]:
-        """Begin something with a server. Raises `ServerUnusable`; cancelling the future cancels it."""
-        return SERVER_POOL.submit(self._setting(name), self._user, do)
+    def submit(self, name: str, do: Work[R]) -> Future[R]:
+        """Run `do` with a server, from any thread; cancelling the future cancels it. Raises `ServerUnusable`."""
+        return SERVER_POOL.submit(self._options(name), self._user, do)
 
-    def _setting(self, name: str) -> McpServerOptions:
-        setting = self.directory.setting(name)
+    def _options(self, name: str) -> McpServerOptions:
+        options = self.directory.options(name)
         if "mcp" not in sys.modules and importlib.util.find_spec("mcp") is None:
             raise ServerUnusable("MCP servers need the extra mcp: pip install 'jaato[mcp]'.")
-        return setting
+        return options
 
-    async def ask(self, name: str, do: Callable[[McpClient], Coroutine[Any, Any, R]]) -> R:
-        """Ask a server something, which is started if need be; from a loop."""
-
-        async def asked(server: McpServer) -> R:
-            try:
-                result = await do(await server.connected())
-            except SessionForgotten:  # nothing was done, so it is no repetition
-                result = await do(await server.connected())
-            server.answered()
-            return result
-
-        return await SERVER_POOL.run(self._setting(name), self._user, asked)
+    async def ask(self, name: str, do: Request[R]) -> R:
+        """Send a request to a server, which is started if needed. Raises `ToolError`s."""
+        return await SERVER_POOL.run(self._options(name), self._user, partial(send_request, do))
 
     async def call(self, name: str, entry: ToolEntry, arguments: dict[str, Any], call: Call) -> Output:
-        """Run a tool. Raises `ToolError`s."""
-        from jaato.plugins.mcp.results import output_of
-
+        """Call a tool. Raises `ToolError`s."""
         caller = call_context(call)
 
-        async def called(connection: McpClient) -> CallToolResult:
-            self._refuse_held(name, entry.name)  # starting the server has shown what it offers now
+        async def send(connection: McpClient) -> CallToolResult:
+            self._refuse_held(name, entry.name)  # the start of the server may have changed its manifest
             return await connection.call(entry.name, arguments, caller)
 
-        return checked_output(entry, output_of(await self.ask(name, called), call))
+        return checked_output(entry, output_of(await self.ask(name, send), call))
 
     def _refuse_held(self, name: str, tool: str) -> None:
-        """Raise `DefinitionHeld` for a tool that is no longer what was accepted."""
-        judged = self.directory.judgement(self.directory.entry(name))
-        held = judged.disabled.get(tool) if judged is not None else None
+        """Raise `DefinitionHeld` for a tool whose definition has changed since it was accepted."""
+        review = self.directory.review(self.directory.entry(name))
+        held = review.disabled.get(tool) if review is not None else None
         if held is not None:
             raise DefinitionHeld(held.why(name))
 
     async def connect(self, name: str) -> Manifest:
-        """Start a server, even one that has just failed, or ask a running one anew what it offers."""
-
-        async def connected(server: McpServer) -> Manifest:
-            running = server.state == "started"
-            connection = await server.connected(patient=False)
-            manifest = await connection.refresh() if running else server.manifest
-            assert manifest is not None
-            return manifest
-
-        return await SERVER_POOL.run(self._setting(name), self._user, connected)
+        """Start a server, even during its backoff, or fetch the lists of a running one again."""
+        return await SERVER_POOL.run(self._options(name), self._user, fetch_manifest)
 
     def state(self, name: str) -> tuple[str, str]:
-        """Where a server stands, and why it failed; asks nobody and starts nothing."""
+        """The state of a server, and why it failed; starts nothing."""
         config = self.directory.sources[name]
         if config.disabled:
             return "switched off", ""
@@ -256,13 +240,32 @@ class SessionServers:
             return "needs login", f"log in with `jaato mcp login {quote(name)}`"
         if server is not None and server.state in ("started", "starting", "failed"):
             return server.state, server.failure
-        return ("known" if self.directory.judgement(config) else "configured"), ""
+        return ("known" if self.directory.review(config) else "configured"), ""
 
     def leave(self) -> None:
-        """Need nothing any more; returns at once."""
+        """Release the servers; returns at once."""
         SERVER_POOL.leave(self._user)
 
 
+async def send_request(do: Request[R], server: ServerSupervisor) -> R:
+    """Send a request, once more when the server has lost the session and so did nothing. Raises `ToolError`s."""
+    try:
+        result = await do(await server.connect())
+    except SessionForgotten:
+        result = await do(await server.connect())
+    server.reset_backoff()
+    return result
+
+
+async def fetch_manifest(server: ServerSupervisor) -> Manifest:
+    """The manifest of a server: a running one lists again, another one is started, even during its backoff."""
+    running = server.state == "started"
+    connection = await server.connect(skip_backoff=True)
+    manifest = await connection.refresh() if running else server.manifest
+    assert manifest is not None
+    return manifest
+
+
 def call_context(call: Call) -> CallContext:
-    """The call as one that can be asked back, from the loop it runs on."""
+    """The context of a call whose user can be asked on the running loop."""
     return CallContext(call, call.services.get("clarify"), asyncio.get_running_loop())

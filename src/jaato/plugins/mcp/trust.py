@@ -10,7 +10,7 @@ from jaato.plugins.mcp.config import ServerConfig, describe_sandbox
 from jaato.tools.filesystem.atomic import read_bounded
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.permissions.trust import content_hash
-from jaato.tools.remote.config_file import resolve_links
+from jaato.tools.remote.sources import resolve_links
 from jaato.tools.remote.trust import SourceTrust, odd_letters
 
 PROGRAMS = frozenset(

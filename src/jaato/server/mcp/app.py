@@ -1,18 +1,21 @@
-"""The MCP server as an ASGI application, mounted beside others or on an address of its own."""
+"""The MCP server as an ASGI application: lazily mounted in a jaato server, or on an address of its own."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.admission import KEY
-from jaato.server.auth.gate import Gate, Keyring, Remote, rpc_problem, turn_away
+from jaato.server.auth.gate import Form, Gate, Keyring, Remote, rpc_problem, turn_away
 from jaato.server.auth.hosts import names_of
 from jaato.server.auth.secret_file import OneToken, token_of
 from jaato.server.http.asgi import (
@@ -26,11 +29,49 @@ from jaato.server.http.asgi import (
     header,
     replayed,
 )
+from jaato.server.http.lazy_app import Later
 from jaato.server.http.listeners import Listener, bound, config_of, host_and_port
-from jaato.server.mcp.handlers import Handlers
-from jaato.server.tool_sessions import IDLE_S, MAX_VISITS, Door
+
+if TYPE_CHECKING:
+    from jaato.server.tool_sessions import Door
 
 PATH = "/mcp"
+
+
+class Mounted(Later):
+    """MCP for the owner, in one workspace; its modules are imported by the first request.
+
+    Requests are served while `running` is entered, once.
+    """
+
+    what = "MCP"
+    form: ClassVar[Form] = staticmethod(rpc_problem)
+
+    def __init__(self, workspace: Path | None, base: SessionOptions) -> None:
+        super().__init__()
+        self._workspace = workspace
+        self._base = base
+
+    def check(self) -> None:
+        """Raise `Refused` without a workspace, or without the library."""
+        if self._workspace is None:
+            raise Refused(404, "No workspace is open to MCP; `jaato serve --mcp-workspace DIR` names one.")
+        if find_spec("mcp") is None:
+            raise Refused(501, "Serving MCP needs its library: pip install 'jaato[mcp]'.")
+
+    @asynccontextmanager
+    async def opening(self) -> AsyncIterator[App]:
+        """The application, while the context is entered."""
+        await anyio.to_thread.run_sync(import_module, "jaato.server.mcp.handlers")  # takes half a second
+        from jaato.server.tool_sessions import Offer, open_door
+
+        door = open_door(replace(self._base, workspace=self._workspace), Offer())
+        try:
+            application = Application(door)
+            async with application.running():
+                yield Whole(application)
+        finally:
+            await door.close()
 
 
 class Application:
@@ -40,6 +81,11 @@ class Application:
     """
 
     def __init__(self, door: Door) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        from jaato.server.mcp.handlers import Handlers
+        from jaato.server.tool_sessions import IDLE_S, MAX_VISITS
+
         self._door = door
         self._handlers = Handlers(door)
         self._sessions = StreamableHTTPSessionManager(
@@ -51,7 +97,7 @@ class Application:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve while the body runs; in the end every client is sent away."""
+        """Serve while the body runs; then disconnect every client."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._door.sweep)
             group.start_soon(self._handlers.changes.tell)
@@ -72,6 +118,9 @@ class Application:
             return
         held = scope["state"][KEY].entrance if KEY in scope.get("state", {}) else None
         if held is not None:  # a session is then that key's alone
+            from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+            from mcp.server.auth.provider import AccessToken
+
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=held.who.key, scopes=[]))
         await self._sessions.handle_request(scope, receive, send)
         if scope["method"] == "DELETE":
@@ -82,7 +131,7 @@ class Application:
 
 
 class Whole:
-    """Hands a request on when its body is there, whole and of some size."""
+    """Passes a request on once its whole body, of bounded size, has arrived."""
 
     def __init__(self, app: App) -> None:
         self._app = app

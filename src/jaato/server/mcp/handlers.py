@@ -17,11 +17,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from jaato.errors import JaatoError, StoreError, UnknownTool
 from jaato.server.auth.admission import KEY
-from jaato.server.mcp.calls import ANSWER_S, Held
 from jaato.server.mcp.content import contents_of, failed, result_of, tool_of
 from jaato.server.mcp.elicitation import Filled, Form, one_line
 from jaato.server.mcp.list_changes import Changes, Tell
-from jaato.server.mcp.sessions import SCHEME, Visit, uri_of
+from jaato.server.mcp.sessions import ANSWER_S, SCHEME, ClientCall, Visit, uri_of
 from jaato.server.tool_sessions import Door
 from jaato.tools.call import problem_of
 from jaato.version import __version__
@@ -63,8 +62,7 @@ class Everywhere:
 
     def holds(self, entrance: Any) -> bool:
         """Whether it still gives that."""
-        held: bool = self._keys.holds(entrance)
-        return held
+        return bool(self._keys.holds(entrance))
 
 
 def who_of(ctx: ServerRequestContext[Any, Any]) -> Who | None:
@@ -168,39 +166,39 @@ class Handlers:
                 key_of(ctx), self.door.stranger + client_of(ctx) if who is None else who.name
             )
             if params.request_state is not None:
-                held = visit.unpark(params.request_state, params.name, arguments)
-                if held is None:
+                call = visit.unpark(params.request_state, params.name, arguments)
+                if call is None:
                     raise MCPError(mcp.INVALID_PARAMS, "This question is no longer open; call the tool anew.")
-                answer(held, params.input_responses)
+                answer(call, params.input_responses)
             else:
-                held = await visit.begin(params.name, arguments, answerable=answerable(ctx))
+                call = await visit.begin(params.name, arguments, answerable=answerable(ctx))
         except JaatoError as error:
             return failed(problem_of(error))
-        return await self._follow(ctx, visit, held)
+        return await self._follow(ctx, visit, call)
 
     async def _follow(
-        self, ctx: Context, visit: Visit, held: Held
+        self, ctx: Context, visit: Visit, call: ClientCall
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Wait for a call to end, or to need an answer that only another request can bring."""
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         steps, activated = 0, visit.activated
         try:
-            while not held.over:
-                await held.news()
-                if text := held.output():
+            while not call.over:
+                await call.wait_for_change()
+                if text := call.take_output():
                     steps += 1
                     await ctx.session.report_progress(steps, None, text[-PROGRESS_CHARS:])
-                form = held.form
+                form = call.form
                 if form is not None and not form.answered.is_set():
                     if modern:
-                        return required(form, visit.park(held))
+                        return required(form, visit.park(call))
                     form.fill(await elicited(ctx, form))
         except BaseException:
-            await held.stop()
+            await call.stop()
             raise
         if visit.activated != activated:
             await self._list_changed(ctx, modern=modern)
-        return finished(held, visit, any_json=modern)
+        return finished(call, visit, any_json=modern)
 
     async def _list_changed(self, ctx: Context, *, modern: bool) -> None:
         """Tell the client that its list of tools has grown, before the result that let it grow."""
@@ -268,16 +266,16 @@ def missing(uri: str) -> MCPError:
     return MCPError(mcp.INVALID_PARAMS, text, {"uri": uri[:200]})
 
 
-def finished(held: Held, visit: Visit, *, any_json: bool) -> mcp.CallToolResult:
+def finished(call: ClientCall, visit: Visit, *, any_json: bool) -> mcp.CallToolResult:
     """The result of a call that is over. Raises `MCPError` for a tool there is not, and a log that cannot be kept."""
-    if held.fault is not None:
-        raise MCPError(mcp.INTERNAL_ERROR, str(held.fault))
-    result = held.result
+    if call.fault is not None:
+        raise MCPError(mcp.INTERNAL_ERROR, str(call.fault))
+    result = call.result
     if result is None:
         raise MCPError(mcp.INTERNAL_ERROR, "The call ended without a result; look before you repeat it.")
     if result.error is not None and result.error.code == UnknownTool.code:
-        raise MCPError(mcp.INVALID_PARAMS, f"Unknown tool: {one_line(held.asked.name, 200)}")
-    return result_of(result, visit.read, visit.told, any_json=any_json)
+        raise MCPError(mcp.INVALID_PARAMS, f"Unknown tool: {one_line(call.asked.name, 200)}")
+    return result_of(result, visit.read, visit.localize, any_json=any_json)
 
 
 def required(form: Form, token: str) -> mcp.InputRequiredResult:
@@ -288,9 +286,9 @@ def required(form: Form, token: str) -> mcp.InputRequiredResult:
     )
 
 
-def answer(held: Held, responses: mcp.InputResponses | None) -> None:
+def answer(call: ClientCall, responses: mcp.InputResponses | None) -> None:
     """Fill in the form a call waits for with what the client's request brings."""
-    form = held.form
+    form = call.form
     if form is None:
         return
     response = (responses or {}).get(form.id)

@@ -120,6 +120,9 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
         return {field: fill(getattr(self, field), field) for field in self.FILLED}
 
 
+C = TypeVar("C", bound=SourceConfig)
+
+
 def value_of(found: re.Match[str], environ: Mapping[str, str]) -> str | None:
     """What stands for a variable (`VARIABLE`); None where it is not set and has no default."""
     name, default = found[1], found[2]

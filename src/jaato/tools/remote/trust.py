@@ -15,8 +15,7 @@ from jaato.tools.filesystem.atomic import read_bounded
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.permissions.trust import Trust
-from jaato.tools.remote.config_file import C
-from jaato.tools.remote.fields import SourceConfig
+from jaato.tools.remote.fields import C, SourceConfig
 from jaato.tools.schema import depth_within
 
 MAX_FILE_BYTES = 33_554_432

@@ -166,7 +166,7 @@ class Handlers:
         from jaato.plugins.mcp.directory import Directory
         from jaato.runtime.plugins.setup import sandbox_for
         from jaato.server.registry.registered.mcp import Servers
-        from jaato.tools.remote.directory import source_context
+        from jaato.tools.remote.sources import source_context
 
         context = source_context(self._workspace, self._settings.environ, self._settings)
         sandbox = sandbox_for(self._workspace, self._settings, self._state_dir)

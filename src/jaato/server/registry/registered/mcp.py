@@ -8,7 +8,6 @@ import anyio.to_thread
 
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.errors import ServerUnusable
-from jaato.plugins.mcp.manifest import ToolEntry
 from jaato.plugins.mcp.pool import SessionServers
 from jaato.plugins.mcp.tools import access_of
 from jaato.protocol.specs import Access
@@ -29,11 +28,11 @@ class Servers:
         if handler.server not in self.directory.sources:
             self.directory.reload()
         try:
-            self.directory.setting(handler.server)
-            known = self.directory.judgement(self.directory.entry(handler.server))
+            self.directory.options(handler.server)
+            known = self.directory.review(self.directory.entry(handler.server))
         except ServerUnusable as error:
             raise HandlerForbidden(str(error)) from None
-        if known is not None and self._entry(handler) is None:
+        if known is not None and known.tool(handler.tool) is None:
             raise InvalidDefinition([("/handler/tool", f"{handler.tool[:80]!r} is none of {handler.server}")])
 
     def access(self, handler: McpTool) -> Access:
@@ -43,20 +42,16 @@ class Servers:
 
     async def call(self, handler: McpTool, arguments: dict[str, Any], call: Call) -> Any:
         """What the server gives for a call. Raises `ToolError`s."""
-        entry = await anyio.to_thread.run_sync(self._entry, handler)
+        entry = await anyio.to_thread.run_sync(self.directory.tool, handler.server, handler.tool)
         if entry is None:
             await self._host.connect(handler.server)
-            entry = self._entry(handler)
+            entry = self.directory.tool(handler.server, handler.tool)
         if entry is None:
             raise ServerUnusable(
                 f"The MCP server {handler.server!r} has no tool {handler.tool[:80]!r} to call."
             )
         output = await self._host.call(handler.server, entry, arguments, call)
         return output.structured if output.structured is not None and not output.media else output
-
-    def _entry(self, handler: McpTool) -> ToolEntry | None:
-        judged = self.directory.judgement(self.directory.entry(handler.server))
-        return judged.tool(handler.tool) if judged else None
 
     def leave(self) -> None:
         """Need no server any more."""

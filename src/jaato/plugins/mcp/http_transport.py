@@ -19,7 +19,7 @@ from jaato.errors import JaatoError
 from jaato.plugins.mcp.config import McpServerOptions, ServerConfig
 from jaato.plugins.mcp.errors import SessionForgotten
 from jaato.plugins.mcp.oauth.options import plain
-from jaato.plugins.mcp.transports.token_bucket import TokenBucket
+from jaato.plugins.mcp.session import RateLimiter
 from jaato.tools.network.addresses import METADATA, Address, AllowedHosts, Url, parse_url
 from jaato.tools.network.pinned_connect import CheckedResolver, open_pool
 from jaato.tools.network.proxy_settings import is_loopback, open_transport, proxy_for
@@ -197,9 +197,9 @@ class Guard(httpx2.AsyncBaseTransport):
     def __init__(self, inner: httpx2.AsyncBaseTransport, over: anyio.Event, *, older: bool) -> None:
         self._inner = inner
         self.older = older
-        self._bytes = TokenBucket(STREAM_BURST_BYTES, STREAM_BYTES_A_SECOND)
-        self._lines = TokenBucket(BURST_LINES, LINES_A_SECOND)
-        self._streams = TokenBucket(BURST_STREAMS, STREAMS_A_SECOND)
+        self._bytes = RateLimiter(STREAM_BURST_BYTES, STREAM_BYTES_A_SECOND)
+        self._lines = RateLimiter(BURST_LINES, LINES_A_SECOND)
+        self._streams = RateLimiter(BURST_STREAMS, STREAMS_A_SECOND)
         self.over = over
         self.refused = 0
         self.said = ""

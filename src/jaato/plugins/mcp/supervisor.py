@@ -1,4 +1,4 @@
-"""One MCP server: its transport by its kind, lazy start, sharing, idle end, backoff after failures."""
+"""The supervisor of one MCP server: lazy start, restart after a failure with backoff, shutdown when idle."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from jaato.plugins.mcp.session import Transport
 
 State = Literal["configured", "known", "starting", "started", "failed"]
-FIRST_WAIT_S = 1.0
-MOST_WAIT_S = 300.0
-SOON_S = 1.5
-"""A wait no longer than this is waited; for a longer one the call fails and says so."""
-LIVED_S = 60.0
-"""A server that has run so long was not broken from the start."""
-MOST_TIMEOUTS = 3
-"""Calls in a row without an answer after which the server is ended, to be started anew."""
+BACKOFF_S = 1.0
+MAX_BACKOFF_S = 300.0
+WAITED_BACKOFF_S = 1.5
+"""A call waits for a restart this close; with a longer backoff it fails and says so."""
+STABLE_AFTER_S = 60.0
+"""A server that has run this long starts again without the backoff of earlier failures."""
+MAX_TIMEOUTS = 3
+"""Consecutive calls that time out after which the server is stopped, to be restarted by the next call."""
 
 
-class McpServer:
-    """Lives on the pool's loop; every method is called there."""
+class ServerSupervisor:
+    """Starts, restarts and stops one server. Runs on the pool's event loop; every method is called there."""
 
     def __init__(self, setting: McpServerOptions, launcher: WardenClient) -> None:
         self.setting = setting
@@ -47,14 +47,14 @@ class McpServer:
         self._starting: asyncio.Task[McpClient] | None = None
         self._failures = 0
         self._not_before = 0.0
-        self._since = 0.0
-        self._idle: asyncio.TimerHandle | None = None
-        self._busy = 0
-        self._used = 0.0
+        self._started_at = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._requests = 0
+        self._last_used = 0.0
 
     @property
     def state(self) -> State:
-        """Where it stands."""
+        """The state of the server."""
         if self._starting is not None:
             return "starting"
         if self.connection is not None and not self.connection.over.is_set():
@@ -63,66 +63,57 @@ class McpServer:
             return "failed"
         return "known" if self.manifest is not None else "configured"
 
-    async def connected(self, *, patient: bool = True) -> McpClient:
-        """The running server; it is started if need be. Raises `ServerFault`, also without a try when it has just failed.
-
-        With `patient` False the wait after failures does not count.
-        """
+    async def connect(self, *, skip_backoff: bool = False) -> McpClient:
+        """The connection to the running server, started or restarted if needed. Raises `ServerFault`, without an attempt
+        during the backoff after failures."""
         connection = self.connection
         if connection is not None and not connection.over.is_set():
             return connection
         if self._starting is None:
-            wait_s = self._not_before - time.monotonic()
-            if patient and wait_s > SOON_S:
+            wait_s = 0.0 if skip_backoff else max(self._not_before - time.monotonic(), 0.0)
+            if wait_s > WAITED_BACKOFF_S:
                 raise ServerFault(
                     f"{self.failure} It has failed {self._failures} times in a row and is tried again in "
                     f"{wait_s:.0f} s; mcp_connect tries it at once."
                 )
-            self._starting = asyncio.create_task(self._start(max(wait_s, 0.0) if patient else 0.0))
-            self._starting.add_done_callback(self._started)
+            self._starting = asyncio.create_task(self._start(wait_s))
+            self._starting.add_done_callback(self._start_ended)
         return await asyncio.shield(self._starting)
 
-    def _started(self, task: asyncio.Task[McpClient]) -> None:
+    def _start_ended(self, task: asyncio.Task[McpClient]) -> None:
         self._starting = None
         if not task.cancelled():
-            task.exception()  # whoever waits for it hears of it
+            task.exception()  # raised where the start is awaited
 
     async def _start(self, wait_s: float) -> McpClient:
+        """Start the server. One that fails at the newer handshake is retried once with the older one."""
         await asyncio.sleep(wait_s)
-        last_protocol_version = (
-            self.manifest.protocol_version
-            if self.manifest is not None
-            else self.setting.last_protocol_version
-        )
-        handshake_first = bool(last_protocol_version) and last_protocol_version < "2026"
+        known = self.manifest.protocol_version if self.manifest else self.setting.last_protocol_version
+        handshake_first = bool(known) and known < "2026"
         try:
-            return await self._opened(handshake_first)
+            transport = self._make_transport()
+            try:
+                return await self._open(transport, handshake_first)
+            except ServerFault:
+                if handshake_first or not transport.failed_immediately:
+                    raise
+            older = self.setting.config.kind != "stdio"
+            return await self._open(self._make_transport(older=older), handshake_first=True)
         except ServerFault as error:
-            self._failed(str(error))
+            self._record_failure(str(error))
             raise
         except JaatoError as error:
-            self._stopped_by(error)  # somebody has to log in; trying again costs nothing
+            self._record_fault(error)  # a login is missing; no backoff
             raise
 
-    async def _opened(self, handshake_first: bool) -> McpClient:
-        """A connection; a server that breaks at the newer way of beginning is asked in the older one."""
-        setting = self.setting
-        transport = self._way()
-        try:
-            return await self._over(transport, handshake_first)
-        except ServerFault:
-            if handshake_first or not transport.failed_immediately:
-                raise
-        return await self._over(self._way(older=setting.config.kind != "stdio"), handshake_first=True)
-
-    def _way(self, *, older: bool = False) -> Transport:
+    def _make_transport(self, *, older: bool = False) -> Transport:
         self.log = ServerLog(self.setting.log, self.setting.mask)
         try:
             return make_transport(self.setting, self._launcher, self.log, older)
         except JaatoError as error:
             raise ServerFault(str(error)) from None
 
-    async def _over(self, transport: Transport, handshake_first: bool) -> McpClient:
+    async def _open(self, transport: Transport, handshake_first: bool) -> McpClient:
         from jaato.plugins.mcp.client import McpClient
 
         connection = McpClient(
@@ -131,7 +122,7 @@ class McpServer:
             self.log,
             workspace=self.setting.workspace,
             handshake_first=handshake_first,
-            on_manifest=self._known,
+            on_manifest=self._publish_manifest,
         )
         self._task = asyncio.create_task(self._run(connection))
         try:
@@ -140,9 +131,9 @@ class McpServer:
             connection.stop()
             raise
         self.connection = connection
-        self._since = time.monotonic()
+        self._started_at = time.monotonic()
         self.failure = ""
-        self._rest()
+        self._start_idle_timer()
         return connection
 
     async def _run(self, connection: McpClient) -> None:
@@ -150,69 +141,70 @@ class McpServer:
         if self.connection is connection:
             self.connection = None
             if connection.fault is not None:
-                self._stopped_by(connection.fault)
+                self._record_fault(connection.fault)
             elif not connection.stopped:
-                if time.monotonic() - self._since >= LIVED_S:
+                if time.monotonic() - self._started_at >= STABLE_AFTER_S:
                     self._failures = 0
-                self._failed(f"The MCP server {self.setting.config.name} ended. {connection.why}")
+                self._record_failure(f"The MCP server {self.setting.config.name} ended. {connection.why}")
 
-    def _stopped_by(self, error: JaatoError) -> None:
-        """It cannot be used for a reason of its own. Whether a login is needed is kept with the logins."""
+    def _record_fault(self, error: JaatoError) -> None:
+        """Record an error that needs the user. Whether a login is needed is stored with the logins."""
         self.failure = "" if error.code == "login_needed" else str(error)
 
-    def _failed(self, why: str) -> None:
+    def _record_failure(self, why: str) -> None:
+        """Record a failure; from the second in a row, the backoff doubles."""
         self.failure = why
         self._failures += 1
-        wait_s = min(FIRST_WAIT_S * 2 ** (self._failures - 1), MOST_WAIT_S) if self._failures > 1 else 0.0
-        self._not_before = time.monotonic() + wait_s
+        if self._failures > 1:
+            backoff_s = min(BACKOFF_S * 2 ** (self._failures - 1), MAX_BACKOFF_S)
+            self._not_before = time.monotonic() + backoff_s
 
-    def _known(self, manifest: Manifest) -> None:
+    def _publish_manifest(self, manifest: Manifest) -> None:
         self.manifest = manifest
         for watch in list(self.watchers.values()):
             watch(manifest)
 
-    def answered(self) -> None:
-        """A request was answered: whatever failed before is over."""
+    def reset_backoff(self) -> None:
+        """Forget earlier failures: a request was answered."""
         self._failures = 0
 
-    def begin(self) -> None:
-        """A request is made."""
-        self._busy += 1
+    def begin_request(self) -> None:
+        """Count a request that begins."""
+        self._requests += 1
 
-    def end(self) -> None:
-        """A request has ended. A server that lets several of them run out of time is ended."""
-        self._busy -= 1
+    def end_request(self) -> None:
+        """Count a request that ends; stop a server whose calls keep timing out."""
+        self._requests -= 1
         connection = self.connection
-        if connection is not None and connection.timeouts >= MOST_TIMEOUTS:
-            connection.log.note(f"left {connection.timeouts} calls in a row without an answer and was ended")
+        if connection is not None and connection.timeouts >= MAX_TIMEOUTS:
+            connection.log.note(f"did not answer {connection.timeouts} calls in a row and was stopped")
             connection.stop()
-        self._rest()
+        self._start_idle_timer()
 
-    def _rest(self) -> None:
-        """Count the time nobody needs it."""
-        self._used = time.monotonic()
-        if self._idle is None and self.connection is not None:
-            self._wait(self.setting.config.idle_timeout_s)
+    def _start_idle_timer(self) -> None:
+        self._last_used = time.monotonic()
+        if self._idle_timer is None and self.connection is not None:
+            self._schedule_idle_check(self.setting.config.idle_timeout_s)
 
-    def _wait(self, seconds: float) -> None:
-        self._idle = asyncio.get_running_loop().call_later(seconds, self._rested)
+    def _schedule_idle_check(self, seconds: float) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(seconds, self._stop_if_idle)
 
-    def _rested(self) -> None:
-        self._idle = None
+    def _stop_if_idle(self) -> None:
+        self._idle_timer = None
         if self.connection is None:
             return
         seconds = self.setting.config.idle_timeout_s
-        left_s = seconds if self._busy else self._used + seconds - time.monotonic()
+        left_s = seconds if self._requests else self._last_used + seconds - time.monotonic()
         if left_s > 0:
-            self._wait(left_s)
+            self._schedule_idle_check(left_s)
         else:
             self.connection.stop()
 
     async def close(self) -> None:
-        """End its process and everything about it."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
+        """Stop the server and wait until its process has ended."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])
@@ -225,12 +217,12 @@ class McpServer:
 def make_transport(
     setting: McpServerOptions, launcher: WardenClient, log: ServerLog, older: bool
 ) -> Transport:
-    """A transport to the server, not opened yet; `older` for one that does not know streamable HTTP."""
+    """The transport to a server, not opened yet; `older` for HTTP+SSE, the one before streamable HTTP."""
     config = setting.config
     if config.kind == "stdio":
-        if told := warn_unconfined(config, setting.state_dir):
-            log.note(told)
-        from jaato.plugins.mcp.transports.stdio import StdioTransport, environment_for
+        if warning := warn_unconfined(config, setting.state_dir):
+            log.note(warning)
+        from jaato.plugins.mcp.stdio_transport import StdioTransport, environment_for
 
         place = Path(config.cwd).expanduser() if config.cwd else Path()
         return StdioTransport(
@@ -244,6 +236,6 @@ def make_transport(
                 setting.cache_dir / "mcp-sandbox" / config.identity if setting.cache_dir else None
             ),
         )
-    from jaato.plugins.mcp.transports.http import HttpTransport
+    from jaato.plugins.mcp.http_transport import HttpTransport
 
     return HttpTransport(setting, older=older or config.kind == "sse")

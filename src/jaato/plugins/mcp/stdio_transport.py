@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from jaato.errors import ToolError
 from jaato.plugins.mcp.server_log import ServerLog
-from jaato.plugins.mcp.transports.token_bucket import TokenBucket
+from jaato.plugins.mcp.session import RateLimiter
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.processes.command import Command, CommandLimits, Ended
 from jaato.tools.processes.launcher import WardenClient
@@ -91,9 +91,9 @@ class MessageReader:
         self.over = anyio.Event()
         self._fd = fd
         self._log = log
-        self._bytes = TokenBucket(BYTES_A_SECOND, BYTES_A_SECOND)
-        self._lines = TokenBucket(LINES_A_SECOND, LINES_A_SECOND)
-        self._unasked = TokenBucket(MAX_NOTIFICATIONS_PER_S, MAX_NOTIFICATIONS_PER_S)
+        self._bytes = RateLimiter(BYTES_A_SECOND, BYTES_A_SECOND)
+        self._lines = RateLimiter(LINES_A_SECOND, LINES_A_SECOND)
+        self._unasked = RateLimiter(MAX_NOTIFICATIONS_PER_S, MAX_NOTIFICATIONS_PER_S)
         self._reads_left = math.inf
         self._waiting = anyio.CancelScope()
         self._parts: list[bytes] = []

@@ -1,1 +1,0 @@
-"""Transports of the MCP client."""
