@@ -256,9 +256,9 @@ class Caller(Visit):
         if self.before is not None:
             await self.before.wait_stopped()
 
-    def _heard(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if self._calls:
-            super()._heard(event)  # of calls over MCP
+            super()._on_event(event)  # of calls over MCP
         one = self._running.get(getattr(event, "call_id", None) or "")
         if one is None:
             return  # most have been answered before
