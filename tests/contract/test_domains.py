@@ -14,8 +14,7 @@ from tests.contract import showing
 from jaato.errors import ConfigError
 from jaato.plugins.arithmetic import evaluate
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.domains import load_domains
-from jaato.runtime.domains.checked import check
+from jaato.runtime.domains import check_tool, load_domains
 from jaato.runtime.domains.core import plain_number
 from jaato.settings import load
 from jaato.tools.call import Call
@@ -112,9 +111,9 @@ def test_a_tool_that_others_cannot_be_told_of_is_refused(part: str) -> None:
         rest: dict[str, Any] = {"run": lambda _arguments, _call: None}
         (spec if part in spec else rest)[part] = given
         with pytest.raises(ConfigError, match=r"cannot be served: .+\.$"):
-            check(Tool(ToolSpec(**spec), **rest))
+            check_tool(Tool(ToolSpec(**spec), **rest))
     for name in ("a/b", "caf\u00e9", "a b", "%41", "a.b", "say:invoked"):
-        check(Tool(ToolSpec(name, "", {"type": "object"}), lambda _arguments, _call: None, tags=("a",)))
+        check_tool(Tool(ToolSpec(name, "", {"type": "object"}), lambda _arguments, _call: None, tags=("a",)))
 
 
 def test_a_default_that_json_cannot_carry_is_not_told() -> None:
@@ -127,7 +126,7 @@ def test_a_default_that_json_cannot_carry_is_not_told() -> None:
     made = tool_from(wait)
     properties = (made.checked or {})["properties"]
     assert [one.get("default", "none") for one in properties.values()] == ["none", "none", "x"]
-    check(made)
+    check_tool(made)
     assert made.run({}, Call("c", "wait", {})) == f"inf {10**30} x"
 
 

@@ -22,10 +22,9 @@ from jaato.runtime.plugins.named import BUILTIN_STRATEGIES
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.plugins.validation import plugin_name
 from jaato.settings import Settings
-from jaato.testing.calls import CALL_S, check_calls, check_enrichment
-from jaato.testing.declarations import check_declarations
 from jaato.testing.report import Report
 from jaato.testing.strategy import check_strategy
+from jaato.testing.tool_checks import CALL_S, check_calls, check_declarations, check_enrichment
 
 Loader = Callable[[], Any]
 

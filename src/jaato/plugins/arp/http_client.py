@@ -18,8 +18,8 @@ from jaato.errors import ConfigError
 from jaato.plugins.arp.config import Filled
 from jaato.plugins.arp.errors import CallLost, RegistryFault, RegistryUnusable
 from jaato.tools.invisible_text import escape_invisible, one_line
-from jaato.tools.network.addresses import PORTS, AddressRefused, AllowedHosts, Url
-from jaato.tools.network.pinned_connect import CheckedResolver, open_pool
+from jaato.tools.network.addresses import AddressRefused, AllowedHosts, Url
+from jaato.tools.network.pinned_connect import CONNECT_WITHIN_S, CheckedResolver, open_pool, request_to
 from jaato.tools.network.proxy_settings import proxy_for
 
 if TYPE_CHECKING:
@@ -195,7 +195,6 @@ class Connections:
                     pool.loop.call_soon_threadsafe(task.cancel)
 
 
-CONNECT_WITHIN_S = 10.0
 MAX_HEADER_CHARS = 500
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 SENDING = "http11.send_request_headers.started"
@@ -325,29 +324,17 @@ class RegistryHttpClient:
         return ArpResponse(response.status, headers, body)
 
     def _request(self, url: Url, ask: ArpRequest, seen: set[str]) -> httpcore2.Request:
-        import httpcore2
-
         async def trace(event: str, _info: dict[str, Any]) -> None:
             seen.add(event)
 
         accepted = "application/json" if ask.hear is None else ACCEPTED
-        headers = [("Host", url.authority), ("User-Agent", "jaato"), ("Accept", accepted)]
+        headers = [("User-Agent", "jaato"), ("Accept", accepted)]
         headers += [("Accept-Encoding", "identity"), *self._headers, *ask.headers]
         if ask.body is not None:
             headers += [("Content-Type", "application/json"), ("Content-Length", str(len(ask.body)))]
-        wait = {"connect": CONNECT_WITHIN_S, "read": None, "write": None, "pool": None}
-        return httpcore2.Request(
-            method=ask.method.encode("ascii"),
-            url=httpcore2.URL(
-                scheme=url.scheme.encode(),
-                host=url.host.encode(),
-                port=None if url.port == PORTS[url.scheme] else url.port,
-                target=url.target.encode("ascii"),
-            ),
-            headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],
-            content=ask.body,
-            extensions={"timeout": wait, "trace": trace},
-        )
+        request = request_to(url, ask.method, headers, ask.body)
+        request.extensions["trace"] = trace
+        return request
 
     def _check(self, status: int, headers: Mapping[str, str]) -> None:
         """Raise `RegistryFault` for an answer whose body is not worth reading."""

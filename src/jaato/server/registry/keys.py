@@ -101,7 +101,7 @@ class Keys:
         if known is None or known[0] is not entry:
             if len(self._known) > MAX_KEYS:
                 self._known.clear()
-            known = self._known[digest] = (entry, principal_of(entry), rate_of(entry) or self._rate)
+            known = self._known[digest] = (entry, principal_of(entry), key_rate(entry) or self._rate)
         if known[2] is None:
             return Entrance(known[1])
         wait_s, rate_headers = self._asked.take(digest, known[2])
@@ -136,7 +136,7 @@ def principal_of(entry: KeyEntry) -> Principal:
     return Principal(f"key {entry.sha256}", f"key {entry.name}", frozenset(entry.scopes), sight)
 
 
-def rate_of(entry: KeyEntry) -> Rate | None:
+def key_rate(entry: KeyEntry) -> Rate | None:
     """The rate of a key, if it has one of its own; one that cannot be read is the slowest."""
     try:
         return None if entry.rate is None else parse_rate(entry.rate)

@@ -185,56 +185,21 @@ class Served:
 
 
 def read(line: socket.socket, method: str = "GET") -> Reply:
-    """The next answer on a connection; not a byte more is taken from it."""
-    response = HTTPResponse(OneAtATime(line), method=method)  # type: ignore[arg-type]  # all it needs is makefile
+    """The next response on a connection, without reading ahead."""
+    response = HTTPResponse(UnbufferedSocket(line), method=method)  # type: ignore[arg-type]  # all it needs is makefile
     response.begin()
     return reply_of(response)
 
 
-class OneAtATime:
-    """A socket whose file is not read ahead, so that the next answer stays in it."""
+class UnbufferedSocket:
+    """A socket whose file reads no more than is asked for, so that the next response stays in it."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
 
-    def makefile(self, _mode: str) -> Any:
-        """The file."""
-        return Unbuffered(self._line)
-
-
-class Unbuffered:
-    """As much of a file as an answer is read by, byte by byte where a line's end is looked for."""
-
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
-        self.closed = False
-
-    def readline(self, limit: int = -1) -> bytes:
-        """A line."""
-        found = bytearray()
-        while not found.endswith(b"\n") and (limit < 0 or len(found) < limit):
-            piece = self._line.recv(1)
-            if not piece:
-                break
-            found += piece
-        return bytes(found)
-
-    def read(self, size: int = -1) -> bytes:
-        """So many bytes, or all there are until the end."""
-        found = bytearray()
-        while size < 0 or len(found) < size:
-            piece = self._line.recv(65_536 if size < 0 else size - len(found))
-            if not piece:
-                break
-            found += piece
-        return bytes(found)
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
-    def close(self) -> None:
-        """The socket is somebody else's."""
-        self.closed = True
+    def makefile(self, mode: str) -> Any:
+        """The file, with a buffer of one byte."""
+        return self._line.makefile("rb", buffering=1)
 
 
 def reply_of(response: HTTPResponse) -> Reply:
