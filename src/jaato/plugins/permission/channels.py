@@ -167,7 +167,7 @@ class QueueChannel:
 
 @dataclass(frozen=True)
 class ChannelContext:
-    """What channels that lead out of the process need: the user's state directory, and how the network is reached."""
+    """The context of channels that leave the process: the user's state directory, and how the network is reached."""
 
     state_dir: Path
     reach: WebhookNetwork

@@ -34,7 +34,7 @@ class ThreadTurnstile:
         self._lock.acquire()
 
     async def __aexit__(self, *_exc: object) -> None:
-        """Let the next question be asked."""
+        """Admit the next question."""
         self._lock.release()
 
 
@@ -89,7 +89,7 @@ class PermissionPlugin:
         )
 
     def _profiles(self) -> frozenset[SandboxProfile]:
-        """What can be enforced for tools that confine what they start."""
+        """The profiles that a sandbox here enforces."""
         from jaato.settings import environment
         from jaato.tools.processes.sandbox.sandbox import Sandbox
 
@@ -98,7 +98,7 @@ class PermissionPlugin:
         return self._sandbox.profiles
 
     def _places(self) -> ChannelContext:
-        """Where the channels `webhook` and `file` lead, by the user's own settings."""
+        """The context of the channels `webhook` and `file`, by the user's settings."""
         from jaato.plugins.permission.webhook_file_channels import WebhookNetwork
         from jaato.settings import environment, load
         from jaato.tools.network.addresses import AllowedHosts
@@ -207,7 +207,7 @@ def run_synchronously(gate: Gate, call: Call, tool: Tool) -> Decision:
 
 
 def default_state_dir() -> Path:
-    """Where the user's state lies."""
+    """The user's state directory."""
     from jaato.settings import environment, user_dir
 
     return user_dir(environment(), "XDG_STATE_HOME", ".local/state")

@@ -86,7 +86,7 @@ def read_answer(data: bytes, question: Question, *, by: str, nonce: str | None =
 
 
 def run_in_thread(work: Callable[[], Awaitable[Answer | None]]) -> Answer | None:
-    """What a coroutine gives, waited for by a caller who may be on a loop of its own, or have none."""
+    """Run a coroutine in a thread of its own and wait for its result; the caller may have an event loop or none."""
 
     async def run() -> Answer | None:
         return await work()

@@ -55,7 +55,7 @@ METADATA = frozenset(
         "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254",
     )
 )  # fmt: skip
-"""Where clouds answer what is secret: only the very address, named by the user, allows it."""
+"""Metadata services of clouds, which return secrets: allowed only by the exact address in the settings."""
 EMBEDDING = (
     (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
     (ipaddress.IPv6Network("::ffff:0:0:0/96"), 0),
@@ -82,7 +82,7 @@ class Url(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What credentials belong to."""
+        """The origin, which credentials are bound to."""
         return self.scheme, self.host, self.port
 
     @property
@@ -216,7 +216,7 @@ def effective_address(address: Address) -> Address:
 
 
 def refusal_reason(address: Address) -> str | None:
-    """What kind of address it is that strangers must not send us to; None for one of the open internet."""
+    """Why an address is refused (private, loopback, reserved); None for a public one."""
     real = effective_address(address)
     if real in METADATA:
         return "an address where a cloud keeps its secrets"

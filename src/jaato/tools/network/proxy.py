@@ -216,7 +216,7 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._tasks)
 
     def _end(self, grant: NetworkGrant) -> None:

@@ -125,7 +125,7 @@ class Body:
         self._feed(head)
 
     def feed(self, data: bytes) -> bytes:
-        """What goes on to the server for what has come. Raises `RequestRefused` for what is no body."""
+        """Return what to forward to the server. Raises `RequestRefused` for an invalid body."""
         self._out = []
         self._feed(data)
         return b"".join(self._out)
@@ -253,7 +253,7 @@ class Relay:
         self._timer = self._loop.call_later(IDLE_S, self._close_if_idle)
 
     async def tunnel(self) -> None:
-        """Until both directions have ended."""
+        """Relay until both directions have ended."""
         self._writer.write(ESTABLISHED)
         await run_both_ways(
             self._pump(self._reader, self._upstream.writer),

@@ -30,7 +30,7 @@ MAX_REASON_CHARS = 300
 
 
 def wanted_access(arguments: Mapping[str, Any]) -> SandboxAccess | None:
-    """What a call asks for in `need`, None for nothing; what is wrong in it is left out, see `need_issues`."""
+    """The access requested in `need`, None for nothing; invalid entries are left out, see `need_issues`."""
     needs = arguments.get("need")
     if not isinstance(needs, list) or not needs:
         return None
@@ -80,7 +80,7 @@ def is_host(text: str) -> bool:
 
 
 def need_issues(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong with `need`, as (JSON Pointer, message)."""
+    """Validate `need`; returns the issues as (JSON Pointer, message)."""
     needs = arguments.get("need")
     if needs is None:
         return []
@@ -106,7 +106,7 @@ def union(*several: SandboxAccess) -> SandboxAccess:
 
 
 def intersection(first: SandboxAccess, second: SandboxAccess) -> SandboxAccess:
-    """What both of them open."""
+    """The access that both of them open."""
     return SandboxAccess(
         min(first.profile, second.profile, key=lambda profile: ORDER[profile]),
         unique(
@@ -126,7 +126,7 @@ def intersection(first: SandboxAccess, second: SandboxAccess) -> SandboxAccess:
 
 
 def difference(access: SandboxAccess, given: SandboxAccess) -> SandboxAccess | None:
-    """What an access opens that another one does not; None where that is nothing but the profile."""
+    """The part of an access that another one does not open; None if that is only the profile."""
     domains = unique(one for one in access.domains if not any(is_domain_in(one, w) for w in given.domains))
     paths = unique(one for one in access.paths if not any(is_below(one, w) for w in given.paths))
     control = access.control and not given.control
@@ -206,7 +206,7 @@ EVERY_HOST = "any public host"
 
 
 def access_lines(access: SandboxAccess) -> list[str]:
-    """What a process with this access may do, one thing a line: the profile, each host, each directory, control files."""
+    """Describe an access line by line: the profile, each host, each directory, control files."""
     lines = [
         f"{access.profile}: {PROFILES[access.profile]}" if access.profile != "full" else PROFILES["full"]
     ]

@@ -215,7 +215,7 @@ def find_command_refusal(grants: Iterable[Grant], tool: Tool, analysis: Analysis
 
 
 def refusals(grants: Iterable[Grant], tool: Tool) -> ToolRules:
-    """What grants of this session deny of commands, as rules."""
+    """The commands that grants of this session deny, as rules."""
     shapes = [one.shape for one in grants if one.effect == "deny" and one.tool in (tool.name, "run")]
     lines = tuple(line for shape in shapes if shape for line in shape.split("\n"))
     return ToolRules(None, None, lines, (), (), (), ())

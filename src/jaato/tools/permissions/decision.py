@@ -50,7 +50,7 @@ class Verdict:
     remedy: str = ""
     """How to allow it where no one can be asked, if not by a rule."""
     access: SandboxAccess | None = None
-    """What the process of an allowed call may reach, or what a yes would open."""
+    """The access of the process of an allowed call, or the access that a yes would open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ def evaluate_rules(
 
 
 def evaluate_mode(call: Call, tool: Tool, given: PermissionContext) -> Verdict | None:
-    """What the mode allows: file tools that write inside the workspace."""
+    """The verdict of the mode: file tools may write inside the workspace."""
     policy = given.policy
     if policy.mode not in ("accept-edits", "auto") or policy.default != "ask" or tool.remote is not None:
         return None
@@ -188,5 +188,5 @@ def main_argument(tool: Tool) -> str | None:
 
 
 def shape_of_tool(tool: Tool) -> str:
-    """What a lasting answer about a tool that is no shell covers."""
+    """The shape of a lasting answer about a tool that is no shell."""
     return f"{tool.name}(*)"

@@ -126,13 +126,13 @@ class Gate:
         return decision
 
     def explain(self, call: Call, tool: Tool) -> Verdict:
-        """What would happen to a call, and why, without asking anyone."""
+        """Evaluate a call without asking anyone (dry run)."""
         self.policy.reload()
         return self._judge(call, tool)
 
     @property
     def mode(self) -> Mode:
-        """What runs without a question."""
+        """The mode, which says what runs without a question."""
         return self.policy.mode
 
     def set_mode(self, mode: Mode) -> None:

@@ -33,7 +33,7 @@ def entries_of(grant: Grant) -> tuple[Entry, ...]:
 
 
 def digest_of(call: Call) -> str:
-    """What an answer is bound to: SHA-256 of tool, arguments (canonical JSON) and directory."""
+    """The digest that an answer is bound to: SHA-256 of tool, arguments (canonical JSON) and directory."""
     whole = [call.name, call.arguments, str(call.workspace)]
     text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -82,7 +82,7 @@ def literal_pattern(command: str) -> str:
 
 
 def shape_text(grant: Grant) -> str:
-    """What a grant covers, for a message."""
+    """Describe what a grant covers."""
     return f"{grant.tool}({grant.shape})".replace("\n", "; ") if grant.shape else grant.tool
 
 

@@ -34,7 +34,7 @@ class EffectiveRules:
 
     @classmethod
     def of(cls, file: PolicyFile, own: PolicyDocument) -> EffectiveRules:
-        """All that the file says now, as far as it is trusted, beside what was given by hand."""
+        """The rules of the file now, as far as it is trusted, with those given by hand."""
         given = file.document.default
         if file.trusted:
             default, channel = own.default or given or "ask", file.document.channel
@@ -82,7 +82,7 @@ class Policy:
         self._file = file
         self.mode: Mode = mode
         self.access = access
-        """What a command that rules allow may reach: the workspace and what is open for the whole session."""
+        """The access of a command that rules allow: the workspace and what is open for the whole session."""
         self.version = 0
         self._read_at = monotonic()
         self._admitted: frozenset[str] = frozenset()
@@ -196,7 +196,7 @@ class Policy:
         return not self._held.covers(EffectiveRules.of(self._file, self._own))
 
     def rules_for(self, tool: Tool) -> ToolRules:
-        """What the two lists say about one tool, under any of its names."""
+        """The rules of both lists for one tool, under any of its names; cached."""
         found = self._rules.get(tool)
         if found is None:
             if len(self._rules) > MAX_KNOWN:

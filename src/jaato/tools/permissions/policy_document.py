@@ -18,7 +18,7 @@ VERSION = 1
 MAX_TIMEOUT_S = 31_536_000
 KEYS = ("version", "defaultPolicy", "blacklist", "whitelist", "channel")
 FOREIGN_SHELLS = ("Bash", "Shell")
-"""How other programs call their shell tool in the patterns that people bring along."""
+"""Names of shell tools of other programs, in patterns that users copy."""
 RULE_KEYS = ("tools", "patterns", "arguments")
 
 
@@ -61,7 +61,7 @@ class RuleSet:
 
 @dataclass(frozen=True)
 class Channel:
-    """How questions reach someone; `timeout_s` None waits as long as it takes."""
+    """The channel for questions; `timeout_s` None waits without a deadline."""
 
     type: str | None = None
     endpoint: str | None = None
@@ -210,7 +210,7 @@ def split_pattern(pattern: str) -> tuple[str, str | None]:
 
 
 def channel_from(value: Any, where: str) -> Channel:
-    """How questions are asked. Raises `ConfigError`."""
+    """Parse the channel. Raises `ConfigError`."""
     if not isinstance(value, dict):
         fail(where, f"channel is {kind_of(value)}", 'Write {"type": "console"}.')
     kind, endpoint, timeout = value.get("type"), value.get("endpoint"), value.get("timeout")

@@ -41,7 +41,7 @@ Pair = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ToolRules:
-    """What concerns one tool. `denied` and `allowed` name the rule for every call of it.
+    """The rules for one tool. `denied` and `allowed` name the rule for every call of it.
 
     Inner patterns stand in `tool(…)`; for a shell tool they are patterns over commands.
     """
@@ -226,7 +226,7 @@ def is_url_covered(value: str, glob: str) -> bool:
 
 
 def pairs_of(pattern: str, main: str | None) -> list[tuple[str, str]]:
-    """What is inside `tool(…)`: `name=glob, name=glob`, or a glob over the main argument."""
+    """Parse the inside of `tool(…)`: `name=glob, name=glob`, or a glob over the main argument."""
     pieces = [piece.partition("=") for piece in pattern.split(", ")]
     if all(equals and name.isidentifier() for name, equals, _ in pieces):
         return [(name, glob) for name, _, glob in pieces]

@@ -55,7 +55,7 @@ READING = "it runs in the read-only sandbox: nothing else may run now"
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """What allows a command, and what it opens."""
+    """The rule, grant or mode that allows a command, and the access that it opens."""
 
     access: SandboxAccess
     method: str
@@ -222,7 +222,7 @@ def allow_in_sandbox(found: ShellVerdict, reason: str) -> Verdict:
 
 
 def cover_of(line: CommandLine, given: PermissionContext) -> Cover | None:
-    """What allows a command, the widest rule first; None where nothing does."""
+    """Find what allows a command, the widest rule first; None if nothing does."""
     policy, found, tool = given.policy, line.found, line.tool
     understood = not line.analysis.unknown or (tool.confines and policy.access.profile != "full")
     if understood and line.rules.allowed is not None:
@@ -255,7 +255,7 @@ def allowances(tool: Tool, rules: ToolRules, given: PermissionContext) -> Iterat
 
 
 def extras(grants: Iterable[Grant], tool: Tool) -> dict[str, SandboxAccess]:
-    """What lasting grants open beyond the workspace, by the text of their patterns."""
+    """The access that lasting grants open beyond the workspace, by the text of their patterns."""
     found: dict[str, SandboxAccess] = {}
     for grant in grants:
         extra = safe_extra(grant)

@@ -29,7 +29,7 @@ from jaato.tools.processes.warden.process_tree import MOST_TIMES
 
 @dataclass(slots=True)
 class Ended:
-    """How a command ended. `spool` has all of its output if that was over the bound; its taker removes it."""
+    """How a command ended. `spool` has all of its output if that was over the bound; the caller removes it."""
 
     code: int | None = None
     reason: str = ""
@@ -131,7 +131,7 @@ class Command:
         self.request["env"] = {os.fsencode(k): os.fsencode(v) for k, v in variables.items()}
         self.request["confinement"] = confinement.request()
         self.confinement = confinement
-        """That of the last start."""
+        """The confinement of the last start."""
         self.pid = 0
         self.group = ""
         self._shown = OutputDecoder(self._show)

@@ -27,7 +27,7 @@ MAX_COMPLAINT_BYTES = 8_000
 MAX_CONFIG_BYTES = 4_194_304
 WITHIN_S = 30.0
 ATTEMPTS = 5
-"""How often a sandbox is made that does not start."""
+"""How often the start of a sandbox is retried."""
 FILTER = re.compile(r"filter\.(?s:.+)\.(?:clean|smudge|process|required)")
 STARTS = re.compile(
     r"lfs\.(?:extension|customtransfer|standalonetransferagent|transfer)\b(?s:.*)", re.IGNORECASE
@@ -76,7 +76,7 @@ class GitFailed(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class GitOutput:
-    """What git wrote: its exit code (None: stopped because it wrote more than was wanted), output, complaint."""
+    """The result of git: exit code (None: stopped because the output was too long), output, error message."""
 
     code: int | None
     data: bytes

@@ -24,7 +24,7 @@ NETWORK_TRIES = 3
 
 
 def spool_directory() -> Path:
-    """Where temporary files go; `/tmp` where none can be written, and the command runs without."""
+    """The directory of spool files; `/tmp` if none is writable, and the command then runs without one."""
     try:
         return Path(tempfile.gettempdir())
     except OSError:

@@ -38,7 +38,7 @@ class LoopThread:
         return self._loop is not None
 
     async def run(self, work: Coroutine[Any, Any, T], token: CancelToken | None = None) -> T:
-        """What the coroutine returns or raises; cancelling the caller, or its token, cancels it.
+        """Run the coroutine and return its result; cancelling the caller, or its token, cancels it.
 
         Raises `ToolError` once closed.
         """

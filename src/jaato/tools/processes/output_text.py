@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 LINE_SEARCH_BYTES = 1024
 NOT_SHOWN = re.compile(r"\n\[… [\d,]+ bytes not shown …\]\n")
-"""What stands for a piece that is not shown."""
+"""The notice in place of skipped output."""
 BODY = re.compile(r"[A-Za-z0-9+/=]{24,}|-----END .*")
 """A line of a key, whose beginning may lie in what is not shown."""
 
@@ -41,7 +41,7 @@ class OutputDecoder:
         self._show(f"\n[… {size_bytes:,} bytes not shown …]\n")
 
     def _after_cut(self, text: str) -> str:
-        """What can be shown of the text after a cut; nothing until the line is over in which the cut lies."""
+        """The text to show after skipped output; nothing until the line with the cut has ended."""
         _, newline, rest = text.partition("\n")
         if not newline and len(text) >= LINE_SEARCH_BYTES and " " in text:
             self._cut = None  # no lines, but words, and a secret without line ends is one
@@ -128,7 +128,7 @@ class Streams:
             os.close(fd)
 
     def close_input(self) -> None:
-        """Let the process read the end of its input; a terminal stays open."""
+        """Close the input of the process; a terminal stays open."""
         if self.input_fd not in (-1, self.output_fd):
             os.close(self.input_fd)
             self.input_fd = -1

@@ -106,13 +106,13 @@ class Selection(NamedTuple):
     hidden: bool = False
     """Names with a leading dot too."""
     ignored: bool = False
-    """What .gitignore leaves out too."""
+    """Include files that .gitignore excludes."""
     excluded: tuple[str, ...] = ()
     """Names that are passed over."""
 
 
 class Pattern(NamedTuple):
-    """What to look for in each line."""
+    """The pattern to search for in each line."""
 
     text: str
     literal: bool = False

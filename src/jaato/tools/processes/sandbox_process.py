@@ -45,8 +45,8 @@ class WorkFailed(ToolError):
 
 
 class Mounts(NamedTuple):
-    """What a piece of work reaches beside what it is handed: directories it `reads` or `writes`, and the one of a
-    descriptor, `directory`, which it works in and may write."""
+    """The file system that a piece of work reaches, beside the descriptors passed to it: directories it `reads`
+    or `writes`, and the one of a descriptor, `directory`, which it works in and may write."""
 
     reads: Sequence[Path] = ()
     writes: Sequence[Path] = ()
@@ -57,7 +57,7 @@ NOWHERE = Mounts()
 
 
 class ResourceLimits(NamedTuple):
-    """What a piece of work may use: `time_s` of the clock and of the processor, `memory_bytes`, and
+    """The resource limits of a piece of work: `time_s` of the clock and of the processor, `memory_bytes`, and
     `file_bytes`, the size a single file it writes may have. `query_s` is what of the time a query or an expression may
     take, where the work sets a `QueryTimer`. `advice` tells what to do when that is too little."""
 
@@ -95,7 +95,7 @@ def run_in_sandbox_process(
     data: bytes | None = None,
     places: Mounts = NOWHERE,
 ) -> Any:
-    """What the function at `module:name` returns for the request, called in a new process; both are JSON.
+    """Call the function at `module:name` with the request in a new process, and return its result; both are JSON.
 
     `descriptors` are open there under the same numbers; `data`, where there is any, is the function's second
     argument. Where there is a sandbox the process reaches nothing but these, `places` and programs, and no network. Blocks;

@@ -64,7 +64,7 @@ class ValueIndex:
             put(self._grams, text[at : at + GRAM], text)
 
     def name(self, text: str) -> str:
-        """What a form belongs to."""
+        """The name of the secret of a form."""
         return self._names[text]
 
     def present(self, text: str) -> Iterator[str]:

@@ -130,9 +130,9 @@ def casings(name: str) -> tuple[str, ...]:
 
 
 HEADERS = tuple(one for name in NAMES for one in casings(name))
-"""How they are looked for; what may begin with a capital or not is looked for from its second letter on."""
+"""The names as they are searched; what may begin with a capital or not is looked for from its second letter on."""
 LINK = r"""(?=[ \t]{0,4}[:=,"'\\%])(?:[\\"' \t:=,>+]|%(?:20|22|27|3[Aa]|3[Dd])|u00(?:22|27)){1,16}"""
-"""What stands between a name and its value in headers, JSON, addresses and the source of programs."""
+"""The separator of a name and its value in headers, JSON, addresses and the source of programs."""
 VALUE = r"[A-Za-z0-9._~+/:@%!*=-]"
 GAP = r"(?:[ \t+]|%20)"
 SCHEME = rf"(?:(?:Bearer|Basic|Token|ApiKey|Key|Negotiate){GAP}{{1,4}})?"
@@ -143,7 +143,7 @@ AFTER_NAME = re.compile(
 BEARER_SCHEMES = ("Bearer", "bearer", "BEARER")
 AFTER_SCHEME = re.compile(rf"(?:[Bb]earer|BEARER){GAP}{{1,4}}({VALUE}{{{LEAST_CHARS},4096}})")
 REST = r"(?:(?!curl)(?:[^\n]|(?<=\\)\n)){0,1000}"
-"""What follows in a command: nothing is looked at twice, however many there are in a line."""
+"""The rest of a command, matched in linear time."""
 OPTION = r"""[\s"'](?:-[A-Za-z]{0,6}[uU]|--user|--proxy-user)[\s"',=\\]{0,8}"""
 IN_CURL = re.compile(
     rf"""curl(?=[\s"'.]){REST}?{OPTION}[^\s:"'\\]{{1,200}}:([^\s"'\\$<{{\[][^\s"'\\]{{3,200}})"""
@@ -152,7 +152,7 @@ OPEN = re.compile(
     rf"(?:(?i:{'|'.join(re.escape(name.lower()) for name in NAMES)})(?:{LINK}(?i:{SCHEME})|[\"'\\ \t:=,>]{{0,16}}[A-Za-z]{{0,9}})"
     rf"|(?:[Bb]earer|BEARER){GAP}{{0,4}}){VALUE}{{0,4096}}\Z|curl(?![A-Za-z0-9]){REST}\Z"
 )
-"""Where a text ends in the middle of such a thing."""
+"""The end of a text in the middle of such a header or option."""
 OPEN_CHARS = 5_500
 
 
@@ -277,7 +277,7 @@ SHAPES = (
 BEFORE = re.compile(
     r"(?:[^A-Za-z0-9_]|\\[nrtbf]|\\u[0-9a-fA-F]{4}|(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;]{0,12}[A-Za-z]|%[0-9A-Fa-f]{2})\Z"
 )
-"""What may stand before a token: no letter, unless it belongs to an escape."""
+"""The context before a token: no letter, unless it belongs to an escape."""
 
 BEGINNINGS = (*sorted({begin for one in SHAPES for begin in one.begins}), BLOCK, "-----END ")
 MARKS = ("xox", "k_live_", "k_test_")
@@ -291,7 +291,7 @@ def is_word_start(text: str, at: int) -> bool:
 
 
 def find_starts(text: str, one: Pattern, since: int = 0) -> Iterator[int]:
-    """Where this shape may begin, from `since` on."""
+    """The positions where this shape may begin, from `since` on."""
     for begin in one.begins:
         at = text.find(begin, since)
         while at >= 0:

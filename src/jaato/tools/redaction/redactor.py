@@ -28,7 +28,7 @@ TOKEN_BYTES = patterns.TOKEN_CHARS.encode()
 SIGN_BEGINNINGS = frozenset(
     text[:size] for text in patterns.BEGINNINGS for size in range(2, min(len(text), PREFIX_CHARS + 1))
 )
-"""What a secret of a known shape may have begun with."""
+"""Prefixes of secrets of a known shape."""
 MOST_SIGN = max(map(len, SIGN_BEGINNINGS))
 
 SIGN = re.compile("|".join(map(re.escape, patterns.SIGNS)))
@@ -210,7 +210,7 @@ class Redactor:
         return any(value[:PREFIX_CHARS] in text for value in self._values.long)
 
     def _find_long_prefix(self, text: str) -> int:
-        """Where a value longer than any prefix has begun that the text does not end."""
+        """The position where an unfinished value longer than any prefix begins."""
         least = len(text)
         for value in self._values.long:
             at = text.find(value[:PREFIX_CHARS], max(0, len(text) - len(value) + 1))
@@ -270,7 +270,7 @@ def merge_spans(spans: list[Match]) -> list[Match]:
 
 
 def placeholder_in(value: Any, path: str = "") -> str | None:
-    """Where in plain data a placeholder stands, as a JSON Pointer; None where none does."""
+    """The JSON Pointer of a placeholder in plain data; None if there is none."""
     match value:
         case str():
             return path if "masked" in value and WRITTEN.search(value) else None

@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A shell line taken apart.
+    """A parsed shell line.
 
     `unknown` lists what was not understood: anything there means asking, whatever was granted.
     `constructs` lists
@@ -330,7 +330,7 @@ def show(node: Node) -> str:
 MAX_CHARS = 16_384
 CONTINUATION = "\\\n"
 MAX_BRACKETS = 100
-"""How deep brackets may nest before the parser, which is slow on unclosed ones, is even tried."""
+"""The deepest nesting of brackets that is parsed: the parser is slow on unclosed ones."""
 
 
 @functools.cache
@@ -368,7 +368,7 @@ def unreadable(command: str) -> str | None:
 
 @functools.lru_cache(maxsize=256)
 def parse_command(command: str) -> Analysis:
-    """Take a shell command apart; bounded in time for any input, never raises."""
+    """Parse a shell command; bounded in time for any input, never raises."""
     reason = unreadable(command)
     if reason is not None:
         return Analysis(command[:200], unknown=(f"the command {reason}",))

@@ -1,4 +1,4 @@
-"""What is known of programs: wrappers that run other programs, interpreters that read code from input, how wide a grant
+"""Knowledge about programs: wrappers that run other programs, interpreters that read code from input, how wide a grant
 may be."""
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 OPERATORS = ("&&", "||", ";;", "|&", "|", ";", "&", "\n", "(", ")")
-"""What separates simple commands; anything else that is special makes the second reading give up."""
+"""What separates simple commands; anything else that is special makes the second lexer give up."""
 
 RESERVED = frozenset(
     "if then else elif fi for while until do done case esac select function coproc in { } ! [[ ]]".split()
@@ -104,7 +104,7 @@ def read_double(text: str, position: int) -> tuple[str | None, str, int]:
 
 
 def word_end(text: str, position: int) -> int:
-    """Where the word that begins at `position` ends; -1 when its quotes do not close."""
+    """The end of the word that begins at `position`; -1 if its quotes do not close."""
     while position < len(text):
         match text[position]:
             case " " | "\t" | "\n" | "|" | "&" | ";" | "<" | ">" | "(" | ")":

@@ -92,7 +92,7 @@ def find_bubblewrap(search_path: str, untrusted: Iterable[Path] = ()) -> tuple[B
 
 
 def candidates(search_path: str, untrusted: list[Path]) -> Iterable[str]:
-    """Where a bubblewrap may be; never in a place where the session may write."""
+    """The paths where bubblewrap may be; never one that the session may write."""
     for directory in split_search_path(search_path):
         found = find_program("bwrap", (directory,), untrusted)
         if found is not None:
@@ -135,7 +135,7 @@ def bubblewrap_failure(found: Bubblewrap) -> str:
 
 
 def version_of(program: str) -> str:
-    """What it says its version is."""
+    """The version that it prints."""
     try:
         done = subprocess.run(
             [program, "--version"], env={}, capture_output=True, check=False, timeout=PROBE_WITHIN_S
@@ -273,7 +273,7 @@ def explain_unavailable(
 def describe_choice(
     choice: BackendChoice, environ: Mapping[str, str], untrusted: Iterable[Path] = ()
 ) -> tuple[str, str]:
-    """What is used here, with what is known of the others, and what to do if nothing is."""
+    """Describe the back end in use and the others, and what to do if there is none."""
     untrusted = tuple(untrusted)
     used = choose_backend(choice, environ, untrusted)
     if used is None:

@@ -102,7 +102,7 @@ def make_writable(directory: int) -> Iterator[None]:
 
 
 def make_movable(parent: int, name: str) -> None:
-    """Let a directory be moved into another and be read, whatever its mode; a link is left alone."""
+    """Make a directory readable and movable, whatever its mode; a link is not changed."""
     info = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if not stat.S_ISDIR(info.st_mode) or info.st_mode & 0o700 == 0o700:
         return
@@ -126,7 +126,7 @@ def check_size(path: str) -> None:
 
 
 CLOCK_S = 0.05
-"""How coarse the times of files are, at most."""
+"""The coarsest resolution of file times."""
 
 MAX_PERIODS = 1_000
 MAX_SHOWN = 8
@@ -168,7 +168,7 @@ class WriteWatch:
         self._removed += removed
 
     def take(self) -> list[QuarantinedFile]:
-        """What was moved away since the last time."""
+        """Return what was moved away since the last call."""
         taken, self._removed = self._removed, []
         return taken
 

@@ -35,7 +35,7 @@ MAX_POINTER_BYTES = 4_096
 MAX_INCLUDED = 40
 INCLUDED = re.compile(r"(?:^|\])[ \t\r]*path[ \t\r]*=((?:\\\r?\n|[^\n])*)", re.MULTILINE | re.IGNORECASE)
 QUOTING = re.compile(r'\\\r?\n|\\(.)|(["#;])|([^\\"#;\r\n])', re.DOTALL)
-"""What a value consists of: a continued line, an escaped character, a sign, a character."""
+"""The parts of a value: a continued line, an escaped character, a sign, a character."""
 
 Add = Callable[[str, bool], None]
 """Called with each existing control path, and whether it must not change (else it must only not appear)."""

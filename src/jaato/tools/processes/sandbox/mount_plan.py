@@ -31,7 +31,7 @@ REMOVED_VARIABLES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class MountPlan:
-    """What one confined process sees. All paths are absolute, real and exist.
+    """What a confined process sees, as data. All paths are absolute, real and exist.
 
     `writable` may be changed; `tmp` is mounted at `/tmp`, an empty one where there is none; `visible` are directories below
     `/tmp` that stay in sight, read-only; `hidden_directories` and `hidden_files` are shown empty; `pinned` can be changed
@@ -116,7 +116,7 @@ def opened_places(access: SandboxAccess, workspace: Path) -> list[str]:
 
 
 def visible_below_tmp(places: Iterable[Path], home: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What must stay in sight although it lies below `/tmp`: these places, the home, this Python, programs, ourselves."""
+    """Directories below `/tmp` that stay visible: these places, the home, this Python, programs, jaato itself."""
     wanted = [
         *map(os.path.realpath, places),
         home,
@@ -199,7 +199,7 @@ SYSTEM = """
 /etc/shadow /etc/shadow- /etc/ssl/private /etc/krb5.keytab /etc/ssh/ssh_host_rsa_key
 /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /etc/wireguard /etc/NetworkManager/system-connections
 """.split()
-"""What only root can read, and a confined root must not."""
+"""Files that only root can read, and that are hidden from a confined root."""
 
 UNIX_SOCKETS = "/proc/net/unix"
 LISTENING = 0x10000
@@ -248,7 +248,7 @@ def listening_sockets(bases: Iterable[str] = ()) -> list[str]:
 
 
 places: dict[str, str] = {}
-"""Where sockets are whose names are relative, by what `/proc` calls them; empty where it was not found."""
+"""The paths of sockets with relative names, by their name in `/proc`; empty if not found."""
 
 
 def places_of(names: Mapping[str, str], bases: Iterable[str]) -> set[str]:
@@ -268,7 +268,7 @@ def places_of(names: Mapping[str, str], bases: Iterable[str]) -> set[str]:
 
 
 def holders() -> Iterator[tuple[str, str]]:
-    """What each process that can be looked into has open, with its working directory."""
+    """The open files of every readable process, each with the working directory of the process."""
     for number in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             directory = os.readlink(f"/proc/{number}/cwd")

@@ -30,7 +30,7 @@ RESCAN_SHARE = 50
 MAX_ENTRIES = 20_000
 MAX_LINKED = 200
 OWN = frozenset((str(Path(__file__).resolve().parents[3]), os.path.realpath(sys.prefix)))
-"""Where jaato's own code is, and what it imports."""
+"""The directories of jaato's own code and of its imports."""
 
 
 class LinkedControlFile(ToolError):
@@ -72,7 +72,7 @@ class ControlFileScan:
             self.held.add(path)
 
     def real(self, paths: Iterable[str]) -> Iterator[str]:
-        """Where paths really are; those of one directory are resolved together."""
+        """Resolve paths; the directory of several is resolved once."""
         directories: dict[str, str] = {}
         for path in paths:
             directory, name = os.path.split(path)
@@ -115,7 +115,7 @@ def add_git(path: str, found: ControlFileScan) -> None:
 
 
 def match_entry(directory: str, name: str, wanted: Sequence[str]) -> Iterator[str]:
-    """What an entry of a directory is, or has below it, by these names; a link stands for what is behind it."""
+    """Match an entry of a directory, or what is below it, with these names; a link stands for its target."""
     if not match_names(wanted[:1], [fold_name(name)]):
         return
     path = f"{directory}/{name}"
@@ -168,7 +168,7 @@ def find_kept_elsewhere(home: str, names: ControlNames) -> Iterator[str]:
 
 
 def follow_links(paths: Iterable[str]) -> Iterator[str]:
-    """Where links lead that lie in these directories: a hook that is a link to a script."""
+    """The targets of links in these directories, such as a hook that is a link to a script."""
     for path in paths:
         try:
             with os.scandir(path) as listing:

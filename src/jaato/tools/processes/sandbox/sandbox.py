@@ -72,7 +72,7 @@ class Confinement:
     watch: WriteWatch | None = None
     """The watch for control files, finished when the process has ended."""
     network: SessionNetwork | None = None
-    """That of its session, into which the warden moves the process first; without one it has a loopback of its own."""
+    """The network of the session, which the warden joins before the start; without one the process has its own loopback."""
     grant: NetworkGrant | None = None
     offline: str = ""
     """Why the hosts that were granted cannot be reached; empty where they can, or none were."""
@@ -80,7 +80,7 @@ class Confinement:
     """The same access as the machine is then, for another start."""
 
     def request(self) -> dict[str, Any] | None:
-        """What the warden does with it; None for a process without a sandbox."""
+        """The confinement as a request to the warden; None for a process without a sandbox."""
         if not self.backend:
             return None
         return {
@@ -268,7 +268,7 @@ class Sandbox:
     def plan(
         self, access: SandboxAccess, tmp: Path, protected: ProtectedPaths | None = None
     ) -> tuple[MountPlan, Path | None]:
-        """What a process with this access sees, with `tmp` as its `/tmp`; and its cache, where it has one."""
+        """The mount plan of a process with this access and `tmp` as its `/tmp`; and its cache, if it has one."""
         cache = self._make_cache() if access.profile == "workspace-write" else None
         plan = mount_plan(
             access,

@@ -19,13 +19,13 @@ from jaato.tools.processes.sandbox.mount_plan import TMP
 from jaato.tools.processes.warden.start import filter_file
 
 PROGRAMS = "/usr /bin /sbin /lib /lib32 /lib64 /nix/store /gnu/store".split()
-"""Where programs and their libraries are."""
+"""Directories of programs and their libraries."""
 FILES = "/etc/ld.so.cache /etc/alternatives /etc/localtime".split()
-"""What of the configuration programs need to start, and to know the local time."""
+"""Configuration that programs need to start, and for the local time."""
 SYSTEM_PATH = os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin", "/run/current-system/sw/bin"))
-"""Where a bubblewrap of the system is: helpers work for no workspace, so no PATH of one is asked."""
+"""Where to find bubblewrap: helpers belong to no workspace, so no PATH of a session is used."""
 DIRECTORY = "/directory"
-"""Where a helper sees the directory it works in."""
+"""The path of the working directory in the sandbox."""
 PROBE_WITHIN_S = 10.0
 SIGNALLED = 128
 """bubblewrap ends with this and the number of the signal that ended its program."""
@@ -136,7 +136,7 @@ def arguments(found: Bubblewrap) -> tuple[str, ...]:
 
 @functools.cache
 def shown_places() -> tuple[str, ...]:
-    """What a helper sees: where programs are, this Python, and the places it imports from; none below another."""
+    """The directories that a helper sees: programs, this Python and its import path; none below another."""
     python = [
         sys.prefix,
         sys.base_prefix,

@@ -32,7 +32,7 @@ PROXY_ADDRESS = ("127.0.0.1", 3128)
 BACKLOG = 256
 MADE = b"k"
 DESCRIPTORS = 3
-"""How many come with `MADE`: the user namespace, the network namespace, a listener at `PROXY_ADDRESS`."""
+"""The number of descriptors sent with `MADE`: the user namespace, the network namespace, a listener at `PROXY_ADDRESS`."""
 
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
@@ -186,7 +186,7 @@ DEVICE_LINKS = {
     "ptmx": "pts/ptmx",
 }
 KERNEL_PLACES = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "mtrr", "scsi", "driver")
-"""What in `/proc` a user 0 may write to whatever its capabilities are."""
+"""Paths in `/proc` that user 0 may write whatever its capabilities are."""
 
 OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
 

@@ -152,7 +152,7 @@ def in_sessions(sessions: Collection[int]) -> list[int]:
 
 
 def of_group(pids: Iterable[int], group: int) -> list[int]:
-    """Those of the processes that are in this process group."""
+    """Filter processes by process group."""
     found = []
     for pid in pids:
         try:
@@ -211,7 +211,7 @@ def reap(reaped: Callable[[int, int], None]) -> bool:
 
 
 def command_line(pid: int) -> str:
-    """What a process was started as, in at most 80 characters; empty when it is gone or a zombie."""
+    """The command line of a process, at most 80 characters; empty if it has ended."""
     try:
         with open(f"{PROC}/{pid}/cmdline", "rb", buffering=0) as listing:
             return listing.read(400).replace(b"\0", b" ").decode("utf-8", "replace").strip()[:80]

@@ -167,7 +167,7 @@ def one_of(
 
 
 def argument(index: int) -> int:
-    """Where the low half of an argument is; the kernel looks at no more of these."""
+    """The offset of the low half of an argument; the kernel uses only that half of these."""
     return ARGUMENTS_AT + 8 * index
 
 
