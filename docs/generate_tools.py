@@ -12,7 +12,7 @@ import msgspec
 from jaato.plugins import BUILTIN
 from jaato.protocol.codec import encode
 from jaato.runtime.plugins.adapter import Toolset, adapt, requirements
-from jaato.runtime.plugins.lazy import Builtin, known_from
+from jaato.runtime.plugins.lazy import Builtin, manifest_of
 from jaato.runtime.plugins.lifecycle import PluginHost
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.catalog import CATEGORY_TEXTS
@@ -54,7 +54,7 @@ def known_file() -> str:
     known = {
         toolset.name: entry
         for toolset in toolsets()
-        if (entry := known_from(toolset, toolset.plugin, requirements(toolset.plugin)))
+        if (entry := manifest_of(toolset, toolset.plugin, requirements(toolset.plugin)))
     }
     return msgspec.json.format(msgspec.json.encode(known), indent=1).decode() + "\n"
 

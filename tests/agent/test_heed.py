@@ -12,7 +12,7 @@ import pytest
 from tests.kit import call, say, session
 
 from jaato.agent import tool_runner
-from jaato.agent.tool_runner import cancellable
+from jaato.agent.tool_runner import make_cancellable
 from jaato.tools.tool import tool
 
 
@@ -125,14 +125,14 @@ def test_values_and_errors_pass_through() -> None:
         raise ValueError("no")
 
     async def main() -> None:
-        assert await cancellable(fine(3), "fine", asyncio.current_task()) == 3
+        assert await make_cancellable(fine(3), "fine", asyncio.current_task()) == 3
         with pytest.raises(ValueError, match="no"):
-            await cancellable(broken(), "broken", asyncio.current_task())
+            await make_cancellable(broken(), "broken", asyncio.current_task())
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         future.set_result(4)
-        assert await cancellable(future, "future", asyncio.current_task()) == 4
+        assert await make_cancellable(future, "future", asyncio.current_task()) == 4
         with anyio.move_on_after(0.01) as scope:
-            await cancellable(anyio.sleep(3600), "sleep", asyncio.current_task())
+            await make_cancellable(anyio.sleep(3600), "sleep", asyncio.current_task())
         assert scope.cancelled_caught
 
     anyio.run(main)
@@ -152,6 +152,6 @@ def test_time_limits_of_a_tools_own_are_not_taken_for_a_cancellation(monkeypatch
         return ended
 
     async def main() -> None:
-        assert await cancellable(waits(), "waits", asyncio.current_task()) == 3
+        assert await make_cancellable(waits(), "waits", asyncio.current_task()) == 3
 
     anyio.run(main)

@@ -6,7 +6,7 @@ import pytest
 from tests.compaction.test_summaries import BOTH, FULL, strategy, turns
 
 from jaato.abc.compactor import GCConfig
-from jaato.agent.compaction.history import settled
+from jaato.agent.compaction.history import settle_history
 from jaato.agent.compaction.summary import SUMMARY_HEAD, transcript
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 
@@ -43,7 +43,7 @@ def test_a_subagents_task_stays_whatever_is_left_out() -> None:
         Message("user", [Text("[parent] Count the ships.")], id="p", source="parent"),
         *turns(3)[1:],
     ]
-    assert "p" in [message.id for message in settled(history, [])]
+    assert "p" in [message.id for message in settle_history(history, [])]
 
 
 def test_nothing_is_asked_where_nothing_would_be_left_out() -> None:

@@ -13,7 +13,7 @@ from jaato.runtime.embedding.providers import (
     ModelProviderPlugin,
     ProviderPlugin,
     discover_providers,
-    installed,
+    load_installed,
     load_provider,
 )
 
@@ -57,7 +57,7 @@ def test_a_provider_without_the_documented_methods_is_refused() -> None:
         def initialize(self, config: Any = None) -> None: ...
 
     with pytest.raises(PluginError, match="'half' has no connect, count_tokens, create_session"):
-        installed("half", lambda: Half)
+        load_installed("half", lambda: Half)
     module = ModuleType("made")
     module.create_provider = lambda: ProviderPlugin("made")  # type: ignore[attr-defined]  # as a module would
-    assert installed("made", lambda: module).name == "made"
+    assert load_installed("made", lambda: module).name == "made"

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.kill.play import Played
 from tests.kill.script import LEDGER, TOOLS, asked
 
-from jaato.agent.masking import masked_log
+from jaato.agent.event_redaction import redact_log
 from jaato.client.state import apply
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
@@ -60,7 +60,7 @@ def complaints(played: Played, acts: list[str]) -> list[str]:
 
 def read(store: SqliteStore, session_id: str) -> list[Event]:
     """A log, which has no damage."""
-    log = [event for event in masked_log(store.read(session_id), Redactor.none()) if isinstance(event, Event)]
+    log = [event for event in redact_log(store.read(session_id), Redactor.none()) if isinstance(event, Event)]
     assert len(log) == store.last_seq(session_id), "a record of the log is damaged"
     return log
 

@@ -110,5 +110,5 @@ def test_a_plugin_that_is_instant_needs_no_thread(tmp_path: Path) -> None:
 
     registry = PluginRegistry(workspace=tmp_path)
     registry.register_plugin(Instant(None), expose=True)  # type: ignore[arg-type]
-    anyio.run(enrichment.enriched_apart, "x", enrichment.enrichers(registry.everyone()), tmp_path)
+    anyio.run(enrichment.enrich_prompt_async, "x", enrichment.enrichers(registry.everyone()), tmp_path)
     assert asked == [threading.current_thread()]

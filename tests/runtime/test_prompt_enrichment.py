@@ -176,7 +176,9 @@ def test_a_plugin_that_hangs_or_floods_is_passed_over(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tick)
-            text = await enrichment.enriched_apart("x", enrichment.enrichers(registry.everyone()), tmp_path)
+            text = await enrichment.enrich_prompt_async(
+                "x", enrichment.enrichers(registry.everyone()), tmp_path
+            )
             release.set()
             tasks.cancel_scope.cancel()
         return text

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.secrets.canaries import VALUE
 
-from jaato.agent.masking import STRUCTURAL, free_fields, masked_file
+from jaato.agent.event_redaction import STRUCTURAL, free_fields, redact_file
 from jaato.log import MASKED, logger
 from jaato.protocol.events import Event
 from jaato.protocol.messages import Opaque, Text, Thinking
@@ -28,7 +28,7 @@ def test_files_keep_their_bytes(tmp_path: Path) -> None:
     for number, (data, changed) in enumerate(samples.items()):
         path = tmp_path / f"f{number}"
         path.write_bytes(data)
-        with masked_file(path, secrets) as shown:
+        with redact_file(path, secrets) as shown:
             assert (shown != path) == changed
             assert shown.read_bytes() == data if not changed else VALUE.encode() not in shown.read_bytes()
             if changed:
@@ -43,14 +43,14 @@ def test_what_identifies_is_never_masked() -> None:
     for kind in get_args(Event):
         assert not STRUCTURAL & set(free_fields(kind))
         assert {"session_id", "seq", "timestamp"}.isdisjoint(free_fields(kind))
-    from jaato.agent.masking import masked_struct
+    from jaato.agent.event_redaction import redact_struct
 
     signed = Thinking(VALUE, Opaque("anthropic", msgspec.Raw(b'"sig"')))
     secrets = Redactor({"T": VALUE})
-    assert masked_struct(signed, secrets) is signed
-    assert masked_struct(Thinking(VALUE), secrets).text.startswith("[masked:T:")
+    assert redact_struct(signed, secrets) is signed
+    assert redact_struct(Thinking(VALUE), secrets).text.startswith("[masked:T:")
     kept = Text("clean words of some length")
-    assert masked_struct(kept, secrets) is kept
+    assert redact_struct(kept, secrets) is kept
 
 
 def test_logs_have_no_secret(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jaato.agent.masking import masked_event, masked_struct
+from jaato.agent.event_redaction import redact_event, redact_struct
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event
 from jaato.tools.redaction.redactor import PLACEHOLDER, Redactor
@@ -67,4 +67,4 @@ def test_every_kind_of_event_is_masked_as_if_part_by_part(kind: Any) -> None:
         quick, slow = Redactor({"ONE": VALUE}), Redactor({"ONE": VALUE})
         for text in TEXTS[: seed % 8]:
             quick.mask(text)
-        assert shown(masked_event(event, quick)) == shown(masked_struct(event, slow)), seed
+        assert shown(redact_event(event, quick)) == shown(redact_struct(event, slow)), seed

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaato.agent.masking import masked_event, masked_struct
+from jaato.agent.event_redaction import redact_event, redact_struct
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, MessageModel, Permission, SharedUpdated, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Message, Opaque, Part, Problem, Text, Thinking, ToolCall, ToolResult
@@ -96,8 +96,8 @@ def test_an_event_is_masked_as_if_each_of_its_parts_were_looked_at(events: list[
         if number == 3:
             quick.add("TWO", LATER)
         known = {"ONE": VALUE} | ({"TWO": LATER} if number >= 3 else {})
-        masked = masked_event(event, quick)
-        assert shown(masked) == shown(masked_struct(event, Redactor(known, shapes=shapes)))
+        masked = redact_event(event, quick)
+        assert shown(masked) == shown(redact_struct(event, Redactor(known, shapes=shapes)))
         assert (masked is event) == (encode(masked) == encode(event))
 
 
@@ -114,7 +114,7 @@ def test_data_of_a_kind_of_its_own_is_looked_at_too() -> None:
 
     secrets = Redactor({"ONE": VALUE})
     for value in (Word(VALUE), Table(a=VALUE), [Table({VALUE: 1})], (1, [VALUE]), [*range(200_000), VALUE]):
-        masked = masked_event(start({"a": value}, "r"), secrets)
+        masked = redact_event(start({"a": value}, "r"), secrets)
         assert VALUE not in msgspec.json.encode(masked).decode().replace("\\n", "\n")
 
 

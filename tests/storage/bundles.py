@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.storage.logs import agent, created, said
 
-from jaato.agent.masking import masked_file, masked_log
+from jaato.agent.event_redaction import redact_file, redact_log
 from jaato.protocol.events import PermissionGranted
 from jaato.protocol.specs import Grant
 from jaato.storage.export import write_bundle
@@ -22,8 +22,8 @@ def packed(store: SqliteStore, target: Path, secrets: Redactor | None = None) ->
     write_bundle(
         store,
         "s1",
-        lambda: masked_log(store.read("s1"), known),
-        lambda path: masked_file(path, known),
+        lambda: redact_log(store.read("s1"), known),
+        lambda path: redact_file(path, known),
         target,
     )
     return target

@@ -15,7 +15,7 @@ from tests.storage.bundles import SECRET, packed, whole
 from tests.storage.logs import begin, renamed, sound
 
 from jaato.abc.store import Damaged
-from jaato.agent.masking import masked_file
+from jaato.agent.event_redaction import redact_file
 from jaato.errors import StoreError
 from jaato.protocol.codec import encode
 from jaato.protocol.events import PermissionRevoked, SessionCreated, SessionUpdated
@@ -110,6 +110,6 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(store: SqliteStore, tmp_
         raise StoreError("The disk is gone.")
 
     with pytest.raises(StoreError, match="disk is gone"):
-        write_bundle(store, "s1", broken, lambda path: masked_file(path, Redactor.none()), target)
+        write_bundle(store, "s1", broken, lambda path: redact_file(path, Redactor.none()), target)
     assert target.read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["trip.jaato"]

@@ -1,1 +1,1 @@
-"""The interfaces you may implement: a plugin, a provider, a store, an asker."""
+"""Interfaces for extensions: plugins, providers, stores, askers."""

@@ -1,1 +1,1 @@
-"""The loop of model and tools, and the session it runs in."""
+"""The agent: turns of model and tool calls, and the session they run in."""

@@ -1,4 +1,4 @@
-"""The active tools of an agent, as its model is shown them: the first ones, then what was activated, in that order."""
+"""The active tools of an agent: those declared to its model, in a stable order that keeps the prompt cache valid."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jaato.tools.catalog import Catalog
 
 
 class ActiveTools:
-    """What the model may call; it only ever grows, so that what was sent before stays as it was.
+    """The tools the model may call. The list only grows, so the declarations already sent stay unchanged.
 
-    `core` names the tools shown from the start; None means those that say so themselves. Without `deferred` all are.
+    `core` names the tools declared from the start, None those marked `core`. Without `deferred` all are declared.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class ActiveTools:
         return name in self._names
 
     def restore(self) -> None:
-        """Declare what this session's model was shown when it was left, or is to see first."""
+        """Declare the first tools, and those that a resumed session had activated."""
         self._declare(self._first())
         self._declare(self._known(self._journal.state.activated))
 
     def activate(self, names: Sequence[str]) -> list[str]:
-        """Declare more tools from now on; gives those that were not declared."""
+        """Declare more tools from now on; returns the names that are new."""
         new = [name for name in dict.fromkeys(names) if name not in self._names]
         specs = self._known(new)
         if specs:

@@ -1,4 +1,4 @@
-"""Calls that go on beside the turn, moved there when slow or begun there; and what runs as long as the session."""
+"""Background tasks: tool calls that run beside the turn, from the start or after a threshold, until the session ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 from jaato.abc.plugin import TaskStatus
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.results import OutputSink, Results, files_changed
+from jaato.agent.results import OutputSink, Results, take_file_changes
 from jaato.errors import JaatoError, StoreError, ToolTimeout
 from jaato.log import logger
 from jaato.protocol.events import BackgroundUpdated
@@ -89,7 +89,7 @@ class BackgroundTasks:
         return task
 
     async def run_movable(self, call: Call, tool: Tool, threshold_s: float) -> Any:
-        """Run in the session's background group; after the threshold the caller goes on with a promise."""
+        """Run a call; after the threshold it becomes a background task, and the caller gets a promise of its result."""
         scope, over = anyio.CancelScope(), anyio.Event()
         task = BackgroundTask(
             tool.name, tool.plugin, lambda: self._loop.call_soon_threadsafe(scope.cancel), call_id=call.id
@@ -159,7 +159,7 @@ class BackgroundTasks:
             del self._refused[0]
 
     def _record(self, task: BackgroundTask, call: Call, outcome: Outcome) -> None:
-        """The end of a task, in one commit with the message about it; and of its call, if nobody could record that."""
+        """Record the end of a task in one commit with the message about it, and of its call if that is not recorded yet."""
         state, changed = self._journal.state, call.changed[:]
         try:
             if call.id in state.started and call.id not in state.open_calls:
@@ -168,7 +168,7 @@ class BackgroundTasks:
                 f"Background task {task.id} ({task.tool}): {task.status.value}. "
                 f"get_background_output shows its result.",
                 "system",
-                *files_changed(self._journal, call),
+                *take_file_changes(self._journal, call),
                 self._event(task, self._context.results.of(call, outcome)),
             )
         except StoreError:
@@ -199,7 +199,7 @@ class BackgroundGroup:
         self._closed = False
 
     async def start(self, body: Callable[[], Awaitable[None]]) -> None:
-        """Begin a coroutine; what it raises is logged, and harms no other. Raises `JaatoError` once closed."""
+        """Start a coroutine. An exception in it is logged and does not affect the others. Raises `JaatoError` once closed."""
         if self._closed:
             raise JaatoError("The session is closed; nothing new begins in it.")
         if self._opened is None:

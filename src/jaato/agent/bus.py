@@ -1,4 +1,4 @@
-"""Events to whoever watches, in this process; a slow watcher loses deltas, never a durable event, and slows nobody."""
+"""Event bus of a session: broadcasts (fan-out) to listeners and subscriptions; a slow one loses deltas, never durable events."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jaato.protocol.events import Event
 
 LOG = logger("bus")
 BACKLOG = 10_000
-"""Ephemeral events a watcher may be behind before it loses them."""
+"""Length of a subscription's queue from which ephemeral events are dropped."""
 
 Listener = Callable[[Event], object]
 
 
 class Subscription:
-    """One watcher's own queue; iterate it, and close it (or leave its `with`) to stop."""
+    """A queue of events for one subscriber; iterate it, and close it (or leave its `with`) to unsubscribe."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -28,7 +28,7 @@ class Subscription:
         self.lost = 0
 
     def __call__(self, event: Event) -> None:
-        """Take an event in; an ephemeral one is dropped when the watcher is too far behind."""
+        """Queue an event; an ephemeral one is dropped when the subscriber is too far behind."""
         if len(self._events) >= BACKLOG and not event.durable:
             self.lost += 1
             return
@@ -37,7 +37,7 @@ class Subscription:
             self._waiting.set()
 
     def close(self) -> None:
-        """Stop watching; what is queued can still be read."""
+        """Unsubscribe; queued events can still be read."""
         self._closed = True
         self._bus.forget(self)
         if self._waiting is not None:
@@ -61,14 +61,14 @@ class Subscription:
 
 
 class Bus:
-    """Hands every event to every listener, in order, on the loop."""
+    """Delivers every event to every listener, in order, on the event loop."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
 
     @property
     def watched(self) -> bool:
-        """Whether anybody would see an event; what nobody sees need not be made."""
+        """Whether there are listeners; without any, ephemeral events need not be created."""
         return bool(self._listeners)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -92,7 +92,7 @@ class Bus:
             )  # a new one: an event that is being delivered still reaches the others
 
     def publish(self, event: Event) -> None:
-        """Deliver an event; a listener that raises is reported and keeps nobody else from hearing."""
+        """Broadcast an event. A listener that raises is logged; the others still get the event."""
         for listener in self._listeners:
             try:
                 listener(event)

@@ -1,4 +1,4 @@
-"""Messages to an agent: as the model will read them, with what plugins add, and those that wait for a pause."""
+"""Inbox of an agent: composes messages, enriched by plugins, and queues those that arrive while a turn runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ URGENCY: dict[Source, int] = {"parent": 0, "user": 1, "system": 2, "child": 3}
 
 
 class Author(NamedTuple):
-    """Whose message it is, where several may speak, and the sender's own word for it."""
+    """The author of a message where there are several, and the sender's idempotency key `once`."""
 
     name: str = ""
     once: str = ""
@@ -29,9 +29,9 @@ NO_AUTHOR = Author()
 
 
 class Inbox:
-    """The messages to one agent: made in the order they are given, and those that wait for the next pause.
+    """Composes messages in the order they arrive, and queues them until the next model call.
 
-    `messages` are the waiting ones, the most important first.
+    `messages` are the queued ones, the most urgent first.
     """
 
     def __init__(self, journal: Journal, enrich: Enrich | None, services: Mapping[str, Any]) -> None:
@@ -43,14 +43,14 @@ class Inbox:
         self.messages: list[Message] = sorted(journal.state.queued.values(), key=urgency)
 
     def stop_enriching(self) -> None:
-        """Nobody waits any more for what plugins add to the messages that are being made."""
+        """Cancel the enrichment of messages that are being composed."""
         for scope in self._enriching:
             scope.cancel()
 
     async def compose(
         self, text: str, attachments: Sequence[Media], source: Source, author: Author = NO_AUTHOR
     ) -> tuple[Message, bool]:
-        """What was said as a message, and whether it was stopped meanwhile. Raises `ConfigError` for nothing at all."""
+        """Build a message; also returns whether its enrichment was cancelled. Raises `ConfigError` for an empty one."""
         text = replace_surrogates(text or "")
         if not text and not attachments:
             raise ConfigError("The message is empty; say what the agent should do.")
@@ -71,7 +71,7 @@ class Inbox:
         return message_of(enriched, "", attachments, source, author), False
 
     async def _enriched(self, text: str) -> str:
-        """The text as plugins would have it, who find the session among the services."""
+        """The text as enriched by the plugins, which can reach the session's services."""
         assert self._enrich is not None
         before = SERVICES.set(self._services)
         try:
@@ -80,7 +80,7 @@ class Inbox:
             SERVICES.reset(before)
 
     def queue(self, message: Message, *before: Event) -> None:
-        """Let a message wait for the next pause. Events that are given share its commit. Raises `StoreError`."""
+        """Queue a message for the next model call. Given events share its commit. Raises `StoreError`."""
         journal = self._journal
         journal.record(*before, MidTurnQueued(**journal.head(), message=message))
         self.messages.append(message)
@@ -89,11 +89,11 @@ class Inbox:
     def notify(
         self, text: str, source: Source = "system", *before: Event, author: Author = NO_AUTHOR
     ) -> None:
-        """Tell the model something at the next pause; nobody is woken for it. Events that are given share its commit."""
+        """Queue a message for the model without starting a turn. Given events share its commit."""
         self.queue(message_of(text, "", (), source, author), *before)
 
     def deliver(self, message: Message, turn_id: str) -> None:
-        """Let a message join the conversation, in this turn. Raises `StoreError`."""
+        """Add a message to the conversation of this turn. Raises `StoreError`."""
         journal = self._journal
         said = MessageUser(**journal.head(), message=message, turn_id=turn_id)
         if message.id not in journal.state.queued:
@@ -106,18 +106,18 @@ class Inbox:
 def message_of(
     text: str, added: str, attachments: Sequence[Media], source: Source, author: Author
 ) -> Message:
-    """A message of these parts; what was added to the words stays apart from them."""
-    parts: list[Part] = [Text(labelled(text, source))] if text else []
+    """Build a message; text added by plugins is a part of its own."""
+    parts: list[Part] = [Text(add_label(text, source))] if text else []
     parts += attachments
     parts += [Text(added)] if added else []
     return Message("user", parts, id=new_id("m"), source=source, by=author.name, once=author.once)
 
 
-def labelled(text: str, source: Source) -> str:
-    """The text as the model reads it: what does not come from the user says so."""
+def add_label(text: str, source: Source) -> str:
+    """The text as the model reads it, labelled with its source unless that is the user."""
     return text if source == "user" else f"[{source}] {text}"
 
 
 def urgency(message: Message) -> int:
-    """The place of a message among those that wait: the lowest is read first."""
+    """The sort key of a queued message: the lowest is delivered first."""
     return URGENCY[message.source]

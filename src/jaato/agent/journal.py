@@ -1,4 +1,4 @@
-"""The pen of a session: store, then state, then everybody who watches."""
+"""Journal of a session, its only writer: persists events in the store, applies them to the state, then publishes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from jaato.abc.store import Damaged, Store
 from jaato.agent.bus import Bus
-from jaato.agent.masking import masked_event, masked_events
+from jaato.agent.event_redaction import redact_event, redact_events
 from jaato.agent.state import Family, State
 from jaato.errors import JaatoError
 from jaato.log import logger
@@ -21,13 +21,13 @@ AT_ONCE = 64
 """Events of a stored log that are folded in one go."""
 
 Held = tuple[Event, Callable[[], None] | None, "Journal"]
-"""An event that is held, what is called once it has been seen, and whose it is."""
+"""A held event, a callback for when it was published, and the journal it belongs to."""
 
 
 class Journal:
-    """Writes a session's log. An event is durable when `record` returns, and only then does anyone see it.
+    """Writes a session's log. An event is durable when `record` returns; it is published only after that.
 
-    What is secret is masked before anything else: the log, the model and the watchers get the same words.
+    Secrets are redacted first: the log, the model and the subscribers get the same text.
     `loaded_seq` is the last event that was there when the log was opened; 0 for a new one.
     """
 
@@ -50,7 +50,7 @@ class Journal:
         self._frozen = False
 
     def branch(self, agent_id: str) -> Journal:
-        """The pen of a subagent: the same log, the state of its own."""
+        """The journal of a subagent: the same log, a state of its own."""
         return Branch(self, self.family.members[agent_id].state)
 
     def head(self, agent_id: str | None = None) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Journal:
 
     def begin(self, *first: Event) -> None:
         """Create the log with its first events."""
-        first = masked_events(first, self.secrets)
+        first = redact_events(first, self.secrets)
         self.store.create(first)
         for event in first:
             self.family.apply(event)
@@ -75,25 +75,25 @@ class Journal:
     def hold(
         self, event: Event, seen: Callable[[], None] | None = None, holder: Journal | None = None
     ) -> None:
-        """Commit an event together with the next one, at the latest when the loop gets its turn.
+        """Commit an event together with the next one, at the latest in the next iteration of the event loop.
 
         For an event that must be durable before the next effect and not before: what follows at once shares its
-        commit. `seen` is called when it has been seen. A failing commit is raised by the next `record` of the same
-        pen, which is `holder` when it is a subagent's.
+        commit. `seen` is called after it was published. A failing commit is raised by the next `record` of the same
+        journal, which is `holder` for a subagent's event.
         """
         held = self.held
         if not held:
             self._held_since = self.secrets.known
             asyncio.get_running_loop().call_soon(self.let_go)
-        held.append((masked_event(event, self.secrets), seen, holder or self))
+        held.append((redact_event(event, self.secrets), seen, holder or self))
 
     def freeze(self) -> None:
-        """Write and show nothing any more: the log stays as it is now."""
+        """Stop writing and publishing: the log stays as it is now."""
         self._frozen = True
 
     @property
     def frozen(self) -> bool:
-        """Whether nothing is written any more; nothing may be done then that has to be written first."""
+        """Whether writing has stopped; then nothing may be done that would have to be recorded first."""
         return self._frozen
 
     def flush(self) -> None:
@@ -102,7 +102,7 @@ class Journal:
             self.record()
 
     def let_go(self) -> None:
-        """Commit what is held now; why it could not be is raised by the next `record` of each pen."""
+        """Commit what is held now; an error is raised by the next `record` of each journal concerned."""
         if not self.held:
             return
         holders = [one[2] for one in self.held]
@@ -112,23 +112,23 @@ class Journal:
         except JaatoError as error:
             LOG.exception("Session %s: its log could not be written", self.state.session_id)
             for holder in holders:
-                holder.fault = error  # heard of when it next records
+                holder.fault = error  # raised when it next records
         if waiting is not None:
             self.fault = waiting
 
     def record(self, *events: Event, writer: Journal | None = None) -> None:
-        """Commit events, and what is held before them, together, then let them be seen. Raises `StoreError`; nothing has
-        happened then, and others whose events were held hear of it too. `writer` is the pen, where it is a subagent's."""
+        """Commit held events and these together, then publish them. Raises `StoreError`: nothing was stored then, and the
+        journals whose events were held raise it, too. `writer` is the subagent's journal, if it is one."""
         if self._frozen:
             self.held = []
             return
-        events = masked_events(events, self.secrets)
+        events = redact_events(events, self.secrets)
         held = self.held
         if held:
             self.held = []
             before = tuple([one[0] for one in held])
-            if self._held_since != self.secrets.known:  # a secret has come to light since they were masked
-                before = masked_events(before, self.secrets)
+            if self._held_since != self.secrets.known:  # a secret has become known since they were redacted
+                before = redact_events(before, self.secrets)
             events = before + events
         pen = writer or self
         try:
@@ -146,9 +146,7 @@ class Journal:
         finally:
             self._next = self.state.seq + 1
         self._unseen.extend(events)
-        if (
-            not self._telling
-        ):  # else a listener records: what it says is seen after what it heard, by everyone
+        if not self._telling:  # else a listener records: its events are published after the one it handles
             self._telling = True
             try:
                 while self._unseen:
@@ -160,23 +158,23 @@ class Journal:
                 seen()
 
     def show(self, event: Event) -> None:
-        """Let an ephemeral event be seen."""
+        """Publish an ephemeral event."""
         if self._frozen:
             return
-        self.bus.publish(*masked_events((event,), self.secrets))
+        self.bus.publish(*redact_events((event,), self.secrets))
 
     def load(self, session_id: str) -> None:
-        """Fold the stored log into the state; damaged records are kept aside in `damaged`."""
+        """Apply the stored log to the state; damaged records are collected in `damaged`."""
         for _ in self.loading(session_id):
             pass
 
     def loading(self, session_id: str) -> Iterator[None]:
-        """The same, piece by piece: others may have their turn after each. Use the journal after the last one only."""
+        """The same in batches, yielding between them so that the event loop can run. Use the journal only after the last one."""
         for number, event in enumerate(self.store.read(session_id), 1):
             if isinstance(event, Damaged):
                 self.damaged.append(event)
             else:
-                self.family.apply(*masked_events((event,), self.secrets))
+                self.family.apply(*redact_events((event,), self.secrets))
             if number % AT_ONCE == 0:
                 yield
         self._next = max(self.state.seq, self.store.last_seq(session_id)) + 1
@@ -184,7 +182,7 @@ class Journal:
 
 
 class Branch(Journal):
-    """A subagent's pen: writes its root's log, in the order of all heads taken there, and knows its own state."""
+    """The journal of a subagent: writes to the root's log in the order of all sequence numbers, with a state of its own."""
 
     def __init__(self, root: Journal, state: State) -> None:
         super().__init__(root.store, state, root.bus, root.secrets)
@@ -194,7 +192,7 @@ class Branch(Journal):
         self._root = root
 
     def branch(self, agent_id: str) -> Journal:
-        """A pen for another subagent of the log."""
+        """The journal of another subagent of the log."""
         return self._root.branch(agent_id)
 
     def head(self, agent_id: str | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The model as one agent asks it: the request, the streamed reply, retries, prices, and how full the context is."""
+"""Model client of one agent: builds requests, streams replies with retries, and accounts usage, cost and context."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def context_tokens_with(state: State, message: Message, usage: Usage | None) -> 
 
 
 CHUNKS_AT_ONCE = 32
-"""Pieces of a reply that are shown before others have their turn."""
+"""Chunks of a reply after which other tasks of the event loop get to run."""
 SUMMARY_SYSTEM = "You summarise conversations exactly and briefly."
 
 
@@ -90,14 +90,14 @@ class ProviderOpener(NamedTuple):
 
 
 class ModelCost(NamedTuple):
-    """What a question apart from the conversation took; the price is None when unknown."""
+    """Usage and cost of a question outside the conversation; the cost is None when prices are unknown."""
 
     usage: Usage = Usage()
     cost_usd: float | None = 0.0
 
 
 class ModelAnswer(NamedTuple):
-    """What the model said to such a question, else why it said nothing."""
+    """The answer to such a question, or why there is none."""
 
     text: str | None
     problem: str = ""
@@ -107,7 +107,7 @@ class ModelAnswer(NamedTuple):
 class ModelClient:
     """Asks the model of one agent. `settings` and `streaming` may be changed between turns.
 
-    What has arrived of an unfinished reply is in `partial_text`.
+    `partial_text` is the text received of an unfinished reply.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ModelClient:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model in use."""
+        """Information about the model in use."""
         known, model = self._info, self._journal.state.model
         if known is None or known.id != model or known.context_limit is None:
             known = self._info = self.provider.model_info(model)
@@ -158,7 +158,7 @@ class ModelClient:
         return price_of(usage, self.info)
 
     def request(self) -> ModelRequest:
-        """What the model is sent now; nothing here depends on the length of the history."""
+        """The next request to the model; building it costs the same for any length of the history."""
         state = self._journal.state
         return ModelRequest(
             model=state.model,
@@ -179,12 +179,12 @@ class ModelClient:
         return "".join(self._parts)
 
     def clear_partial(self) -> None:
-        """Forget the partial text: it is recorded, or void."""
+        """Discard the partial text: it was recorded, or the attempt failed."""
         self._parts.clear()
 
     async def stream_reply(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
-        """The model's whole reply, shown as it comes. Failed tries are repeated while that can help; raises the last
-        `ProviderError`, and `CancelledException` when it is told to stop."""
+        """Stream the model's reply, with retries of retryable failures. Raises the last `ProviderError`, and
+        `CancelledException` when the turn is stopped."""
 
         def show_retry(attempt: int, wait_s: float, error: ProviderError) -> None:
             journal = self._journal
@@ -223,7 +223,7 @@ class ModelClient:
                 case CallDelta():
                     pass
                 case Reply() if not deltas and chunk.message.text:
-                    self._journal.show(output(head, "model", chunk.message.text, 0))
+                    self._journal.show(output_event(head, "model", chunk.message.text, 0))
 
         try:
             return await read_reply(self.provider, request, take)
@@ -235,7 +235,7 @@ class ModelClient:
     # --- apart from it -------------------------------------------------------------------------------------------
 
     async def ask(self, question: str, *, timeout_s: float, purpose: str) -> ModelAnswer:
-        """The model's answer to a question without tools, shown to nobody; a failing, silent or refusing one is a value.
+        """Ask the model a question without tools, outside the conversation; a failure or refusal is returned, not raised.
         `timeout_s` is for all retries together; the tokens are counted under `purpose`."""
         request = ModelRequest(
             model=self._journal.state.model,
@@ -252,7 +252,7 @@ class ModelClient:
         return ModelAnswer(None, f"it has not answered for {timeout_s:g} seconds")
 
     def _answer_in(self, reply: Reply, purpose: str) -> ModelAnswer:
-        """A reply as an answer, counted where it belongs. One without words, or cut off, is none."""
+        """Convert a reply to an answer and count its tokens. An empty or incomplete one is no answer."""
         cost = None
         if reply.usage is not None:
             cost = ModelCost(reply.usage, self.price(reply.usage))
@@ -269,14 +269,14 @@ class ModelClient:
 async def read_reply(
     provider: Provider, request: ModelRequest, on_chunk: Callable[[Chunk], None] | None = None
 ) -> Reply:
-    """The whole reply of a stream, once it is there; each chunk is given to `on_chunk` first. Raises `ProviderError`."""
+    """Read a stream to its end and return the reply; each chunk is passed to `on_chunk` first. Raises `ProviderError`."""
     stream = provider.stream(request)
     chunks = 0
     try:
         async for chunk in stream:
             chunks += 1
             if chunks % CHUNKS_AT_ONCE == 0:
-                await anyio.lowlevel.checkpoint()  # a model may say more at once than others can wait for
+                await anyio.lowlevel.checkpoint()  # keeps a burst of chunks from blocking the loop
             if on_chunk is not None:
                 on_chunk(chunk)
             if isinstance(chunk, Reply):
@@ -291,7 +291,7 @@ async def read_reply(
 
 
 class ReplyDeltas:
-    """The deltas of one reply on their way to the watchers, without the secrets that lie across them."""
+    """Publishes the deltas of one reply; secrets that span several deltas are redacted."""
 
     def __init__(self, journal: Journal, head: dict[str, Any]) -> None:
         self.model = Deltas(journal, head, "model")
@@ -299,7 +299,7 @@ class ReplyDeltas:
 
 
 class Deltas:
-    """What one source says; `offset` counts what was shown."""
+    """Publishes the text of one source; `offset` counts the characters published."""
 
     def __init__(self, journal: Journal, head: dict[str, Any], source: Literal["model", "thinking"]) -> None:
         self._publish = journal.bus.publish
@@ -309,21 +309,23 @@ class Deltas:
         self._offset = 0
 
     def feed(self, text: str) -> None:
-        """Show what can be shown by now."""
+        """Publish the text that can hold no part of a secret."""
         if text := self._stream.feed(text):
             self._show(text)
 
     def end(self) -> None:
-        """Show what was held back."""
+        """Publish the text that was held back."""
         if text := self._stream.end():
             self._show(text)
 
     def _show(self, text: str) -> None:
-        self._publish(output(self._head, self._source, text, self._offset))
+        self._publish(output_event(self._head, self._source, text, self._offset))
         self._offset += len(text)
 
 
-def output(head: dict[str, Any], source: Literal["model", "thinking"], text: str, offset: int) -> AgentOutput:
+def output_event(
+    head: dict[str, Any], source: Literal["model", "thinking"], text: str, offset: int
+) -> AgentOutput:
     """A piece of text as the event that shows it."""
     mode: Literal["write", "append"] = "append" if offset else "write"
     return AgentOutput(**head, source=source, text=text, mode=mode, offset=offset)

@@ -1,4 +1,4 @@
-"""The questions of a session: permissions and clarifications, who answers them, and those of an earlier process."""
+"""Pending questions of a session: permissions and clarifications, their responders, and those restored after a crash."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from jaato.protocol.events import (
 )
 
 Given = Answer | list[str | None] | None
-"""What was answered; None: nothing, in time."""
+"""An answer; None if there was none before the deadline."""
 Key = tuple[str, str, str]
 """An agent, its call, and for a permission question the digest the answer is bound to."""
 CONSENTS = frozenset("y yes a always t turn i idle once all e edit".split())
-"""Answers that let a call run; any other is no, or no answer at all and asked for again."""
+"""Answers that allow a call; any other denies it, or is invalid and asked for again."""
 EDITED = ("e", "edit")
 
-__all__ = ["Asked", "Given", "Key", "answers_of", "key_of", "settlement"]
+__all__ = ["Asked", "Given", "Key", "answers_of", "key_of", "resolution"]
 
 
 def key_of(asked: Asked) -> Key:
-    """Which call may use the answer to a question."""
+    """The call that an answer belongs to."""
     return asked.agent_id, asked.call_id, asked.digest if isinstance(asked, PermissionRequested) else ""
 
 
 def answers_of(state: State) -> dict[Key, Given]:
-    """The answers that are in the log and that no call has gone on with, but for edited arguments: no log has them."""
+    """The recorded answers that their calls have not used yet; edited arguments are not recorded."""
     given: dict[Key, Given] = {}
     for asked, resolved in state.answered.values():
         match resolved:
@@ -58,10 +58,10 @@ def answers_of(state: State) -> dict[Key, Given]:
     return given
 
 
-def settlement(
+def resolution(
     head: dict[str, Any], asked: Asked, given: Given, by: str = ""
 ) -> PermissionResolved | ClarificationResolved:
-    """The end of a question, with its answer; None: nobody answered."""
+    """The event that resolves a question; None: it was not answered."""
     if isinstance(asked, PermissionRequested):
         answer = given if isinstance(given, Answer) else None
         said = answer.answer if answer is not None else "unanswered"
@@ -85,22 +85,22 @@ def settlement(
 
 
 NOTHING: Given = []
-"""No answer was given before; one that came to nothing is None."""
+"""No recorded answer; None means it timed out."""
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """One open question and, later, its answer: an `Answer` to a permission question, a list to a clarification."""
+    """A pending question and, later, its answer: an `Answer` to a permission question, a list to a clarification."""
 
     asked: Asked | None = None
     earlier: bool = False
-    """Whether an earlier process has asked it, and the call that waits for it has not come yet."""
+    """Whether an earlier process asked it and its call has not been resumed yet."""
     answered: anyio.Event = field(default_factory=anyio.Event)
     answer: Given = None
 
 
 class Questions:
-    """Puts questions to whoever is there to answer. With nobody there a question is answered None at once.
+    """Asks the responders of a session. Without a responder a question is answered with None at once.
 
     A clarification waits at most `timeout_s`, a permission question until its own deadline. An answer is in the log
     before `answer` says that it counts.
@@ -114,18 +114,17 @@ class Questions:
         self._answerers = 0
         self._patient = False
         self.early: Callable[[], None] = lambda: None
-        """Told that a question of an earlier process was answered before the turn goes on."""
+        """Called when a restored question is answered before its turn is resumed."""
 
     # --- questions of an earlier process -------------------------------------------------------------------------
 
     def restore(self, asked: list[Asked], given: dict[Key, Given]) -> None:
-        """These questions are open, and wait for their answers, and for the calls that go on with them; these answers
-        were given, and wait for their calls."""
+        """Restore pending questions of an earlier process, and answers that their calls have not used yet."""
         self._open |= {question.question_id: Waiting(question, earlier=True) for question in asked}
         self._given |= given
 
     def forget(self, agent_id: str) -> list[Asked]:
-        """The questions of an agent nobody goes on with any more."""
+        """Remove and return the restored questions of an agent that is not resumed."""
         self._given = {key: given for key, given in self._given.items() if key[0] != agent_id}
         left = [asked for asked in self._earlier() if asked.agent_id == agent_id]
         for asked in left:
@@ -133,25 +132,25 @@ class Questions:
         return left
 
     def withdraw(self, agent_id: str) -> None:
-        """Settle the questions of an agent that no call of it has gone on with. Raises `StoreError`."""
+        """Resolve the restored questions of an agent that no call has taken up. Raises `StoreError`."""
         for asked in self.forget(agent_id):
-            self._journal.record(settlement(self._journal.head(agent_id), asked, None))
+            self._journal.record(resolution(self._journal.head(agent_id), asked, None))
 
     def expire(self) -> None:
-        """Questions whose deadline has passed before anybody went on are settled: by their default. Raises `StoreError`."""
+        """Resolve restored questions past their deadline by their default. Raises `StoreError`."""
         for asked in self._earlier():
             if seconds_until(asked.deadline) == 0.0:
                 self._settle_early(asked, None)
 
     def leave_open(self) -> None:
-        """Nobody knows what came of calls that were cut off. Raises `StoreError`."""
+        """Resolve the questions about interrupted calls as unknown. Raises `StoreError`."""
         for asked in self._earlier():
             if isinstance(asked, ClarificationQuestion) and asked.outcome:
                 self._settle_early(asked, None)
 
     def _settle_early(self, asked: Asked, answer: Given, by: str = "") -> None:
-        """The answer waits for its call, in the log too."""
-        self._journal.record(settlement(self._journal.head(asked.agent_id), asked, answer, by))
+        """Record an answer before its call is resumed."""
+        self._journal.record(resolution(self._journal.head(asked.agent_id), asked, answer, by))
         del self._open[asked.question_id]
         self._given[key_of(asked)] = answer
 
@@ -159,7 +158,7 @@ class Questions:
         return [one.asked for one in self._open.values() if one.earlier and one.asked is not None]
 
     def _taken_up(self, key: Key) -> Waiting | None:
-        """The question an earlier process has asked about this very call; whoever asks it again goes on with it."""
+        """The restored question about this call, if an earlier process asked one."""
         for asked in self._earlier():
             if key_of(asked) == key:
                 waiting = self._open[asked.question_id]
@@ -168,21 +167,21 @@ class Questions:
         return None
 
     def as_asked(self, question: Question) -> Question:
-        """A permission question under the id and deadline it has had in an earlier process, if it was asked there."""
+        """The permission question with the id and deadline it had in an earlier process, if it was asked there."""
         for held in self._earlier():
             if key_of(held) == (question.agent_id, question.call_id, question.digest):
                 return msgspec.structs.replace(question, id=held.question_id, deadline=held.deadline)
         return question
 
     def waits(self, question_id: str) -> bool:
-        """Whether anybody waits for the answer to a question."""
+        """Whether a question is pending."""
         return question_id in self._open
 
     # --- who is there --------------------------------------------------------------------------------------------
 
     def add_responder(self, *, patient: bool = False) -> Callable[[], None]:
-        """Someone is there to answer from now on; returns the function that says they have left. With `patient` they, or
-        others, may come back: questions wait for them, up to their deadlines."""
+        """Register a responder; returns the function that removes it. With `patient`, questions stay pending without a
+        responder, up to their deadlines, since one may reconnect."""
         self._answerers += 1
         self._patient = self._patient or patient
         present = True
@@ -202,11 +201,11 @@ class Questions:
 
     @property
     def has_responder(self) -> bool:
-        """Whether anybody can answer, now or later."""
+        """Whether there is a responder, or may be one later."""
         return self._answerers > 0 or self._patient
 
     async def ask(self, question: Question) -> Answer | None:
-        """The answer to a permission question; None when nobody can give one. Raises TimeoutError past its deadline."""
+        """Ask a permission question; None without a responder. Raises TimeoutError past its deadline."""
         journal = self._journal
         key = (question.agent_id, question.call_id, question.digest)
         waiting = self._taken_up(key)
@@ -238,8 +237,7 @@ class Questions:
         return answer if isinstance(answer, Answer) else None
 
     async def clarify(self, asked: Clarification, agent_id: str = "") -> list[str | None] | None:
-        """The user's answers to what an agent asks, in order; None when nobody is there, or has answered in time:
-        defaults stand then."""
+        """Ask the user an agent's questions; None without a responder or an answer in time: defaults apply then."""
         key = (agent_id, asked.call_id, "")
         waiting = self._taken_up(key)
         if waiting is None:
@@ -261,21 +259,21 @@ class Questions:
         return answers if isinstance(answers, list) else None
 
     def _put(self, asked: Asked) -> Waiting:
-        """Put a question to everybody."""
+        """Record and publish a question."""
         waiting = self._open[asked.question_id] = Waiting(asked)
         try:
             self._journal.record(asked)
         except BaseException:
-            del self._open[asked.question_id]  # nobody has seen it
+            del self._open[asked.question_id]  # it was not published
             raise
         return waiting
 
     def deadline(self) -> str | None:
-        """Until when an agent's question that is asked now waits."""
-        return None if self._timeout_s is None else moment_in(self._timeout_s)
+        """The deadline of a clarification asked now."""
+        return None if self._timeout_s is None else deadline_in(self._timeout_s)
 
     async def _wait(self, waiting: Waiting, what: str) -> Given:
-        """The answer to an open question; without one it is withdrawn."""
+        """Wait for the answer to a pending question; without one it is withdrawn."""
         asked = waiting.asked
         assert asked is not None
         self._status(asked.agent_id, "blocked", f"waiting for {what}")
@@ -286,7 +284,7 @@ class Questions:
             self._open.pop(asked.question_id, None)
             self._status(asked.agent_id, "active", None)
             if waiting.answer is None:
-                self._journal.record(settlement(self._journal.head(asked.agent_id), asked, None))
+                self._journal.record(resolution(self._journal.head(asked.agent_id), asked, None))
         return waiting.answer
 
     def _status(self, agent_id: str, status: Any, reason: str | None) -> None:
@@ -308,13 +306,13 @@ class Questions:
             self.early()
             return True
         head = self._journal.head(waiting.asked.agent_id)
-        self._journal.record(settlement(head, waiting.asked, answer, by))
+        self._journal.record(resolution(head, waiting.asked, answer, by))
         waiting.answer = answer
         waiting.answered.set()
         return True
 
 
-def moment_in(seconds: float) -> str:
+def deadline_in(seconds: float) -> str:
     """The moment so many seconds from now, in ISO 8601."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 

@@ -1,9 +1,7 @@
-"""What an agent does about a process that died, its own log in hand: nothing is repeated, nothing stays open that nobody
-works on.
+"""Crash recovery of one agent from its log.
 
-What had begun is not repeated, unless its tool says that it goes on where it was. What came of a begun call with side
-effects is asked, and nobody's guess. What had not begun is begun then, after its question, which keeps its id
-however many processes it waits through, has been answered.
+A call that had started is not repeated, unless its tool is resumable; the user is asked about the outcome of one with
+side effects. A call that had not started runs when the turn is resumed; a pending permission question keeps its id.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from jaato.agent.background import BackgroundTasks
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.questions import Asked, Questions, answers_of
-from jaato.agent.results import left_behind
+from jaato.agent.results import record_interrupted_changes
 from jaato.protocol.events import (
     BackgroundUpdated,
     ClarificationQuestion,
@@ -49,7 +47,7 @@ PASSING_SCOPES = ("turn", "idle", "once", "call")
 
 
 class RecoveryContext(Struct, frozen=True):
-    """What recovery uses of its session. With `keep_interrupted_turns` a turn that was cut off stays open."""
+    """The parts of the session that recovery uses. With `keep_interrupted_turns` an interrupted turn stays open."""
 
     journal: Journal
     catalog: Catalog
@@ -61,7 +59,7 @@ class RecoveryContext(Struct, frozen=True):
 
 
 class Recovery:
-    """Brings one agent's log in order. Everything here raises `StoreError` when the log takes nothing."""
+    """Completes one agent's log after a crash. Its methods raise `StoreError` when the log cannot be written."""
 
     def __init__(self, context: RecoveryContext) -> None:
         self._context = context
@@ -69,14 +67,16 @@ class Recovery:
         self._questions = context.questions
 
     def run(self) -> None:
-        """Close what the process before left open: questions as unanswered, calls and tasks as interrupted, passing
-        grants as over, the turn."""
+        """Close what the previous process left open: questions as unanswered, calls and tasks as interrupted, temporary
+        grants as revoked, and the turn."""
         journal, state = self._journal, self._journal.state
         if journal.store.read_only:
             return  # it can be looked at; nothing can go on in it
         asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
         asked_about = {question.call_id for question in asked if is_outcome(question)}
-        left_behind(journal, [start for key, start in state.started.items() if key not in asked_about])
+        record_interrupted_changes(
+            journal, [start for key, start in state.started.items() if key not in asked_about]
+        )
         if self._context.keep_interrupted_turns and state.open_turn is not None:
             self._keep_turn_open()
         else:
@@ -102,14 +102,14 @@ class Recovery:
             self._context.tasks.add(restored_task(task))
 
     def record_refused(self) -> None:
-        """Record what a store that failed has refused: the ends of questions nobody waits for, and of background tasks."""
+        """Record what the store has refused before: resolutions of abandoned questions, and ends of background tasks."""
         for question in list(self._journal.state.questions.values()):
             if not self._questions.waits(question.question_id):
                 self._journal.record(unanswered_event(question, self._journal))
         self._context.background.record_refused()
 
     def close_turn(self) -> None:
-        """Give every call of an unfinished turn its result, its questions and the turn their end."""
+        """End an unfinished turn: a result for every call, a resolution for every question."""
         state, journal = self._journal.state, self._journal
         for question in self._questions.forget(state.agent_id):
             journal.record(unanswered_event(question, journal))
@@ -130,8 +130,8 @@ class Recovery:
     # --- a turn that stays open ----------------------------------------------------------------------------------
 
     def _keep_turn_open(self) -> None:
-        """This agent's turn stays open, and its questions for which a call still waits. Of calls that had begun, those
-        that only read are interrupted, and about the others it is asked."""
+        """Keep the turn open, with the questions that calls wait for. Of started calls, those that only read are interrupted;
+        the user is asked about the outcome of the others."""
         kept: list[Asked] = []
         for question in list(self._journal.state.questions.values()):
             if self._is_waited_for(question):
@@ -143,7 +143,7 @@ class Recovery:
         self._questions.expire()
 
     def ask_outcomes(self) -> None:
-        """Ask about every call that was cut off; those that only read are interrupted."""
+        """Ask about the outcome of every interrupted call; those that only read are closed."""
         state = self._journal.state
         for call in self._interrupted_calls():
             if state.started[call.call_id].digest is None:
@@ -154,12 +154,12 @@ class Recovery:
                 self._questions.restore([state.questions[asked.question_id]], {})
 
     def close_interrupted_calls(self) -> None:
-        """End them: nobody is asked what came of them, and nobody knows."""
+        """Close interrupted calls without asking about their outcome."""
         for call in self._interrupted_calls():
             self._end_begun(call)
 
     def _interrupted_calls(self) -> list[ToolCall]:
-        """The calls that have begun, do not go on where they were, and that nobody was asked about."""
+        """The started calls that are not resumable and have no question about their outcome."""
         state = self._journal.state
         asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
         known = {question.call_id for question in asked if is_outcome(question)}
@@ -172,7 +172,7 @@ class Recovery:
         ]
 
     def _is_waited_for(self, question: Asked) -> bool:
-        """Whether a call of this agent goes on with the answer to a question of an earlier process."""
+        """Whether a call of this agent still waits for the answer to a restored question."""
         state = self._journal.state
         if question.call_id not in state.open_calls:
             return False
@@ -183,12 +183,12 @@ class Recovery:
         return is_outcome(question) or (by_agent and self._is_resumable(begun.tool))
 
     def _is_resumable(self, tool: str) -> bool:
-        """Whether a call of this tool can be made again, and goes on where it was."""
+        """Whether a call of this tool can be resumed."""
         found = self._context.catalog.find(tool)
         return found is not None and found.tool.resumes
 
     def _question_about(self, call: ToolCall) -> ClarificationQuestion:
-        """What only somebody who looks can know: what came of a call that was cut off."""
+        """The question about the outcome of an interrupted call."""
         tool = self._journal.state.started[call.call_id].tool
         return ClarificationQuestion(
             **self._journal.head(),
@@ -205,8 +205,8 @@ class Recovery:
         )
 
     async def resume_call(self, call: ToolCall, begun: ToolCallStart) -> bool:
-        """End a call that an earlier process has begun, with what somebody knows of it; who cannot be asked knows
-        nothing. False where it is to be made again instead: its tool goes on where it was."""
+        """Close a call that an earlier process started, with the user's answer about its outcome. False where its tool is
+        resumable, so that it is called again instead."""
         if self._is_resumable(begun.tool):
             return False
         if not self._questions.has_responder:
@@ -223,12 +223,12 @@ class Recovery:
 
 
 def is_outcome(question: Asked) -> bool:
-    """Whether it is asked what came of a call."""
+    """Whether a question is about the outcome of an interrupted call."""
     return isinstance(question, ClarificationQuestion) and question.outcome
 
 
 def unanswered_event(question: Asked, journal: Journal) -> Event:
-    """The end of a question that nobody can answer any more."""
+    """The event that resolves a question as unanswered."""
     head = journal.head()
     if isinstance(question, PermissionRequested):
         return PermissionResolved(
@@ -258,7 +258,7 @@ def close_calls(journal: Journal, why: str) -> None:
 
 
 def interrupted_end(journal: Journal, call_id: str, tool: str, answer: str = "") -> ToolCallEnd:
-    """The end of a call that an earlier process has begun, with what somebody has said of it."""
+    """The event that ends an interrupted call, with the user's answer about it."""
     words = f'{INTERRUPTED} The user says of it: "{answer}"' if answer else INTERRUPTED
     result = ToolResult(call_id, tool, False, error=Problem(code="interrupted", message=words))
     head = journal.head()

@@ -1,4 +1,4 @@
-"""What a call gives: its output while it runs, the files it has changed, and its result as it is kept."""
+"""Results of calls: streamed output, changed files, and the result as stored, with long ones behind a handle."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from jaato.agent.event_redaction import redact_bytes, redact_file
 from jaato.agent.journal import Journal
-from jaato.agent.masking import masked_bytes, masked_file
 from jaato.errors import StoreError, ToolError
 from jaato.protocol.codec import encode
 from jaato.protocol.events import ToolCallStart, ToolOutput, WorkspaceFilesChanged
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from jaato.tools.filesystem.backup_directory import Record
 
 KEPT_CHARS = 64_000
-"""Characters shown of what piles up while the loop is busy; the tool's result is not affected."""
+"""Characters of output buffered while the loop is busy; older ones are dropped. The result is not affected."""
 
 
 class OutputSink:
-    """Call it with text from any thread; watchers get it on the loop, in as few events as they can take.
+    """Publishes a tool's output on the loop, batched; may be called with text from any thread.
 
-    What is said after the call's end is dropped, unless the call `outlives` its result as a background task.
+    Output after the call's end is dropped, unless the call `outlives` its result as a background task.
     """
 
     outlives = False
@@ -77,7 +77,7 @@ class OutputSink:
         try:
             self._loop.call_soon_threadsafe(self.flush)
         except RuntimeError:
-            return  # the loop has ended; nobody watches any more
+            return  # the loop has ended
 
     def _drop_oldest(self) -> None:
         oldest = self._parts.popleft()
@@ -102,17 +102,17 @@ class OutputSink:
             )
 
     def end(self) -> None:
-        """The call has a result: show what is left of its output before it; nothing comes after."""
+        """Publish the rest of the output; called before the result is recorded."""
         self._over = not self.outlives
         if self._stream is None:
-            return  # most calls say nothing
+            return  # most calls have no output
         if self._over:
             self._gather(self._stream.end())
         self.flush()
 
 
-def files_changed(journal: Journal, call: Call) -> list[WorkspaceFilesChanged]:
-    """What a call has changed since it was asked last, to be recorded at once; none where nothing was."""
+def take_file_changes(journal: Journal, call: Call) -> list[WorkspaceFilesChanged]:
+    """Take the file changes of a call since the last time, as events that must be recorded at once."""
     taken = call.changed[:]
     if not taken:
         return []
@@ -126,9 +126,8 @@ def files_changed(journal: Journal, call: Call) -> list[WorkspaceFilesChanged]:
     return [WorkspaceFilesChanged(**journal.head(), files=files, call_id=call_id, more=more)]
 
 
-def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
-    """Record what calls had changed whose process died before they ended, as the backups of the workspace know it. Raises
-    `StoreError`."""
+def record_interrupted_changes(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
+    """Record the file changes of interrupted calls, from the backups of the workspace. Raises `StoreError`."""
     if not begun:
         return
     from jaato.tools.filesystem.backup_directory import first_id
@@ -142,7 +141,7 @@ def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
         return  # the file tools say what is wrong with them
     for start in begun:
         files, more = summarize_changes(
-            [noted(record) for record in records if record.call_id == start.call_id]
+            [to_file_change(record) for record in records if record.call_id == start.call_id]
         )
         if files or more:
             journal.record(
@@ -150,8 +149,8 @@ def left_behind(journal: Journal, begun: Sequence[ToolCallStart]) -> None:
             )
 
 
-def noted(record: Record) -> FileChange:
-    """A change as its record has it: it may be that it was about to happen and did not."""
+def to_file_change(record: Record) -> FileChange:
+    """The file change of a backup record; it may not have been carried out."""
     from jaato.tools.filesystem.undo import is_moved
 
     folder = record.before == "directory"
@@ -164,7 +163,7 @@ RESULT_CHARS = 30_000
 """Characters of a result the model gets at once; the rest is behind its handle."""
 
 ANY_PARTS = (Output, Media)
-"""Values whose parts a tool may have made of anything."""
+"""Values whose parts are not validated yet."""
 
 
 class Results:
@@ -174,7 +173,7 @@ class Results:
         self._journal = journal
 
     def of(self, call: Call, outcome: Outcome) -> ToolResult:
-        """The outcome as the log takes it; what cannot be written at all is a failure of the tool. Raises `StoreError`."""
+        """Convert an outcome to a result; one that cannot be encoded is an error of the tool. Raises `StoreError`."""
         try:
             result = self.bounded(result_of(call, outcome))
             if not outcome.ok or type(outcome.value) in ANY_PARTS:
@@ -188,11 +187,11 @@ class Results:
         return result
 
     def keep(self, data: bytes | Path) -> str:
-        """Store bytes (or a file) as a blob of this session, masked unless they are binary; gives its handle."""
+        """Store bytes or a file as a blob of this session, redacted unless binary; returns its handle."""
         store, session_id = self._journal.store, self._journal.state.session_id
         if isinstance(data, bytes):
-            return "result:" + store.put_blob(session_id, masked_bytes(data, self._journal.secrets))
-        with masked_file(data, self._journal.secrets) as path:
+            return "result:" + store.put_blob(session_id, redact_bytes(data, self._journal.secrets))
+        with redact_file(data, self._journal.secrets) as path:
             return "result:" + store.put_blob_file(session_id, path)
 
     def read(self, handle: str, offset: int, limit: int) -> bytes:

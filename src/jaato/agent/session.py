@@ -1,4 +1,4 @@
-"""A session: one agent's conversation, its log, and what it may use."""
+"""Session: one agent's conversation, its journal, and the parts that run its turns."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Gate
 
 CLOSING_S = 10.0
-"""How long a closing session waits for tools that do not heed their cancellation."""
+"""How long a closing session waits for tools that ignore their cancellation."""
 CLOSED = "The session is closed; open it again to go on."
 LOG = logger("session")
 
 
 class SessionParts(Struct, frozen=True, kw_only=True):
-    """What one agent's session is made of. A subagent's parts are its parent's, narrowed."""
+    """The parts of one agent's session. A subagent's parts are those of its parent, restricted."""
 
     journal: Journal
     provider: Provider | ProviderOpener
@@ -56,26 +56,26 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     retry: RetryPolicy = RetryPolicy()
     ledger: TokenLedger = field(default_factory=TokenLedger)
     compaction: CompactionSetup | None = None
-    """Makes room when the context is full; None: nobody does."""
+    """Compacts the context when it is full; None: no compaction."""
     max_parallel_calls: int = MAX_CALLS_AT_ONCE
     deferred_tools: bool = True
     core_tools: tuple[str, ...] | None = None
-    """The tools declared from the start; None: those that say so themselves."""
+    """The tools declared from the start; None: those marked `core`."""
     enrich: Enrich | None = None
     enrich_result: Callable[[Call, Any], Awaitable[Any]] | None = None
     run_command: Callable[[Any, str, str], Awaitable[str | None]] | None = None
     """Runs a user command in a session, by its name on the rest of the line; None: there is no such command."""
     services: dict[str, Any] = field(default_factory=dict)
-    """What calls find in the session beside what it has itself."""
+    """Further services that calls can look up in the session."""
     keep_interrupted_turns: bool = False
-    """Whether a turn that was cut off stays open, to be gone on with; else it is closed."""
+    """Whether an interrupted turn stays open to be resumed; else it is closed."""
 
 
 class Session:
-    """One agent at work, made on the loop. Enter it (`async with`) before use; everything here happens on the loop.
+    """One agent's session, created and used on the event loop. Enter it (`async with`) before use.
 
-    `post` gives it a message: alone it opens a turn and returns how that ended; while a turn runs it waits in the
-    inbox for the next pause and returns None.
+    `post` sends it a message: it starts a turn and returns how that ended; while a turn runs, the message is queued in
+    the inbox for the next model call and None is returned.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Session:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop the turn and the background tasks, wait until they have ended, and take no message any more."""
+        """Stop the turn and the background tasks and wait until they have ended; no message is accepted any more."""
         self._closed = True
         self.inbox.stop_enriching()
         self.stop()
@@ -217,7 +217,7 @@ class Session:
         *,
         queue: bool = False,
     ) -> TurnCompleted | None:
-        """Say something to the agent; see the class. With `queue` it waits for `run_queued`."""
+        """Send a message to the agent; see the class. With `queue` it waits for `run_queued`."""
         self._check_open()
         message, stopped = await self.inbox.compose(text, attachments, source, author)
         self._check_open()
@@ -226,25 +226,25 @@ class Session:
             if queue or not (turns.is_stopping or turns.is_compacting):
                 self.inbox.queue(message)
                 return None
-            await turns.wait_idle()  # what is said after a stop is not for that turn, and `compact` is none
+            await turns.wait_idle()  # a message after a stop is not for that turn, and `compact` is no turn
         return await turns.occupy(lambda: self._begin_turn(message), stopped=stopped)
 
     async def run_queued(self) -> TurnCompleted | None:
-        """Open a turn with what waits in the inbox; None when nothing does, or a turn runs."""
+        """Start a turn with the queued messages; None when there are none, or a turn runs."""
         if not self.inbox.messages or self.is_busy or self._closed:
             return None
         return await self.turns.occupy(lambda: self._begin_turn(self.inbox.messages[0]))
 
     async def run_turn(self, message: Message, body: TurnBody) -> TurnCompleted:
-        """Open a turn in which something else is done than asking the model and calling tools."""
+        """Run a turn with another body than the loop of model and tool calls."""
         return await self.turns.occupy(lambda: self.turns.run(message, body))
 
     def notify(self, text: str, source: Source = "system", author: Author = NO_AUTHOR) -> None:
-        """Tell the model something at the next pause; nobody is woken for it."""
+        """Queue a message for the model without starting a turn."""
         self.inbox.notify(text, source, author=author)
 
     def stop(self) -> None:
-        """Stop the turn that runs or is about to, and all subagents, at once; the model is not asked."""
+        """Stop the running or starting turn and all subagents at once."""
         self.supervisor.stop_below(self.state.agent_id)
         if not self.is_busy:
             self.inbox.stop_enriching()
@@ -258,16 +258,16 @@ class Session:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether its turn, or the task of a subagent, waits to be gone on with."""
+        """Whether its turn, or the task of a subagent, is interrupted and can be resumed."""
         return not self.is_busy and (self.state.open_turn is not None or bool(self.supervisor.suspended))
 
     async def resume(self, *, ask_outcomes: bool = False) -> TurnCompleted | None:
-        """Go on with what was cut off; gives how the turn ended, None where only subagents were at work. Unless
-        `ask_outcomes` nobody is asked what came of calls: nobody knows. Raises `ConfigError` when there is nothing."""
+        """Resume what was interrupted; returns how the turn ended, None where only subagents were working. With
+        `ask_outcomes` the user is asked about interrupted calls. Raises `ConfigError` when nothing is interrupted."""
         if not self.is_interrupted:
             raise ConfigError("No turn was cut off here; say something to begin one.")
         if ask_outcomes:
-            self.recovery.ask_outcomes()  # where not the process has failed but the store
+            self.recovery.ask_outcomes()  # the store failed, not the process
         else:
             self.recovery.close_interrupted_calls()
             self.questions.leave_open()
@@ -282,13 +282,13 @@ class Session:
         return await self.turns.occupy(work)
 
     async def resume_task(self) -> TurnCompleted | None:
-        """Go on with the task of a subagent: its open turn, or what waits in its inbox."""
+        """Resume the task of a subagent: its open turn, or the messages in its inbox."""
         if self.state.open_turn is not None:
             return await self.turns.occupy(self.turns.resume)
         return await self.run_queued()
 
     async def _begin_turn(self, message: Message) -> TurnCompleted:
-        """Open a turn; one that was cut off ends, and what subagents did for it; others go on."""
+        """Start a turn. An interrupted one is closed with its subagents' tasks; other subagents are resumed."""
         supervisor = self.supervisor
         if self.state.open_turn is not None or supervisor.subagents:
             if not self.is_subagent:
@@ -301,22 +301,22 @@ class Session:
         return await self.turns.run(message)
 
     def close_turn(self) -> None:
-        """End a turn that was cut off. Raises `StoreError`."""
+        """Close an interrupted turn. Raises `StoreError`."""
         self.recovery.close_turn()
 
     def abandon(self) -> None:
-        """End everything that was cut off. Raises `StoreError`."""
+        """Close everything that is interrupted. Raises `StoreError`."""
         for child in reversed(self.supervisor.suspended):
             self.supervisor.forsake(child, "cancelled", "It was stopped.")
         if self.state.open_turn is not None:
             self.close_turn()
 
     def suspend(self) -> None:
-        """Write nothing from now on: the log stays as it is, as if the process had died now, and what runs is ended."""
+        """Stop writing the log, as if the process had died now; the running turn can then be resumed."""
         try:
             self.journal.flush()
         except JaatoError:
-            pass  # it is as if the process had died before
+            pass  # as if the process had died before
         self.journal.freeze()
 
     # --- the rest ------------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ class Session:
         self.journal.record(ToolsStatus(**self.journal.head(), disabled=sorted(now_off)))
 
     def activate(self, names: Sequence[str]) -> list[str]:
-        """Declare discoverable tools to the model from now on; gives those that were not active."""
+        """Declare discoverable tools to the model from now on; returns those that were not active."""
         return self.active_tools.activate(names)
 
     async def background(self, body: Callable[[], Awaitable[None]]) -> None:
@@ -344,7 +344,7 @@ class Session:
         return said
 
     async def compact(self, reason: str = "asked to") -> bool:
-        """Make room now, between turns; whether anything was freed. Raises `ConfigError` without a strategy."""
+        """Compact the context between turns; whether anything was freed. Raises `ConfigError` without a strategy."""
         self._check_open()
         if self.is_busy:
             raise JaatoError("The agent is at work; make room when its turn is over.")

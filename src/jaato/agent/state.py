@@ -1,4 +1,4 @@
-"""A session as the fold of its events: the state of each agent of its log, and what they share."""
+"""State of a session: the fold of its events, per agent, and the values the agents share."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Resolved = PermissionResolved | ClarificationResolved
 
 @dataclass
 class State:
-    """What a session knows of itself. Only `apply` changes it; histories only ever grow, but for what a GC leaves out."""
+    """The state of one agent. Only `apply` changes it; the history only grows, except for compaction."""
 
     session_id: str = ""
     seq: int = 0
@@ -68,7 +68,7 @@ class State:
     provider: str = ""
     model: str = ""
     mode: Mode | None = None
-    """What runs without a question, where the user has said so in the session."""
+    """The permission mode, if the user changed it in the session."""
     system_prompt: str = ""
     core_tools: list[str] = field(default_factory=list)
     activated: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class State:
     """The model's last message, whose calls are open or answered."""
     written_chars: int = 0
     counted_tokens: int = 0
-    """How many tokens the context had when somebody last counted, and how many characters then."""
+    """Tokens of the context as last reported by the provider; `counted_chars` are its characters then."""
     counted_chars: int = 0
     gc_note: str | None = None
     """The message that tells the model what it must know of what was left out."""
@@ -107,10 +107,10 @@ class State:
         return self.plans.get(self.plan_id) if self.plan_id else None
 
     def apply(self, event: Event) -> None:
-        """Take one event in."""
+        """Apply one event."""
         self.seq = max(self.seq, event.seq)
         if type(event) is ToolCallEnd:
-            return self._call_ended(event)  # what there is most of is not compared with everything else
+            return self._call_ended(event)  # fast path for the most frequent event
         match event:
             case MessageUser():
                 self._settle()
@@ -286,7 +286,7 @@ class Shared(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A subagent as the log tells it; without `created` its beginning is lost. `completed` is how its last task ended,
+    """A subagent in the log; `created` is None if that event is lost. `completed` is how its last task ended,
     None while it works."""
 
     state: State
@@ -305,7 +305,7 @@ class Member:
 
 
 class Family:
-    """Folds a log, giving each event to the agent it is about; a conversation never sees another's messages."""
+    """Folds a log: applies each event to the state of its agent."""
 
     def __init__(self, root: State) -> None:
         self.root = root
@@ -317,7 +317,7 @@ class Family:
         self._own = {root.agent_id}
 
     def apply(self, event: Event) -> None:
-        """Take one event in."""
+        """Apply one event."""
         root = self.root
         if event.agent_id in self._own:
             root.apply(event)

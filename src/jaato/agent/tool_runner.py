@@ -18,7 +18,7 @@ from jaato.agent.active_tools import ActiveTools
 from jaato.agent.background import BackgroundContext, BackgroundGroup, BackgroundTasks
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.results import OutputSink, Results, files_changed
+from jaato.agent.results import OutputSink, Results, take_file_changes
 from jaato.agent.tool_threads import ToolThreads
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
 from jaato.log import logger
@@ -37,7 +37,7 @@ LOG = logger("tool")
 
 
 def display_fields(metadata: dict[str, Any]) -> dict[str, Any]:
-    """How clients are to show a call, by what its tool says beside its result."""
+    """How clients display a call, from the metadata of its tool's result."""
     continuation = metadata.get("continuation_id")
     return {
         "continuation_id": None if continuation is None else replace_surrogates(safe_text(continuation, str)),
@@ -47,7 +47,7 @@ def display_fields(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def timeout_message(tool: Tool, limit_s: float) -> str:
-    """What is said of a call that was stopped for that."""
+    """The message for a call that exceeded its timeout."""
     end = "and was stopped" if tool.is_async else "and was told to stop; it may still be at work"
     return f"{tool.name} did not finish within {limit_s:g} s {end}."
 
@@ -60,18 +60,20 @@ def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     return first
 
 
-def copied(value: Any) -> Any:
-    """Arguments as the tool's own: what it changes in them is changed neither in the history nor in an event."""
+def copy_arguments(value: Any) -> Any:
+    """Deep-copy arguments, so that a tool that changes them changes neither the history nor an event."""
     match value:
         case dict():
-            return {key: item if item.__class__ is str else copied(item) for key, item in value.items()}
+            return {
+                key: item if item.__class__ is str else copy_arguments(item) for key, item in value.items()
+            }
         case list():
-            return [copied(item) for item in value]
+            return [copy_arguments(item) for item in value]
     return value
 
 
 class EscapedError(ToolError):
-    """What a tool raised that would end more than its call; its words are no more ours than those of any exception."""
+    """An exception of a tool that would end more than its call, as an error of the tool."""
 
     def __init__(self, error: BaseException) -> None:
         self.problem = problem_of(error, "".join(format_exception(error, limit=-12)))
@@ -141,7 +143,7 @@ class CancellableCall:
             pass  # it awaits even now; nobody will wake it
 
 
-def cancellable(value: Any, name: str, runner: asyncio.Task[Any] | None) -> Awaitable[Any]:
+def make_cancellable(value: Any, name: str, runner: asyncio.Task[Any] | None) -> Awaitable[Any]:
     """An awaitable a tool gave, as one that a cancellation of the task ends that awaits it."""
     return CancellableCall(value, name, runner) if isinstance(value, CoroutineType) else value
 
@@ -261,7 +263,9 @@ class ToolRunner:
         metadata = outcome.metadata
         if isinstance(call.output, OutputSink):
             call.output.end()
-        told = files_changed(journal, call) if call.changed else []  # numbered in the order they are recorded
+        told = (
+            take_file_changes(journal, call) if call.changed else []
+        )  # numbered in the order they are recorded
         end = ToolCallEnd(
             **journal.head(),
             call_id=call.id,
@@ -279,7 +283,7 @@ class ToolRunner:
         return isinstance(error, (asyncio.CancelledError, GeneratorExit))
 
     def close(self) -> None:
-        """There are no more calls: what is held of the last ones is written, and the threads end."""
+        """Flush held events and end the threads; there are no more calls."""
         self._journal.let_go()
         self.threads.close()
 
@@ -299,14 +303,14 @@ class ToolRunner:
         return None
 
     async def _run_plain(self, call: Call, tool: Tool) -> Any:
-        call.arguments = copied(call.arguments)
+        call.arguments = copy_arguments(call.arguments)
         runner = asyncio.current_task(self._loop)
         before = CURRENT.set(call)
         try:
             if tool.is_async:
-                return await cancellable(tool.run(call.arguments, call), tool.name, runner)
+                return await make_cancellable(tool.run(call.arguments, call), tool.name, runner)
             value = await self.threads.run(lambda: run_contained(tool, call))
-            return await cancellable(value, tool.name, runner) if inspect.isawaitable(value) else value
+            return await make_cancellable(value, tool.name, runner) if inspect.isawaitable(value) else value
         except asyncio.CancelledError as error:
             if (
                 runner is not None and not runner.cancelling()
@@ -354,7 +358,7 @@ class ToolRunner:
         await run(call, self)
 
     def new_call(self, asked: ToolCall, turn_id: str, door: Door = "model") -> Call:
-        """What the tools are told about a call."""
+        """The `Call` that is passed to the tool."""
         state = self._journal.state
         return Call(
             id=asked.call_id,

@@ -1,4 +1,4 @@
-"""Threads for synchronous tools: reused while a session lives, and never what keeps a program from ending."""
+"""Thread pool for synchronous tools: daemon threads, reused while a session lives, that never block program exit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Job = tuple[Callable[[], Callable[[], None]], "ToolThreads"]
 
 
 class ToolThreads:
-    """At most `limit` calls at once, each in a daemon thread. One whose waiter was cancelled is left to itself and
-    gives its place free: a tool that never returns costs a thread, not the session and not the exit."""
+    """Runs at most `limit` calls at once, each in a daemon thread. When the caller is cancelled the thread is abandoned and
+    its slot freed: a tool that never returns costs a thread, but blocks neither the session nor the exit."""
 
     def __init__(self, limit: int) -> None:
         self._places = asyncio.Semaphore(limit)
@@ -27,8 +27,8 @@ class ToolThreads:
         async with self._places:
             loop = asyncio.get_running_loop()
             future: asyncio.Future[Any] = loop.create_future()
-            context = away_from_the_loop()
-            self._hand_over(lambda: perform(work, context, future, loop))
+            context = context_without_loop()
+            self._hand_over(lambda: run_job(work, context, future, loop))
             return await future
 
     def _hand_over(self, job: Callable[[], Callable[[], None]]) -> None:
@@ -36,11 +36,11 @@ class ToolThreads:
             inbox = self._idle.pop() if self._idle else None
         if inbox is None:
             inbox = SimpleQueue()
-            threading.Thread(target=serve, args=(inbox,), name="jaato-tool", daemon=True).start()
+            threading.Thread(target=run_worker, args=(inbox,), name="jaato-tool", daemon=True).start()
         inbox.put((job, self))
 
     def keep(self, inbox: SimpleQueue[Job | None]) -> bool:
-        """Note a thread that has nothing to do; False when it is to end."""
+        """Register an idle thread; False when it is to end."""
         with self._lock:
             if not self._closed:
                 self._idle.append(inbox)
@@ -55,8 +55,8 @@ class ToolThreads:
             inbox.put(None)
 
 
-def serve(inbox: SimpleQueue[Job | None]) -> None:
-    """A thread's life: one job after the other until there is none."""
+def run_worker(inbox: SimpleQueue[Job | None]) -> None:
+    """Run jobs one after the other until None is received."""
     while (job := inbox.get()) is not None:
         work, workers = job
         tell = work()
@@ -67,7 +67,7 @@ def serve(inbox: SimpleQueue[Job | None]) -> None:
             return
 
 
-def away_from_the_loop() -> Context:
+def context_without_loop() -> Context:
     """A copy of the caller's context for a thread that has no loop: a tool may run one of its own there."""
     context = copy_context()
     for variable in context:
@@ -76,7 +76,7 @@ def away_from_the_loop() -> Context:
     return context
 
 
-def perform(
+def run_job(
     work: Callable[[], Any], context: Context, future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop
 ) -> Callable[[], None]:
     """Run `work`; gives the function that tells the loop how it went, if anybody there still waits."""

@@ -1,4 +1,4 @@
-"""Turns: model, calls, model, … until the model has nothing more to call."""
+"""Turns: the loop of model and tool calls, until a reply has no calls."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ ReplyFields = dict[str, Any]
 
 
 class Limits(Struct, frozen=True):
-    """How much one turn may do before it ends with reason `limit`; None means without end."""
+    """How much one turn may do before it ends with reason `limit`; None means unlimited."""
 
     model_calls: int | None = 200
     tool_calls: int | None = 2000
 
 
 class Turn:
-    """What one turn has used so far."""
+    """Usage, cost and counts of one turn so far."""
 
     __slots__ = ("begun", "cost_usd", "id", "model_calls", "tool_calls", "usage")
 
@@ -71,7 +71,7 @@ class Turn:
         self.tool_calls = 0
 
     def add(self, usage: Usage | None, cost_usd: float | None) -> None:
-        """Count what was paid; the price of a turn is unknown once that of a part of it is."""
+        """Add usage and cost; the cost of a turn is unknown once that of a part of it is."""
         if usage is not None:
             self.usage = self.usage.plus(usage)
         self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
@@ -93,7 +93,7 @@ class TurnContext(Struct, frozen=True):
 
 
 TurnBody = Callable[[Turn], Awaitable[ReplyFields | None]]
-"""What is done in a turn in place of the loop of model and tools; gives the last reply."""
+"""Runs in place of the loop of model and tool calls; returns the last reply."""
 
 
 class TurnRunner:
@@ -107,21 +107,21 @@ class TurnRunner:
         self.is_busy = self.is_stopping = self.is_compacting = False
 
     def stop(self) -> None:
-        """Stop what runs, at once; the model is not asked any more."""
+        """Stop the running turn at once; the model is not called again."""
         self.is_stopping = self.is_busy
         if self._scope is not None:
             self._scope.cancel()
 
     async def wait_idle(self) -> None:
-        """Until nothing runs."""
+        """Wait until no turn runs."""
         if self.is_busy:
             await self._idle.wait()
 
     async def occupy(
         self, work: Callable[[], Awaitable[TurnCompleted]], *, stopped: bool = False
     ) -> TurnCompleted:
-        """Do the work of a turn while nothing else begins; with `stopped` it was told to stop before it began. Raises
-        `StoreError` when the store does not take what it has refused."""
+        """Run a turn exclusively; with `stopped` it was stopped before it started. Raises `StoreError` when the store still
+        refuses earlier events."""
         self._context.recovery.record_refused()
         self._begin(stopped=stopped)
         try:
@@ -138,7 +138,7 @@ class TurnRunner:
         return await self._run_open(turn, body or self._loop)
 
     async def resume(self) -> TurnCompleted:
-        """Go on with the turn that an earlier process has left open: the calls that have no result, then the model."""
+        """Resume the open turn of an earlier process: the calls without a result, then the model."""
         state, context = self._journal.state, self._context
         assert state.open_turn is not None
         turn = Turn(state.open_turn)
@@ -157,7 +157,7 @@ class TurnRunner:
             context.questions.withdraw(state.agent_id)
 
     async def compact(self, reason: str) -> bool:
-        """Make room between turns; whether anything was freed."""
+        """Compact the context between turns; whether anything was freed."""
         self._begin()
         self.is_compacting = True
         try:
@@ -177,7 +177,7 @@ class TurnRunner:
         self._idle.set()
 
     async def _run_open(self, turn: Turn, body: TurnBody) -> TurnCompleted:
-        """Take a turn that is open to its end."""
+        """Run an open turn to its end."""
         show_status(self._journal, "active")
         ending: Ending = "interrupted"
         problem: Problem | None = None
@@ -270,7 +270,7 @@ class TurnRunner:
             model.ledger.record_usage(state.model, reply.usage, cost, session_id=state.session_id)
         message = msgspec.structs.replace(
             reply.message,
-            parts=[storable(part) for part in reply.message.parts],
+            parts=[to_storable(part) for part in reply.message.parts],
             id=new_id("m"),
             provider=model.provider.name,
             model=state.model,
@@ -297,7 +297,7 @@ def check_limits(limits: Limits, turn: Turn) -> None:
         raise LimitReached(f"Stopped after {turn.tool_calls} tool calls in one turn.")
 
 
-def storable(part: Part) -> Part:
+def to_storable(part: Part) -> Part:
     """A part as the log can carry it: text as Unicode, arguments that are no JSON as malformed ones."""
     match part:
         case Text() | Thinking() | Refusal():
@@ -315,7 +315,7 @@ def storable(part: Part) -> Part:
 
 
 def show_progress(journal: Journal, turn: Turn, said: MessageModel) -> None:
-    """Tell the watchers what the turn has used and how full the context is with what was said."""
+    """Publish what the turn has used and how full the context is."""
     if not journal.bus.watched:
         return
     head = journal.shown()
@@ -334,6 +334,6 @@ def show_progress(journal: Journal, turn: Turn, said: MessageModel) -> None:
 
 
 def show_status(journal: Journal, status: Literal["active", "idle", "error"]) -> None:
-    """Tell the watchers whether the agent works."""
+    """Publish whether the agent is working."""
     if journal.bus.watched:
         journal.show(AgentStatusChanged(**journal.shown(), status=status))

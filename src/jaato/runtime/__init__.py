@@ -1,1 +1,1 @@
-"""Where everything is put together: registry, executor, runtime, and the faces programs use."""
+"""Assembles sessions from settings, plugins, providers and the store; the interfaces for programs."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from jaato.abc.asker import Answer, Asker, Question
-from jaato.agent.masking import masked_struct
+from jaato.agent.event_redaction import redact_struct
 from jaato.agent.questions import Questions
 from jaato.errors import JaatoError
 from jaato.log import logger
@@ -72,7 +72,7 @@ class ChannelDispatcher:
         answer: Answer | None = None
         late = False
         try:
-            answer = await channel.asked(masked_struct(question, self._secrets))
+            answer = await channel.asked(redact_struct(question, self._secrets))
         except TimeoutError:
             LOG.warning("The permission channel has not answered the question %s in time", question.id)
             late = True
@@ -123,4 +123,4 @@ class MaskedAsker:
 
     def ask(self, question: Question) -> Answer | Awaitable[Answer | None] | None:
         """The answer of the other one."""
-        return self._asker.ask(masked_struct(question, self._secrets))
+        return self._asker.ask(redact_struct(question, self._secrets))

@@ -1,4 +1,4 @@
-"""What plugins add to a prompt before the model reads it, and to the result of a call: one round, asked in order."""
+"""Enrichment: plugins add to a prompt before the model reads it and to results of calls, in order of priority."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import anyio
 import anyio.to_thread
 
 from jaato.abc.plugin import PromptEnrichmentResult
-from jaato.agent.tool_runner import cancellable, copied
+from jaato.agent.tool_runner import copy_arguments, make_cancellable
 from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.plugins.adapter import Toolset
-from jaato.runtime.plugins.isolation import brief, run_bounded
+from jaato.runtime.plugins.isolation import run_bounded, short_message
 from jaato.tools.call import Call
 
 LOG = logger("registry")
@@ -54,7 +54,7 @@ class Round:
 # --- the frame -------------------------------------------------------------------------------------------------------
 
 
-def at_once(turn: Round, toolset: Toolset, value: Any, *, waits: bool = False) -> Any:
+def enrich_now(turn: Round, toolset: Toolset, value: Any, *, waits: bool = False) -> Any:
     """The value as one plugin would have it, of a failing one as it was; somebody else's has its time. With `waits` an
     asynchronous answer comes back as it is."""
     ask = turn.ask(toolset, value)
@@ -76,46 +76,46 @@ def at_once(turn: Round, toolset: Toolset, value: Any, *, waits: bool = False) -
     except PASSED_ON:
         raise
     except BaseException as error:  # noqa: BLE001 the user's words and the result must reach the model whatever it does
-        return passed_over(turn, toolset, value, error)
+        return skip_plugin(turn, toolset, value, error)
 
 
-async def apart(turn: Round, toolset: Toolset, value: Any) -> Any:
+async def enrich_in_thread(turn: Round, toolset: Toolset, value: Any) -> Any:
     """The same off the loop; an asynchronous answer is awaited on it, for as long as the plugin may take."""
     work = turn.ask(toolset, value) if inspect.iscoroutinefunction(turn.function(toolset)) else None
     if work is not None:
-        return await awaited(turn, toolset, value, work())
-    ask = functools.partial(at_once, turn, toolset, value, waits=True)
+        return await await_answer(turn, toolset, value, work())
+    ask = functools.partial(enrich_now, turn, toolset, value, waits=True)
     given: Any = None
     with anyio.move_on_after(turn.seconds + toolset.foreign) as waited:
         given = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
     if waited.cancelled_caught:
-        return passed_over(turn, toolset, value, late(turn))
-    return await awaited(turn, toolset, value, given) if inspect.isawaitable(given) else given
+        return skip_plugin(turn, toolset, value, timeout_error(turn))
+    return await await_answer(turn, toolset, value, given) if inspect.isawaitable(given) else given
 
 
-async def awaited(turn: Round, toolset: Toolset, value: Any, given: Awaitable[Any]) -> Any:
+async def await_answer(turn: Round, toolset: Toolset, value: Any, given: Awaitable[Any]) -> Any:
     """What an asynchronous answer comes to."""
     runner = asyncio.current_task()
     try:
         with anyio.move_on_after(turn.seconds):
-            return turn.take(value, await cancellable(given, toolset.name, runner))
+            return turn.take(value, await make_cancellable(given, toolset.name, runner))
     except BaseException as error:
         if isinstance(error, (asyncio.CancelledError, GeneratorExit)) and (
             runner is None or runner.cancelling()
         ):
             raise
-        return passed_over(turn, toolset, value, error)
-    return passed_over(turn, toolset, value, late(turn))
+        return skip_plugin(turn, toolset, value, error)
+    return skip_plugin(turn, toolset, value, timeout_error(turn))
 
 
-def late(turn: Round) -> SlowEnrichment:
+def timeout_error(turn: Round) -> SlowEnrichment:
     """That a plugin took too long."""
     return SlowEnrichment(f"it took longer than {turn.seconds:g} s")
 
 
-def passed_over(turn: Round, toolset: Toolset, value: Any, error: BaseException) -> Any:
+def skip_plugin(turn: Round, toolset: Toolset, value: Any, error: BaseException) -> Any:
     """The value as it was, and the reason in the log; one that was too slow is not asked again."""
-    problem = brief(error)
+    problem = short_message(error)
     if not isinstance(error, PluginError):
         problem = f"{type(error).__name__}: {problem}" if problem else type(error).__name__
     if isinstance(error, SlowEnrichment) and toolset.foreign:
@@ -136,18 +136,18 @@ def enrichers(toolsets: Iterable[Toolset]) -> list[Toolset]:
     return sorted((t for t in toolsets if t.enrich is not None), key=lambda t: t.enrichment.priority)
 
 
-def wanted(toolset: Toolset, prompt: str, workspace: Path) -> bool:
+def is_wanted(toolset: Toolset, prompt: str, workspace: Path) -> bool:
     """Whether the plugin has something to do with this prompt; decided without asking it."""
     when = toolset.enrichment
     if not when.pattern and not when.present:
         return True
-    if when.pattern and searcher(when.pattern).search(prompt):
+    if when.pattern and compile_pattern(when.pattern).search(prompt):
         return True
     return any(os.path.exists(f"{workspace}/{name}") for name in when.present)
 
 
 @functools.cache
-def searcher(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """The pattern, made ready once."""
     return re.compile(pattern)
 
@@ -157,7 +157,7 @@ def ask_about_prompt(toolset: Toolset, value: Noted) -> Callable[[], Any] | None
     return None if toolset.enrich is None else functools.partial(toolset.enrich, value[0])
 
 
-def taken_prompt(value: Noted, given: Any) -> Noted:
+def check_prompt(value: Noted, given: Any) -> Noted:
     """The prompt a plugin gives. Raises `PluginError` for what is none."""
     text, notes = given.prompt, dict(given.metadata)
     if not isinstance(text, str):
@@ -172,37 +172,37 @@ def forget_prompts(toolset: Toolset) -> None:
     toolset.enrich = None
 
 
-def prompts() -> Round:
+def prompt_round() -> Round:
     """The round of a prompt."""
     return Round(
         "the prompt",
         WITHIN_S,
         ask_about_prompt,
-        taken_prompt,
+        check_prompt,
         lambda toolset: toolset.enrich,
         forget_prompts,
         lambda value, problem: (value[0], {"error": problem} if problem else {}),
     )
 
 
-def enriched(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> PromptEnrichmentResult:
+def enrich_prompt(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> PromptEnrichmentResult:
     """The prompt after each of them has seen what the one before made of it; a failing one is passed over."""
     metadata: dict[str, Any] = {}
     for toolset in toolsets:
-        if wanted(toolset, prompt, workspace):
-            prompt, metadata[toolset.name] = at_once(prompts(), toolset, (prompt, {}))
+        if is_wanted(toolset, prompt, workspace):
+            prompt, metadata[toolset.name] = enrich_now(prompt_round(), toolset, (prompt, {}))
     return PromptEnrichmentResult(prompt, metadata)
 
 
-async def enriched_apart(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> str:
+async def enrich_prompt_async(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> str:
     """The same off the loop; one that takes longer than `WITHIN_S` is passed over too."""
     for toolset in toolsets:
-        if not wanted(toolset, prompt, workspace):
+        if not is_wanted(toolset, prompt, workspace):
             continue
         if toolset.enrichment.instant and not toolset.foreign:
-            prompt, _ = at_once(prompts(), toolset, (prompt, {}))
+            prompt, _ = enrich_now(prompt_round(), toolset, (prompt, {}))
         else:
-            prompt, _ = await apart(prompts(), toolset, (prompt, {}))
+            prompt, _ = await enrich_in_thread(prompt_round(), toolset, (prompt, {}))
     return prompt
 
 
@@ -218,7 +218,7 @@ def result_enrichers(toolsets: Iterable[Toolset], name: str) -> list[Toolset]:
     ]
 
 
-def taken_result(value: Any, given: Any) -> Any:
+def check_result(value: Any, given: Any) -> Any:
     """What a plugin makes of a result. Raises `PluginError` where a result would be lost."""
     if given is None and value is not None:
         raise PluginError("it gave nothing back; a plugin gives the result, changed or not")
@@ -230,34 +230,34 @@ def forget_results(toolset: Toolset) -> None:
     toolset.enrich_result, toolset.enriches_results = None, ()
 
 
-def results(call: Call) -> Round:
+def result_round(call: Call) -> Round:
     """The round of the result of a call."""
 
     def ask(toolset: Toolset, value: Any) -> Callable[[], Any] | None:
         enrich = toolset.enrich_result
-        shown = copied(value) if toolset.foreign else value
+        shown = copy_arguments(value) if toolset.foreign else value
         return None if enrich is None else functools.partial(enrich, call, shown)
 
     return Round(
         f"the result of {call.name}",
         RESULT_WITHIN_S,
         ask,
-        taken_result,
+        check_result,
         lambda toolset: toolset.enrich_result,
         forget_results,
         lambda value, _problem: value,
     )
 
 
-async def enriched_result(call: Call, value: Any, toolsets: Iterable[Toolset]) -> Any:
+async def enrich_result_async(call: Call, value: Any, toolsets: Iterable[Toolset]) -> Any:
     """The value after each of them has seen what the one before made of it; a failing or late one is passed over."""
     for toolset in toolsets:
-        value = await apart(results(call), toolset, value)
+        value = await enrich_in_thread(result_round(call), toolset, value)
     return value
 
 
-def enriched_at_once(call: Call, value: Any, toolsets: Iterable[Toolset]) -> Any:
+def enrich_result(call: Call, value: Any, toolsets: Iterable[Toolset]) -> Any:
     """The same without a loop; asynchronous plugins are passed over."""
     for toolset in toolsets:
-        value = at_once(results(call), toolset, value)
+        value = enrich_now(result_round(call), toolset, value)
     return value

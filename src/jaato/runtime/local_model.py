@@ -93,10 +93,10 @@ async def prepare(
         question = f"The embedded model {pinned.name} has to be downloaded once: {size} into {place}. Do it?"
         if not await confirm(question):
             raise ConfigError(f"The embedded model was not downloaded. {INSTEAD}")
-    await fetched(settings, pinned, progress)
+    await download(settings, pinned, progress)
 
 
-async def fetched(settings: Settings, pinned: LocalModel, progress: Progress | None) -> None:
+async def download(settings: Settings, pinned: LocalModel, progress: Progress | None) -> None:
     """Download in a worker thread; cancelled, it stops at its next report, and goes on from there another time."""
     from jaato.providers.local.download import download_model
 

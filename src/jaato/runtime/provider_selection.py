@@ -77,9 +77,9 @@ def make_provider(
     what is missing."""
     if name in NAMES:
         return make_known_provider(name, settings, model=model, api_key=api_key)
-    from jaato.runtime.embedding.provider_adapter import connected
+    from jaato.runtime.embedding.provider_adapter import connect_installed
 
-    return connected(name, settings, model, api_key)
+    return connect_installed(name, settings, model, api_key)
 
 
 async def pick_provider(
@@ -114,13 +114,13 @@ async def pick_provider(
 
 def scripted_provider(name: str, settings: Settings, state_dir: Path | None) -> Provider:
     """The scripted model that plays this file or stored session. Raises `ConfigError`."""
-    from jaato.runtime.scripted_sessions import scripted
+    from jaato.runtime.scripted_sessions import open_scripted
     from jaato.runtime.session_store import open_store
 
     if not ((state_dir or settings.state_dir) / "jaato.db").exists():
-        return scripted(name, None)
+        return open_scripted(name, None)
     store = open_store(settings, state_dir)
     try:
-        return scripted(name, store)
+        return open_scripted(name, store)
     finally:
         store.close()

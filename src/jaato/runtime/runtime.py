@@ -33,7 +33,7 @@ from jaato.protocol.events import (
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, Mode, ModelSettings
 from jaato.runtime.channel_dispatch import MaskedAsker, dispatcher_for
-from jaato.runtime.enrichment import enriched_apart, enriched_result, enrichers, result_enrichers
+from jaato.runtime.enrichment import enrich_prompt_async, enrich_result_async, enrichers, result_enrichers
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.subagent_factory import SubagentSessionFactory
 from jaato.runtime.user_commands import run_command
@@ -207,11 +207,11 @@ class Runtime:
 
     async def _enrich(self, prompt: str) -> str:
         registry = self.registry
-        return await enriched_apart(prompt, enrichers(registry.everyone()), registry.workspace)
+        return await enrich_prompt_async(prompt, enrichers(registry.everyone()), registry.workspace)
 
     async def _enrich_result(self, call: Call, value: Any) -> Any:
         asked = result_enrichers(self.registry.everyone(), call.name)
-        return await enriched_result(call, value, asked) if asked else value
+        return await enrich_result_async(call, value, asked) if asked else value
 
     def shut_down(self) -> None:
         """Shut the plugins down, unless they are somebody else's."""

@@ -23,15 +23,15 @@ class Tagged(msgspec.Struct):
     type: str | None = None
 
 
-def scripted(text: str, store: Store | None) -> ScriptedProvider:
+def open_scripted(text: str, store: Store | None) -> ScriptedProvider:
     """A model that plays the file of this name, else the stored session with this id, prefix or name.
 
     Raises `ConfigError` naming what is wrong with the file, or that there is neither.
     """
     path = Path(text)
-    if readable(path):
-        events = events_of(path)
-        return ScriptedProvider.from_file(path) if events is None else replayed(events, str(path))
+    if is_existing(path):
+        events = read_export(path)
+        return ScriptedProvider.from_file(path) if events is None else replay_events(events, str(path))
     try:
         if store is None:
             raise SessionNotFound(text)
@@ -41,10 +41,10 @@ def scripted(text: str, store: Store | None) -> ScriptedProvider:
             f"{text!r} is neither a file nor a stored session that could be played: the provider scripted takes "
             "a script, an export, or a session's id or name with --model."
         ) from None
-    return replayed((one for one in store.read(session_id) if not isinstance(one, Damaged)), session_id)
+    return replay_events((one for one in store.read(session_id) if not isinstance(one, Damaged)), session_id)
 
 
-def readable(path: Path) -> bool:
+def is_existing(path: Path) -> bool:
     """Whether there is something of this name."""
     try:
         return path.exists()
@@ -52,7 +52,7 @@ def readable(path: Path) -> bool:
         return False
 
 
-def replayed(events: Iterable[Event], name: str) -> ScriptedProvider:
+def replay_events(events: Iterable[Event], name: str) -> ScriptedProvider:
     """The model's replies among these events. Raises `ConfigError` when there are none."""
     replies = [event for event in events if isinstance(event, MessageModel)]
     if not replies:
@@ -60,7 +60,7 @@ def replayed(events: Iterable[Event], name: str) -> ScriptedProvider:
     return ScriptedProvider.from_events(replies)
 
 
-def events_of(path: Path) -> Iterator[Event] | None:
+def read_export(path: Path) -> Iterator[Event] | None:
     """The events of an export, as lines, one document or a bundle; None for a file that is something else."""
     if is_bundle(path):
         with open_bundle(path) as bundle:
@@ -74,8 +74,10 @@ def events_of(path: Path) -> Iterator[Event] | None:
             rows = msgspec.json.decode(data, type=list[msgspec.Raw])
         except msgspec.MsgspecError:
             return None
-        return decoded([bytes(row) for row in rows], path) if rows and is_event(bytes(rows[0])) else None
-    return decoded(data.splitlines(), path) if is_event(data.partition(b"\n")[0]) else None
+        return (
+            decode_records([bytes(row) for row in rows], path) if rows and is_event(bytes(rows[0])) else None
+        )
+    return decode_records(data.splitlines(), path) if is_event(data.partition(b"\n")[0]) else None
 
 
 def is_event(record: bytes) -> bool:
@@ -86,7 +88,7 @@ def is_event(record: bytes) -> bool:
         return False
 
 
-def decoded(rows: list[bytes], path: Path) -> Iterator[Event]:
+def decode_records(rows: list[bytes], path: Path) -> Iterator[Event]:
     """The events of these records; damaged ones, which an export names, are left out. Raises `ConfigError`."""
     for number, row in enumerate(rows, 1):
         if row.startswith(DAMAGED) or not row.strip():

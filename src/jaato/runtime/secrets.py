@@ -58,12 +58,12 @@ def secret_variables(environ: Mapping[str, str], service_keys: list[str]) -> dic
         text = value.strip()
         if name in named or (is_secret_name(name) and looks_like_secret(text)):
             found[name] = text
-        for password in filter(told, PASSWORD.findall(text)):
+        for password in filter(is_secret_password, PASSWORD.findall(text)):
             found |= {f"{name}.password": unquote(password), f"{name}.password.quoted": password}
     return found
 
 
-def told(password: str) -> bool:
+def is_secret_password(password: str) -> bool:
     """Whether a password in an address is more than a word, such as `postgres`, that stands in every file."""
     return looks_like_secret(unquote(password))
 

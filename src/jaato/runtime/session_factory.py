@@ -1,4 +1,4 @@
-"""Sessions are put together here: from settings, store, plugins, policy and provider to one ready to work."""
+"""Creates sessions from settings, store, plugins, policy and provider, and closes them."""
 
 from __future__ import annotations
 

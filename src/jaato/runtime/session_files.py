@@ -1,4 +1,4 @@
-"""Sessions as files: what is written of one, how a file becomes a session again, and which plugins do it."""
+"""Export and import of sessions as files, and the session plugins that store them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from jaato.abc.session_plugin import SavedSession, SessionPlugin, SessionState
 from jaato.abc.store import Store
-from jaato.agent.masking import masked_bytes, masked_log
+from jaato.agent.event_redaction import redact_bytes, redact_log
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.errors import ConfigError, StoreError
@@ -88,7 +88,7 @@ def export_state(session: Session) -> Callable[[], SessionState]:
     head, last = fields_of(session), journal.store.last_seq(session_id)
 
     def read() -> SessionState:
-        log = masked_log(journal.store.read(session_id), journal.secrets)
+        log = redact_log(journal.store.read(session_id), journal.secrets)
         events = [event for event in log if isinstance(event, Event) and event.seq <= last]
         blobs, missing = blobs_of(journal.store, session_id, digests_in(events), journal.secrets)
         updated_at = events[-1].timestamp if events else head["updated_at"]
@@ -134,7 +134,7 @@ def blobs_of(
             data = store.get_blob(session_id, digest) if size <= left else None
         except StoreError:
             data = None
-        if data is None or masked_bytes(data, secrets) != data:  # masked it would be another
+        if data is None or redact_bytes(data, secrets) != data:  # masked it would be another
             missing.append(digest)
             continue
         kept[digest] = data
@@ -207,7 +207,7 @@ def load_session_plugin(
     return SESSION_PLUGINS.load(name, config, modules)
 
 
-def placed(plugin: SessionPlugin, workspace: Path) -> SessionPlugin:
+def place_plugin(plugin: SessionPlugin, workspace: Path) -> SessionPlugin:
     """The plugin, told where it works if it wants to know."""
     settle = getattr(plugin, "set_workspace_path", None)
     if callable(settle):

@@ -1,4 +1,4 @@
-"""Saving of sessions as files, by a session plugin: it is told what happens, and has to save and load (persistence)."""
+"""Persists sessions as files through a session plugin, whose hooks follow the session's events."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from jaato.log import logger
 from jaato.plugins.session import FileSessionPlugin, read_session_config
 from jaato.protocol.events import ErrorRaised, Event, TurnCompleted
 from jaato.protocol.messages import Problem
-from jaato.runtime.plugins.isolation import BROKEN, brief, run_bounded
+from jaato.runtime.plugins.isolation import BROKEN, run_bounded, short_message
 from jaato.runtime.session_files import (
     SESSION_PLUGINS,
     RestoreTarget,
     export_state,
     head_of,
     import_saved,
-    placed,
+    place_plugin,
 )
 from jaato.tools.call import problem_of, replace_surrogates
 
@@ -52,7 +52,7 @@ class SessionSaving:
         self._take(plugin, config, asked_only=asked_only)
 
     def _take(self, plugin: SessionPlugin, config: SessionConfig, *, asked_only: bool) -> None:
-        self.plugin = placed(
+        self.plugin = place_plugin(
             SESSION_PLUGINS.checked(plugin, str(getattr(plugin, "name", plugin))), self._session.workspace
         )
         self.config = config
@@ -99,7 +99,7 @@ class SessionSaving:
         try:
             await work()
         except BROKEN as error:
-            said = f"The session plugin {self.plugin.name} failed in {what}: {brief(error)}"
+            said = f"The session plugin {self.plugin.name} failed in {what}: {short_message(error)}"
             LOG.warning("%s", said)
             if aloud:
                 self._raise(Problem(problem_of(error).code, said))

@@ -71,7 +71,7 @@ class SubagentSessionFactory:
         if provider != state.provider:
             model = self._provider(provider, order.model)[1]
         bounds = self._bounds(parent, order)
-        catalog = narrowed(parent.catalog, bounds.tools)
+        catalog = narrow_catalog(parent.catalog, bounds.tools)
         about = ABOUT.format(name=name)
         said = [state.system_prompt, about, order.instructions or ""]
         if order.whole_prompt and order.instructions:
@@ -103,7 +103,7 @@ class SubagentSessionFactory:
         return msgspec.structs.replace(order.bounds, tools=tools)
 
     def _chosen(self, catalog: Catalog, choice: ToolChoice) -> set[str]:
-        names = {tool.name for entry in choice.tools or () for tool in meant(catalog, entry)}
+        names = {tool.name for entry in choice.tools or () for tool in match_tools(catalog, entry)}
         for plugin in choice.plugins or ():
             toolset = self._registry.toolset(plugin)
             if toolset is None:
@@ -143,10 +143,10 @@ class SubagentSessionFactory:
             parent,
             journal=parent.journal.branch(created.agent_id),
             provider=provider,
-            catalog=narrowed(parent.catalog, bounds.tools),
+            catalog=narrow_catalog(parent.catalog, bounds.tools),
             gate=SubagentGate(parent.gate, bounds),
             settings=created.settings or parent.settings,
-            limits=fewer(parent.limits, bounds.max_turns),
+            limits=limit_turns(parent.limits, bounds.max_turns),
             services=parent.services | self._shared_services(supervisor.root),
             core_tools=tuple(created.core_tools) if few or parent.core_tools is not None else None,
         )
@@ -165,13 +165,13 @@ class SubagentSessionFactory:
             await provider.aclose()
 
 
-def fewer(limits: Limits, max_turns: int | None) -> Limits:
+def limit_turns(limits: Limits, max_turns: int | None) -> Limits:
     """The limits of a turn with the smaller number of model calls."""
     calls = [count for count in (limits.model_calls, max_turns) if count is not None]
     return msgspec.structs.replace(limits, model_calls=min(calls) if calls else None)
 
 
-def meant(catalog: Catalog, entry: str) -> list[Tool]:
+def match_tools(catalog: Catalog, entry: str) -> list[Tool]:
     """The tools a name, an alias or a pattern means. Raises `SubagentError` when there is none."""
     found = catalog.find(entry)
     if found is not None:
@@ -186,7 +186,7 @@ def meant(catalog: Catalog, entry: str) -> list[Tool]:
     )
 
 
-def narrowed(catalog: Catalog, names: Iterable[str] | None) -> Catalog:
+def narrow_catalog(catalog: Catalog, names: Iterable[str] | None) -> Catalog:
     """The tools of these names, and those that look for tools; all of them for None. What is not there is left out."""
     if names is None:
         return catalog

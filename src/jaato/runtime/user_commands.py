@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import anyio.to_thread
 
 from jaato.abc.plugin import Plugin, UserCommand
-from jaato.agent.results import files_changed
+from jaato.agent.results import take_file_changes
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, JaatoError, PluginError
 from jaato.plugins.session import COMMANDS
@@ -64,7 +64,7 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
             raise PluginError(problem) from error
         finally:
             CURRENT.reset(before)
-            if changed := files_changed(session.journal, call):
+            if changed := take_file_changes(session.journal, call):
                 session.journal.record(*changed)
         text = (
             replace_surrogates(value)

@@ -134,7 +134,9 @@ DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 SHARE = "INSERT OR IGNORE INTO blob SELECT ?, digest, size_bytes FROM blob WHERE session = ? AND digest = ?"
 
 
-def fork(guard: ConnectionGuard, session_id: str, seq: int | None, name: str | None, made: str) -> None:
+def fork_session(
+    guard: ConnectionGuard, session_id: str, seq: int | None, name: str | None, made: str
+) -> None:
     """Make the session `made` with the events up to `seq`, or all, of another one, which is not changed.
 
     Agents, calls and turns keep their ids, which mean something within a session only. Blobs are shared. The last event

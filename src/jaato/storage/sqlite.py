@@ -31,7 +31,7 @@ from jaato.storage.event_table import (
     size_of,
     write_events,
 )
-from jaato.storage.fork import fork
+from jaato.storage.fork import fork_session
 from jaato.storage.leases import Leases, this_program
 from jaato.storage.maintenance import (
     ABANDONED_S,
@@ -215,7 +215,7 @@ class SqliteStore:
         made = made or new_id("s")
         self._leases.take(made, self.owner)
         try:
-            fork(self._guard, session_id, seq, name, made)
+            fork_session(self._guard, session_id, seq, name, made)
         finally:
             self._leases.release(made)
         return made

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult, SummarizingGCPlugin
-from jaato.agent.compaction.engine import asked, parted, verdict
+from jaato.agent.compaction.engine import check_collected, check_question, check_verdict
 from jaato.agent.compaction.history import positions
 from jaato.errors import JaatoError
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
@@ -27,7 +27,7 @@ def check_strategy(plugin: Any, config: dict[str, Any], report: Report) -> None:
         settings = GCConfig(threshold_percent=80.0, preserve_recent_turns=2)
         for percent in (0.0, 50.0, 100.0):
             ask = functools.partial(strategy.should_collect, usage_at(percent), settings)
-            wanted, reason = verdict(run_bounded(STEP_S, ask, "should_collect()"))
+            wanted, reason = check_verdict(run_bounded(STEP_S, ask, "should_collect()"))
             if wanted and not reason:
                 report.advise("verdict", name, "says no reason; the log shows it")
             if percent == 0.0 and wanted:
@@ -45,17 +45,19 @@ def check_collection(strategy: Any, history: list[Message], settings: GCConfig, 
     reason = "the context is 95 % full"
     if isinstance(strategy, SummarizingGCPlugin):
         copy = list(history)
-        question = asked(run_bounded(STEP_S, lambda: strategy.question(copy, usage, settings), "question()"))
+        question = check_question(
+            run_bounded(STEP_S, lambda: strategy.question(copy, usage, settings), "question()")
+        )
         if question is not None:
             told = run_bounded(
                 STEP_S,
                 lambda: strategy.collect_with("All is well.", copy, usage, settings, reason),
                 "collect_with()",
             )
-            positions(history, parted(told)[0])
+            positions(history, check_collected(told)[0])
     shown = list(history)
     given = run_bounded(STEP_S, lambda: strategy.collect(shown, usage, settings, reason), "collect()")
-    proposed, result = parted(given)
+    proposed, result = check_collected(given)
     placed = positions(history, proposed)
     if history and result.success and len(placed) >= len(history):
         report.advise(

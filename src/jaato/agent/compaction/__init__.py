@@ -1,1 +1,1 @@
-"""Making room in a full context: the mechanism, and the strategies that come with jaato."""
+"""Context compaction: the engine, and the built-in strategies."""

@@ -1,4 +1,4 @@
-"""Before a model call a strategy is asked whether to make room; what it leaves out becomes part of the log."""
+"""Context compaction: asks a strategy before each model call, and records what it removes and adds in the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from jaato.abc.compactor import GCConfig, GCPlugin, GCResult, SummarizingGCPlugin
-from jaato.agent.compaction.history import settled
-from jaato.agent.compaction.summary import cut, note_of
+from jaato.agent.compaction.history import settle_history
+from jaato.agent.compaction.summary import note_of, truncate
 from jaato.agent.journal import Journal
 from jaato.agent.model import CHARS_PER_TOKEN, ModelAnswer, ModelClient, ModelCost, context_fields
 from jaato.agent.state import chars_of
@@ -51,7 +51,7 @@ class CompactionContext(Struct, frozen=True):
 
 
 class Compaction(Struct, frozen=True):
-    """One of them: why, what of the conversation it is about, and what the model was paid for it."""
+    """One compaction: its reason, the messages it is about, and what its summary cost."""
 
     reason: str
     before: list[Message]
@@ -60,7 +60,7 @@ class Compaction(Struct, frozen=True):
 
 
 class CompactionEngine:
-    """A strategy at work in one session. One that fails or hangs is left out from then on, and the log says why.
+    """Applies a compaction strategy in one session. A strategy that fails or hangs is disabled, with the reason in the log.
 
     A subagent's engine uses the strategy of the engine above it, unless it is given its own.
     """
@@ -81,18 +81,18 @@ class CompactionEngine:
 
     @property
     def setup(self) -> CompactionSetup | None:
-        """The strategy in use; None: nobody makes room."""
+        """The strategy in use; None: no compaction."""
         return self._own or (self._above.setup if self._above is not None else None)
 
     def use(self, setup: CompactionSetup | None) -> None:
-        """Make room with another strategy from now on."""
+        """Use another strategy from now on."""
         self._own = setup
         self._quiet_below = 0
         self._left_out = None
 
     async def compact_if_needed(self) -> ModelCost | None:
-        """Make room if the strategy says so; costs the same however long the conversation is. Gives what was paid for
-        the words of a model."""
+        """Compact if the strategy wants to; the check costs the same for any length of the conversation. Returns the cost of
+        a summary."""
         setup = self.setup
         if setup is None or setup is self._left_out or not setup.config.auto_trigger:
             return None
@@ -101,7 +101,7 @@ class CompactionEngine:
         usage = self._usage()
         try:
             wanted, reason = await self._ask(
-                lambda: verdict(setup.strategy.should_collect(usage, setup.config)), setup.asking_s
+                lambda: check_verdict(setup.strategy.should_collect(usage, setup.config)), setup.asking_s
             )
         except PluginError as error:
             self._leave_out(setup, Compaction("", []), str(error))
@@ -112,8 +112,7 @@ class CompactionEngine:
         return self._cost
 
     async def compact(self, reason: str) -> bool:
-        """Let the strategy collect now; whether that freed anything. What comes of it is recorded. Raises `ConfigError`
-        without a strategy."""
+        """Compact now and record the result; whether anything was freed. Raises `ConfigError` without a strategy."""
         setup = self.setup
         if setup is None:
             raise ConfigError("No strategy makes room here; name one with set_gc_plugin() or the setting gc.")
@@ -128,13 +127,13 @@ class CompactionEngine:
                 said = f"The model gave no summary: {answer.problem}" if answer.text is None else None
                 work = Compaction(reason, work.before, said, answer.cost)
             after, result = await self._ask(
-                lambda: collected(setup, work, copies, usage, answer), setup.collecting_s
+                lambda: collect_history(setup, work, copies, usage, answer), setup.collecting_s
             )
         except PluginError as error:
             self._leave_out(setup, work, str(error))
             return False
         if result.error or not result.success:
-            problem = remark(result.error) or "without a reason"
+            problem = to_remark(result.error) or "without a reason"
             self._quiet(setup, work, f"{name_of(setup.strategy)} failed: {problem}")
             return False
         return self._record(setup, work, after, result)
@@ -142,12 +141,12 @@ class CompactionEngine:
     async def _answer(
         self, setup: CompactionSetup, copies: list[Message], usage: dict[str, Any]
     ) -> ModelAnswer | None:
-        """What the model says to the strategy's question; None where it has none."""
+        """The model's answer to the strategy's question; None where it has none."""
         strategy = setup.strategy
-        if not summarising(strategy):
+        if not is_summarizing(strategy):
             return None
         question = await self._ask(
-            lambda: asked(strategy.question(copies, usage, setup.config)), setup.asking_s
+            lambda: check_question(strategy.question(copies, usage, setup.config)), setup.asking_s
         )
         if question is None:
             return None
@@ -176,8 +175,8 @@ class CompactionEngine:
                 dropped=[message.id for message in state.messages if id(message) not in same],
                 added=placed_before(left, same),
                 note=note.id,
-                notification=work.remark or remark(result.notification),
-                **paid(work),
+                notification=work.remark or to_remark(result.notification),
+                **cost_fields(work),
             )
         )
         self._quiet_below = 0 if old - new > MIN_FREED * old else self._next_try_tokens()
@@ -188,7 +187,7 @@ class CompactionEngine:
         return context.total_tokens + max(MIN_GROWTH_TOKENS, (context.context_limit or 0) // 20)
 
     def _quiet(self, setup: CompactionSetup, work: Compaction, problem: str) -> None:
-        """Say that nothing was freed, and do not ask again before the context has grown."""
+        """Record that nothing was freed, and back off until the context has grown."""
         self._quiet_below = self._next_try_tokens()
         self._record_problem(setup, work, problem)
 
@@ -206,9 +205,9 @@ class CompactionEngine:
             reason=work.reason,
             tokens_before=total,
             tokens_after=total,
-            problem=cut(problem),
+            problem=truncate(problem),
             notification=work.remark,
-            **paid(work),
+            **cost_fields(work),
         )
         journal.record(event)
 
@@ -217,8 +216,7 @@ class CompactionEngine:
         return context_fields(self._journal.state, self._context.model.context_usage)
 
     async def _ask(self, work: Callable[[], Any], timeout_s: float) -> Any:
-        """What the strategy gives, from a thread of its own. Raises `PluginError` for whatever it raises, and for
-        silence."""
+        """Call the strategy in a thread. Raises `PluginError` for any exception and for a timeout."""
 
         def attempt() -> Any:
             try:
@@ -226,7 +224,7 @@ class CompactionEngine:
             except PluginError as error:
                 return None, str(error)
             except BaseException as error:  # noqa: BLE001 a stranger's code; its thread is not ours to end
-                return None, told(error)
+                return None, describe_error(error)
 
         with anyio.move_on_after(timeout_s):
             value, problem = await self._context.threads.run(attempt)
@@ -236,7 +234,7 @@ class CompactionEngine:
         raise PluginError(f"it has not answered for {timeout_s:g} seconds")
 
 
-def collected(
+def collect_history(
     setup: CompactionSetup,
     work: Compaction,
     copies: list[Message],
@@ -245,15 +243,15 @@ def collected(
 ) -> tuple[list[Message], GCResult]:
     """What remains, made whole, and what the strategy says of it."""
     strategy = setup.strategy
-    if answer is not None and answer.text is not None and summarising(strategy):
+    if answer is not None and answer.text is not None and is_summarizing(strategy):
         given = strategy.collect_with(answer.text, copies, usage, setup.config, work.reason)
     else:
         given = strategy.collect(copies, usage, setup.config, work.reason)
-    proposed, result = parted(given)
-    return settled(work.before, proposed), result
+    proposed, result = check_collected(given)
+    return settle_history(work.before, proposed), result
 
 
-def paid(work: Compaction) -> dict[str, Any]:
+def cost_fields(work: Compaction) -> dict[str, Any]:
     """What the model's words cost, as fields of the event."""
     return {} if work.cost is None else {"usage": work.cost.usage, "cost_usd": work.cost.cost_usd}
 
@@ -270,30 +268,30 @@ def placed_before(left: list[Message], same: set[int]) -> list[Placed]:
     return added[::-1]
 
 
-def verdict(given: object) -> tuple[bool, str]:
+def check_verdict(given: object) -> tuple[bool, str]:
     """What `should_collect` said. Raises `PluginError` for anything but (bool, reason)."""
     match given:
         case (bool() as wanted, str() | None as reason):
-            return wanted, cut(reason or "")
-    raise PluginError(f"should_collect() gives (bool, reason), not {shown(given)}")
+            return wanted, truncate(reason or "")
+    raise PluginError(f"should_collect() gives (bool, reason), not {short_repr(given)}")
 
 
-def parted(given: object) -> tuple[object, GCResult]:
+def check_collected(given: object) -> tuple[object, GCResult]:
     """What `collect` gave. Raises `PluginError` for anything but (history, GCResult)."""
     match given:
         case (proposed, GCResult() as result):
             return proposed, result
-    raise PluginError(f"collect() gives (history, GCResult), not {shown(given)}")
+    raise PluginError(f"collect() gives (history, GCResult), not {short_repr(given)}")
 
 
-def asked(given: object) -> str | None:
+def check_question(given: object) -> str | None:
     """What `question` gave. Raises `PluginError` for anything but text and None."""
     if given is None or isinstance(given, str):
         return given
-    raise PluginError(f"question() gives text or None, not {shown(given)}")
+    raise PluginError(f"question() gives text or None, not {short_repr(given)}")
 
 
-def summarising(strategy: object) -> TypeGuard[SummarizingGCPlugin]:
+def is_summarizing(strategy: object) -> TypeGuard[SummarizingGCPlugin]:
     """Whether a strategy wants words of the model; none of its own code runs for that."""
     return all(callable(getattr_static(strategy, name, None)) for name in ("question", "collect_with"))
 
@@ -304,21 +302,21 @@ def name_of(strategy: object) -> str:
         name = getattr(strategy, "name", None)
     except BaseException:  # noqa: BLE001 even its name is a stranger's code
         name = None
-    return cut(name, 64) if isinstance(name, str) and name else type(strategy).__name__
+    return truncate(name, 64) if isinstance(name, str) and name else type(strategy).__name__
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A value on a short line, whatever it is."""
     return safe_text(value)[:100]
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What somebody's exception says."""
-    return cut(f"{type(error).__name__}: {safe_text(error, str)}")
+    return truncate(f"{type(error).__name__}: {safe_text(error, str)}")
 
 
-def remark(value: object) -> str | None:
+def to_remark(value: object) -> str | None:
     """A remark of a strategy, whatever it made one of; None for none."""
     if value is None or value == "":
         return None
-    return cut(value if isinstance(value, str) else safe_text(value))
+    return truncate(value if isinstance(value, str) else safe_text(value))

@@ -1,4 +1,4 @@
-"""What may be left out of a history: its parts, and pairs of calls and results that stay together."""
+"""Compaction of a message history: which part is recent, and keeping calls and their results together."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Pieces(NamedTuple):
     recent: int
 
 
-def opens_turn(message: Message) -> bool:
+def is_turn_start(message: Message) -> bool:
     """Whether a turn begins with this message: somebody, not the runtime, speaks to the agent."""
     return message.role == "user" and message.source in ("user", "parent")
 
 
-def parted_history(
+def split_history(
     history: Sequence[Message], usage: dict[str, Any], config: GCConfig, *, least: int = 1
 ) -> Pieces:
     """The pieces of a history: a message, or one that calls with its results.
@@ -39,13 +39,13 @@ def parted_history(
     of many calls does, only the last pieces are that fit; at least `least` of them.
     """
     begins = [at for at, message in enumerate(history) if message.role != "tool" or at == 0]
-    turns = [at for at in begins if opens_turn(history[at])]
+    turns = [at for at in begins if is_turn_start(history[at])]
     kept = config.preserve_recent_turns
     recent = turns[-kept:][0] if kept and turns else (0 if kept else len(history))
     sizes = [chars_of(message) for message in history]
     room = room_chars(sum(sizes), usage, config)
     if room is not None and sum(sizes[recent:]) > TOO_MUCH * room:
-        recent = fitting(begins, sizes, AIM * room, least)
+        recent = first_fitting(begins, sizes, AIM * room, least)
     return Pieces(begins, recent)
 
 
@@ -58,7 +58,7 @@ def room_chars(chars: int, usage: dict[str, Any], config: GCConfig) -> float | N
     return room
 
 
-def fitting(begins: Sequence[int], sizes: Sequence[int], room: float, least: int) -> int:
+def first_fitting(begins: Sequence[int], sizes: Sequence[int], room: float, least: int) -> int:
     """Where the last pieces begin that fit in so many characters; `least` of them are there anyway."""
     ends = [*begins[1:], len(sizes)]
     taken = 0.0
@@ -85,16 +85,16 @@ Key = tuple[int, int]
 """Where a message stands: after which message of the conversation, and as the how manieth new one there."""
 
 
-def settled(history: Sequence[Message], proposed: object) -> list[Message]:
-    """The history a strategy proposes, made whole. Raises `PluginError` for one that is none.
+def settle_history(history: Sequence[Message], proposed: object) -> list[Message]:
+    """Validate the history a strategy proposes. Raises `PluginError` for an invalid one.
 
     Messages that are as they were stay the very same objects. What must stay is put back, and a call whose results
     are gone goes too, as do results without their call.
     """
     placed = positions(history, proposed)
-    for at in indispensable(history):
+    for at in required_positions(history):
         placed[at, 0] = history[at]
-    return paired([message for _, message in sorted(placed.items(), key=lambda item: item[0])])
+    return drop_unpaired([message for _, message in sorted(placed.items(), key=lambda item: item[0])])
 
 
 def positions(history: Sequence[Message], proposed: object) -> dict[Key, Message]:
@@ -110,17 +110,17 @@ def positions(history: Sequence[Message], proposed: object) -> dict[Key, Message
         at = places.get(message.id)
         if at is None:
             new += 1
-            placed[last, new] = msgspec.structs.replace(checked(message), id=new_id("m"))
+            placed[last, new] = msgspec.structs.replace(check_message(message), id=new_id("m"))
             continue
         if at <= last:
             raise PluginError("the history has its messages in another order, or one of them twice")
         same = message == history[at]
-        placed[at, 0] = history[at] if same else checked(message)
+        placed[at, 0] = history[at] if same else check_message(message)
         last, new = at, 0
     return placed
 
 
-def checked(message: Message) -> Message:
+def check_message(message: Message) -> Message:
     """A message somebody else made, if the log can carry it."""
     try:
         return msgspec.json.decode(msgspec.json.encode(message), type=Message)
@@ -128,7 +128,7 @@ def checked(message: Message) -> Message:
         raise PluginError(f"the history has a message that cannot be stored: {error}") from None
 
 
-def indispensable(history: Sequence[Message]) -> list[int]:
+def required_positions(history: Sequence[Message]) -> list[int]:
     """The places of what must stay: the newest message of the user and of a parent, and what the model has not seen yet
     with its call."""
     spoken = [at for at, message in enumerate(history) if message.role == "assistant"]
@@ -144,7 +144,7 @@ def indispensable(history: Sequence[Message]) -> list[int]:
     return sorted({*unseen, *newest.values()})
 
 
-def paired(messages: Sequence[Message]) -> list[Message]:
+def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
     """The messages without calls that have no results and results that have no call."""
     kept: list[Message] = []
     at = 0
@@ -153,7 +153,7 @@ def paired(messages: Sequence[Message]) -> list[Message]:
         calls = [call.call_id for call in message.function_calls]
         if calls:
             answer = messages[at + 1] if at + 1 < len(messages) else None
-            if answer is not None and answer.role == "tool" and answered(answer) == calls:
+            if answer is not None and answer.role == "tool" and answered_ids(answer) == calls:
                 kept += [message, answer]
                 at += 1
         elif message.role != "tool":
@@ -162,6 +162,6 @@ def paired(messages: Sequence[Message]) -> list[Message]:
     return kept
 
 
-def answered(message: Message) -> list[str]:
+def answered_ids(message: Message) -> list[str]:
     """The calls whose results a message brings, in their order."""
     return [part.call_id for part in message.parts if isinstance(part, ToolResult)]

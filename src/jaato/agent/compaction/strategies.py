@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult
-from jaato.agent.compaction.history import newer_half, parted_history
+from jaato.agent.compaction.history import newer_half, split_history
 from jaato.agent.compaction.summary import (
     SUMMARY_HEAD,
     is_summary,
     requests_of,
-    shortened,
+    shorten,
     summary_chars,
     transcript,
     transcript_chars,
@@ -40,7 +40,7 @@ class TruncateGCPlugin:
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig, reason: str
     ) -> tuple[list[Message], GCResult]:
         """All but the last `preserve_recent_turns` turns is left out."""
-        first = parted_history(history, context_usage, config).recent
+        first = split_history(history, context_usage, config).recent
         return history[first:], GCResult(items_collected=first, plugin_name=self.name, trigger_reason=reason)
 
 
@@ -78,7 +78,7 @@ class SummarizeGCPlugin(TruncateGCPlugin):
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig
     ) -> tuple[int, int]:
         """From where to where the history is summarised; what is before is dropped, what is after stays."""
-        return 0, parted_history(history, context_usage, config).recent
+        return 0, split_history(history, context_usage, config).recent
 
     def collect(
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig, reason: str
@@ -98,7 +98,7 @@ class SummarizeGCPlugin(TruncateGCPlugin):
     ) -> tuple[list[Message], GCResult]:
         """The recent turns, after the summary."""
         _, last = self.told(history, context_usage, config)
-        summary = Text(SUMMARY_HEAD + shortened(answer.strip(), summary_chars(context_usage)))
+        summary = Text(SUMMARY_HEAD + shorten(answer.strip(), summary_chars(context_usage)))
         kept = [Message("user", [summary], source="system"), *history[last:]]
         return kept, GCResult(items_collected=last, plugin_name=self.name, trigger_reason=reason)
 
@@ -113,5 +113,5 @@ class HybridGCPlugin(SummarizeGCPlugin):
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig
     ) -> tuple[int, int]:
         """The newer half of what is not recent."""
-        pieces = parted_history(history, context_usage, config)
+        pieces = split_history(history, context_usage, config)
         return newer_half(history, pieces.begins, pieces.recent), pieces.recent

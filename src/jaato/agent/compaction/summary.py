@@ -1,4 +1,4 @@
-"""What the model reads in place of what was left out: a note of what still counts, and the text to be summarised."""
+"""Compaction summaries: the note that replaces removed messages, and the transcript to be summarised."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ def note_of(state: State, gone: int) -> Message:
     lines = [f"[system] {gone} earlier messages were left out to make room."]
     running = [task for task in state.tasks.values() if task.status == "running"]
     lines += [
-        f"Background task {task.task_id} ({cut(task.tool, 64)}) still runs." for task in running[-MAX_TASKS:]
+        f"Background task {task.task_id} ({truncate(task.tool, 64)}) still runs."
+        for task in running[-MAX_TASKS:]
     ]
     plan = state.plan
     if plan is not None and plan.status in ("draft", "active"):
         room = max(LEAST_STEP_CHARS, MAX_STEPS_CHARS // max(1, len(plan.steps)))
-        lines.append(f"Your open plan {plan.id}: {cut(plan.title, TITLE_CHARS)}")
-        lines += [f"[{SIGNS[step.status]}] {step.id}: {cut(step.description, room)}" for step in plan.steps]
+        lines.append(f"Your open plan {plan.id}: {truncate(plan.title, TITLE_CHARS)}")
+        lines += [
+            f"[{SIGNS[step.status]}] {step.id}: {truncate(step.description, room)}" for step in plan.steps
+        ]
     return Message("user", [Text("\n".join(lines))], id=new_id("m"), source="system")
 
 
@@ -75,7 +78,7 @@ def transcript(history: Sequence[Message], most_chars: int) -> str:
 def requests_of(history: Sequence[Message]) -> str:
     """What somebody asked in a part of the conversation that is told no further: the newest of it, each cut."""
     asked = [m.text for m in history if m.role == "user" and m.source in ("user", "parent") and m.text]
-    return "\n".join(f"- {shortened(text, REQUEST_CHARS)}" for text in asked[-REQUESTS:])
+    return "\n".join(f"- {shorten(text, REQUEST_CHARS)}" for text in asked[-REQUESTS:])
 
 
 def lines_of(history: Sequence[Message], each: int) -> list[str]:
@@ -88,15 +91,15 @@ def line_of(message: Message, part: Part, each: int) -> str:
     match part:
         case Text(text=text):
             who = message.source if message.role == "user" else message.role
-            return f"{who}: {shortened(text, each)}" if text.strip() else ""
+            return f"{who}: {shorten(text, each)}" if text.strip() else ""
         case Refusal(text=text):
-            return f"{message.role} declined: {shortened(text, each)}"
+            return f"{message.role} declined: {shorten(text, each)}"
         case ToolCall():
-            return f"call {part.name} {shortened(compact(part.arguments), each)}"
+            return f"call {part.name} {shorten(compact(part.arguments), each)}"
         case ToolResult():
             said = " ".join(item.text for item in part.content if isinstance(item, Text))
             text = part.error.message if part.error is not None else said
-            return f"result of {part.name}{'' if part.ok else ', failed'}: {shortened(text, each)}"
+            return f"result of {part.name}{'' if part.ok else ', failed'}: {shorten(text, each)}"
         case Media():
             return f"({part.mime_type} {part.name or ''})"
     return ""
@@ -107,7 +110,7 @@ def compact(arguments: dict[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def shortened(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """The text, without its middle where it is longer than that."""
     if len(text) <= most:
         return text
@@ -129,6 +132,6 @@ def summary_chars(usage: dict[str, Any]) -> int:
     return int(min(MOST_SUMMARY_CHARS, max(LEAST_SUMMARY_CHARS, limit * SUMMARY_PART)))
 
 
-def cut(text: str, limit: int = MAX_SAID_CHARS) -> str:
+def truncate(text: str, limit: int = MAX_SAID_CHARS) -> str:
     """The text, cut where it is long."""
     return replace_surrogates(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -1,1 +1,1 @@
-"""The subagents of a session: made, bounded, run beside the turns of those who gave them tasks."""
+"""Subagents of a session: started, bounded, run beside the turns of their parents, stopped."""

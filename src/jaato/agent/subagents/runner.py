@@ -1,4 +1,4 @@
-"""The tasks of subagents: each in its own coroutine, bounded in number, told to the parent when it ends."""
+"""Runs the tasks of subagents as coroutines; slots limit how many run at once, and parents are notified of results."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from jaato.protocol.messages import Source
 from jaato.tools.call import CURRENT
 
 TOLD_CHARS = 4_000
-"""How much of a result a parent is told unasked; get_subagent_result has all of it."""
+"""Characters of a result in the notification to the parent; get_subagent_result has all of it."""
 SUMMARY_CHARS = 500
 STOPPED: tuple[Ending, str] = ("cancelled", "It was stopped.")
 BROKEN: tuple[Ending, str] = ("failed", "It broke off; the program's log says why.")
 
 
 class Slots:
-    """Room for so many subagents at work at once. Whoever waits for another gives its slot away, so that those at the
-    bottom of the tree can always go on."""
+    """Concurrency limit for working subagents. An agent that waits for another one frees its slot, so that the leaves of the
+    tree can always run."""
 
     def __init__(self, limit: int) -> None:
         self._free = anyio.Semaphore(limit)
 
     async def enter(self, child: Subagent) -> None:
-        """Wait until the agent may work."""
+        """Wait for a free slot."""
         await self._free.acquire()
         child.has_slot = True
 
     def leave(self, child: Subagent) -> None:
-        """The agent works no longer, or waits."""
+        """Free the agent's slot: it has ended, or waits."""
         if child.has_slot:
             child.has_slot = False
             self._free.release()
 
     @asynccontextmanager
     async def aside(self, child: Subagent | None) -> AsyncIterator[None]:
-        """While the agent waits for others, somebody else may have its place; None is the root, which needs none."""
+        """Free the agent's slot while it waits for others; None is the root, which has no slot."""
         if child is None:
             yield
             return
@@ -87,7 +87,7 @@ class SubagentRunner:
             raise SubagentError("The session is closing; nothing new begins in it.")
 
     async def resume(self, child: Subagent) -> None:
-        """Go on with a task that was cut off. Raises as `start`."""
+        """Resume an interrupted task. Raises as `start`."""
         begun = child.session.state.open_turn is not None or child.member.last_turn is not None
         task = None if begun or child.member.tasked else child.created.task
         await self.start(child, task, once=child.created.call_id)
@@ -95,7 +95,7 @@ class SubagentRunner:
     async def start(
         self, child: Subagent, text: str | None, source: Source = "parent", once: str = ""
     ) -> None:
-        """Give an idle subagent a task; without one it goes on with its turn, or with what it was told. Raises
+        """Start a task of an idle subagent; without a text it resumes its turn, or runs its queued messages. Raises
         `SubagentError` when the session is closed."""
         self.check_open()
         child.begin()
@@ -144,14 +144,14 @@ class SubagentRunner:
         return ending_of(turn)
 
     async def _await_below(self, child: Subagent) -> None:
-        """A task is not done while those it was shared with work on it."""
+        """Wait for the subagents below: a task has not ended while they work."""
         for one in self._below(child.id):
             if one.at_work:
                 async with self.slots.aside(child):
                     await one.ended.wait()
 
     def _ended(self, child: Subagent, ending: Ending, problem: str) -> None:
-        """Its task is over, whatever happened."""
+        """Record the end of a task, stop the subagents below, and free the slot."""
         self.slots.leave(child)
         for one in self._below(child.id):
             one.stop()
@@ -187,7 +187,7 @@ class SubagentRunner:
         child.told = not cut
 
     async def wait(self, by: Subagent | None, child: Subagent, wait_s: float | None = None) -> None:
-        """Until it has no task, at most so long; `by`, None for the root, gives its slot away meanwhile."""
+        """Wait for the end of its task, up to `wait_s`; `by`, None for the root, frees its slot meanwhile."""
         child.awaited += 1
         try:
             async with self.slots.aside(by):
@@ -197,8 +197,7 @@ class SubagentRunner:
             child.awaited -= 1
 
     async def see_through(self, by: Subagent | None, child: Subagent) -> dict[str, Any]:
-        """Wait for a task to its end; when the waiting is cancelled, so is the task. Raises `SubagentError` with what went
-        wrong in it."""
+        """Wait for a task; when the waiting is cancelled, so is the task. Raises `SubagentError` for one that failed."""
         try:
             await self.wait(by, child)
         except BaseException:

@@ -1,4 +1,4 @@
-"""What the subagent tools ask for, done with the supervisor of the session."""
+"""The operations of the subagent tools, implemented with the session's supervisor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SubagentService:
         self._supervisor = supervisor
 
     async def delegate(self, by: str, order: SubagentRequest) -> dict[str, Any]:
-        """Give a task to a new subagent, and unless in the background wait for what comes of it."""
+        """Give a task to a new subagent and, unless in the background, wait for its result."""
         supervisor = self._supervisor
         child = supervisor.made_by(by, order.call_id) if order.again else None
         if child is None:
@@ -35,7 +35,7 @@ class SubagentService:
     async def continue_subagent(
         self, by: str, who: str, message: str, *, background: bool, call_id: str = "", again: bool = False
     ) -> dict[str, Any]:
-        """Say more to a subagent, which goes on where it was."""
+        """Send a subagent another message; it continues its conversation."""
         child = self._supervisor.find(by, who)
         if again and self._said(by, child, call_id):
             if child.suspended:
@@ -60,7 +60,7 @@ class SubagentService:
         )
 
     async def _give(self, child: Subagent, message: str, source: Source, once: str = "") -> None:
-        """Let an agent read a message: at its next pause, or as its next task."""
+        """Send an agent a message: queued while it works, else as its next task."""
         self._supervisor.runner.check_open()
         author = Author(once=once)
         if child.at_work:
@@ -72,12 +72,12 @@ class SubagentService:
             return
         await child.session.post(
             message, source=source, author=author, queue=True
-        )  # in the log before anybody says that it was given
+        )  # recorded before the call reports it as sent
         if not child.at_work:
             await self._supervisor.runner.start(child, None)
 
     async def result(self, by: str, who: str, wait_s: float) -> dict[str, Any]:
-        """What came of a subagent's task; waits for it so long."""
+        """The result of a subagent's task; waits up to `wait_s` for it."""
         child = self._supervisor.find(by, who)
         if child.at_work and wait_s > 0:
             await self._supervisor.runner.wait(self._subagent(by), child, wait_s)
@@ -88,7 +88,7 @@ class SubagentService:
         """Stop a subagent's task and those below it; it can be continued."""
         child = self._supervisor.find(by, who)
         running = child.at_work
-        child.awaited += 1  # whoever stops it need not be told
+        child.awaited += 1  # its parent needs no notification
         try:
             await self._supervisor.cancel(child)
         finally:

@@ -1,4 +1,4 @@
-"""A subagent at work: its session, its task, and what is told of it."""
+"""A subagent: its session, its task, and its report."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ class AgentSession(Protocol):
 class Subagent:
     """A subagent that is not closed.
 
-    `ended` is set while it has no task; `told` says that its parent knows the result; `has_slot`, that it holds one of
-    the slots for agents at work; `waits` counts its calls that wait for other agents, `awaited` those that wait for it;
-    `suspended`, that the end of a process has cut its task off, and nobody has gone on with it yet.
+    `ended` is set while it has no task; `told`: its result was delivered to its parent; `has_slot`: it holds a slot for
+    working agents; `waits` counts its calls that wait for other agents, `awaited` those that wait for it; `suspended`:
+    its task was interrupted by the end of a process and is not resumed yet.
     """
 
     def __init__(
@@ -147,12 +147,12 @@ class Subagent:
         return completed.reason if completed is not None else "failed"
 
     def begin(self) -> None:
-        """It has a task from now on."""
+        """Mark the start of a task."""
         self.ended, self.scope, self.told = anyio.Event(), anyio.CancelScope(), False
         self.suspended = False
 
     def stop(self) -> None:
-        """End its task, whatever it is at."""
+        """Stop its task."""
         if self.session.is_busy:
             self.session.stop()
         elif self.at_work:
@@ -160,7 +160,7 @@ class Subagent:
             self.scope.cancel()
 
     def last_text(self) -> str:
-        """What it said last."""
+        """The text of its last reply."""
         for message in reversed(self.member.state.messages):
             if message.role == "assistant" and message.text:
                 return message.text
@@ -169,21 +169,21 @@ class Subagent:
         return ""
 
     def row(self) -> dict[str, Any]:
-        """It in a few words."""
+        """A row of the list of subagents."""
         state, created = self.member.state, self.created
         row: dict[str, Any] = {"agent_id": self.id, "name": self.name, "status": self.status}
         row["parent"] = self.parent_name
         if created.profile is not None:
             row["profile"] = created.profile
         if state.questions:
-            row["waiting_for"] = "; ".join(map(asked, state.questions.values()))
+            row["waiting_for"] = "; ".join(map(describe_question, state.questions.values()))
         if self.at_work and state.started:
             row["calling"] = [start.tool for start in state.started.values()][:8]
         row |= {"turns": state.turns, "input_tokens": state.usage.input_tokens}
         return row | {"output_tokens": state.usage.output_tokens}
 
     def report(self) -> dict[str, Any]:
-        """It, and what came of its task."""
+        """The row and the result of its task."""
         row = self.row()
         if self.at_work:
             return row | ({"so_far": self.last_text()[-2_000:]} if self.last_text() else {})
@@ -197,7 +197,7 @@ class Subagent:
         return row | ({"result": self.last_text()} if self.last_text() else {})
 
 
-def asked(question: Any) -> str:
+def describe_question(question: Any) -> str:
     """For what an open question waits."""
     tool = getattr(question, "tool", None)
     return f"permission for {tool}" if tool else "an answer of the user"

@@ -1,4 +1,4 @@
-"""The subagents of a session: made, bounded, stopped, and brought back after a crash."""
+"""Supervises the subagents of a session: spawns, bounds and stops them, and restores them after a crash."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SubagentFactory(Protocol):
 
 
 class Supervisor:
-    """The open subagents of one root session. The log says what became of them; here is what runs."""
+    """The open subagents of one root session; their history is in the log."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Supervisor:
             self._making -= 1
 
     async def _make_room(self) -> None:
-        """Let the oldest go that has ended and whose result is known. Raises `SubagentError` where nobody can go."""
+        """Evict the oldest subagent that has ended and whose result was delivered. Raises `SubagentError` if there is none."""
         while len(self.subagents) + self._making > self.limits.open:
             done = [one for one in self.subagents.values() if not one.at_work and one.told]
             leaf = next((one for one in done if not self.below(one.id)), None)
@@ -224,7 +224,7 @@ class Supervisor:
             )
 
     async def close(self) -> None:
-        """The session ends: every task is stopped, every session left; they can be gone on with when it is opened again."""
+        """Stop every task and close every session; they can be resumed when the session is opened again."""
         self.runner.is_closed = True
         if not self.subagents:
             return
@@ -239,8 +239,8 @@ class Supervisor:
             await self._factory.aclose()
 
     async def restore(self) -> None:
-        """Bring back the subagents of a log that is opened again. A task that was under way waits to be gone on with;
-        where nobody could, it is interrupted."""
+        """Restore the subagents of a resumed log. A running task becomes suspended, or interrupted where it cannot be
+        resumed."""
         if not self.family.members or self._factory is None or self.root.journal.store.read_only:
             return
         for agent_id, member in list(self.family.members.items()):
@@ -261,7 +261,7 @@ class Supervisor:
 
     @property
     def suspended(self) -> list[Subagent]:
-        """The subagents whose tasks wait to be gone on with, parents first."""
+        """The subagents whose tasks are interrupted and can be resumed, parents first."""
         return [child for child in self.subagents.values() if child.suspended]
 
     def awaited_by_root(self) -> list[Subagent]:
@@ -279,13 +279,13 @@ class Supervisor:
         return any(call_id in child.member.given_by for state in states for call_id in state.open_calls)
 
     async def take_up(self) -> None:
-        """Go on with what was cut off, but for the tasks that calls go on with when they are made again."""
+        """Resume interrupted tasks, except those that resumed calls take up themselves."""
         for child in self.suspended:
             if child.suspended and not self._awaited(child, self.family.above(child.id)):
                 await self.runner.resume(child)
 
     def forsake(self, child: Subagent, ending: Ending, why: str) -> None:
-        """Nobody goes on with a task that was cut off. Raises `StoreError`."""
+        """Give up an interrupted task. Raises `StoreError`."""
         child.session.close_turn()
         child.suspended = child.told = False
         self.runner.record_end(child, ending, why)

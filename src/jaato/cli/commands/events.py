@@ -49,7 +49,7 @@ def put(data: bytes) -> None:
 
 def from_store(args: Namespace) -> tuple[str, int]:
     """What is stored; gives the session's id and the last event that was told. Raises `SessionNotFound`."""
-    from jaato.agent.masking import masked_log
+    from jaato.agent.event_redaction import redact_log
     from jaato.cli.commands.sessions import session_of
     from jaato.cli.output.transcript import line_of
     from jaato.runtime.secrets import collect_secrets
@@ -65,7 +65,7 @@ def from_store(args: Namespace) -> tuple[str, int]:
     try:
         session_id = session_of(store, args.session, workspace)
         seq = args.after
-        for event in masked_log(store.read(session_id, seq), secrets):
+        for event in redact_log(store.read(session_id, seq), secrets):
             put(line_of(event))
             seq = event.seq
         sys.stdout.flush()

@@ -9,7 +9,7 @@ from argparse import Namespace
 
 import msgspec
 
-from jaato.agent.masking import masked_struct
+from jaato.agent.event_redaction import redact_struct
 from jaato.cli.arguments.values import clean_text, workspace_of
 from jaato.cli.commands.registry_keys import seconds_of
 from jaato.cli.ending import say
@@ -72,7 +72,7 @@ def wanted(args: Namespace) -> AuditFilter:
 
 def put(entries: list[AuditEntry], secrets: Redactor, *, as_json: bool) -> None:
     """Calls on stdout, now."""
-    shown = [masked_struct(one, secrets) if secrets.active else one for one in entries]
+    shown = [redact_struct(one, secrets) if secrets.active else one for one in entries]
     if as_json:
         sys.stdout.writelines(msgspec.json.encode(one).decode() + "\n" for one in shown)
     else:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from jaato.abc.store import Hits, Retention, SessionRow, Store
-from jaato.agent.masking import masked_file, masked_log
+from jaato.agent.event_redaction import redact_file, redact_log
 from jaato.cli.arguments.values import clean_text, workspace_of
 from jaato.cli.connect import greeted, same_place
 from jaato.cli.ending import say
@@ -100,7 +100,7 @@ def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets
 
 def first_words(store: Store, session_id: str, secrets: Redactor) -> str:
     """What the user has said first."""
-    for event in masked_log(islice(store.read(session_id), LOOKED_AT), secrets):
+    for event in redact_log(islice(store.read(session_id), LOOKED_AT), secrets):
         if isinstance(event, MessageUser):
             return one_line(event.message.words, WORDS_CHARS)
     return ""
@@ -112,7 +112,7 @@ def show(store: Store, args: Namespace, workspace: Path, secrets: Redactor) -> N
 
     session_id = session_of(store, args.session, workspace)
     if args.json:
-        print_json([msgspec.Raw(line_of(event)) for event in masked_log(store.read(session_id), secrets)])
+        print_json([msgspec.Raw(line_of(event)) for event in redact_log(store.read(session_id), secrets)])
         return
     for line in transcript(store, session_id, secrets, full=args.full):
         print_line(line)
@@ -146,7 +146,7 @@ def export(store: Store, args: Namespace, workspace: Path, secrets: Redactor) ->
         if not args.json:
             write_events(store, session_id, file, secrets)
             return
-        lines = [line_of(event) for event in masked_log(store.read(session_id), secrets)]
+        lines = [line_of(event) for event in redact_log(store.read(session_id), secrets)]
         file.write(b"[" + b",\n".join(lines) + b"]\n")
 
     if args.to is None:
@@ -239,8 +239,8 @@ def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Redac
     manifest = write_bundle(
         store,
         session_id,
-        lambda: masked_log(store.read(session_id), secrets),
-        lambda path: masked_file(path, secrets),
+        lambda: redact_log(store.read(session_id), secrets),
+        lambda path: redact_file(path, secrets),
         Path(args.to),
     )
     lost = f", {len(manifest.missing)} large results are lost" if manifest.missing else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from jaato.abc.store import Damaged, Store
-from jaato.agent.masking import masked_log
+from jaato.agent.event_redaction import redact_log
 from jaato.cli.output.printer import usage_text
 from jaato.cli.output.renderers import call_text
 from jaato.cli.output.terminal import Screen, one_line
@@ -36,7 +36,7 @@ RESULT_CHARS = 400
 def write_events(store: Store, session_id: str, file: IO[bytes], secrets: Redactor) -> int:
     """Every event as one line of JSON, a damaged one as `{"damaged": …}`; gives their number."""
     count = 0
-    for event in masked_log(store.read(session_id), secrets):
+    for event in redact_log(store.read(session_id), secrets):
         file.write(line_of(event) + b"\n")
         count += 1
     return count
@@ -56,7 +56,7 @@ def transcript(store: Store, session_id: str, secrets: Redactor, *, full: bool =
     thinking."""
     arguments: dict[str, dict[str, object]] = {}
     names: dict[str, str] = {}
-    for event in masked_log(store.read(session_id), secrets):
+    for event in redact_log(store.read(session_id), secrets):
         if isinstance(event, Damaged):
             yield f"[event {event.seq} is damaged: {event.reason}]"
             continue

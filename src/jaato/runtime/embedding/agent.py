@@ -94,25 +94,25 @@ class Agent:
             temperature=self.temperature,
             max_output_tokens=self.max_output_tokens,
             effort=self.effort,
-            stop=list(listed("stop_sequences", self.stop_sequences or ())) or None,
+            stop=list(to_tuple("stop_sequences", self.stop_sequences or ())) or None,
         )
         options = SessionOptions(
             model=self.model,
             provider=self.provider,
-            tools=listed("tools", self.tools),
+            tools=to_tuple("tools", self.tools),
             workspace=Path(self.workspace) if self.workspace is not None else None,
             session=self.session,
             name=self.name,
             prompt=self.system_prompt,
-            plugins=listed("plugins", self.plugins) if self.plugins is not None else None,
-            allow=listed("allow", self.allow),
-            deny=listed("deny", self.deny),
+            plugins=to_tuple("plugins", self.plugins) if self.plugins is not None else None,
+            allow=to_tuple("allow", self.allow),
+            deny=to_tuple("deny", self.deny),
             yes=self.yes,
             read_only=self.read_only,
             mode=self.mode,
             sandbox=self.sandbox,
-            allow_domains=listed("allow_domains", self.allow_domains),
-            add_dirs=tuple(str(path) for path in listed("add_dirs", self.add_dirs)),
+            allow_domains=to_tuple("allow_domains", self.allow_domains),
+            add_dirs=tuple(str(path) for path in to_tuple("add_dirs", self.add_dirs)),
             settings=settings,
             limits=Limits(model_calls=self.max_turns),
             retry=self.retry,
@@ -255,7 +255,7 @@ async def post_and_close(session: Session, prompt: str, media: list[Media], even
         events.close()
 
 
-def listed(name: str, given: Iterable[T], of: str = "Agent") -> tuple[T, ...]:
+def to_tuple(name: str, given: Iterable[T], of: str = "Agent") -> tuple[T, ...]:
     """An argument that is a list; raises `ConfigError` for one text, whose letters nobody means."""
     if isinstance(given, str):
         raise ConfigError(f"{of}'s `{name}` is a list: {name}=[{given!r}], not one text.")

@@ -13,7 +13,7 @@ from jaato.protocol.events import Permission
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.portal import PORTAL
-from jaato.runtime.enrichment import enriched_at_once, result_enrichers
+from jaato.runtime.enrichment import enrich_result, result_enrichers
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.background import (
     BackgroundTask,
@@ -37,7 +37,7 @@ OutputCallback = Callable[[str, str, str], None]
 ToolOutputCallback = Callable[[str], None]
 
 
-def step(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine whose awaits never suspend."""
     try:
         coroutine.send(None)
@@ -108,10 +108,10 @@ class ToolExecutor:
             call.arguments, call.malformed = {}, repr(args)
         before = CURRENT.set(call)
         try:
-            outcome = step(run(call, self._steps))
+            outcome = run_without_loop(run(call, self._steps))
         finally:
             CURRENT.reset(before)
-        return documented(outcome)
+        return to_documented_result(outcome)
 
     def set_permission_plugin(self, plugin: Any, context: dict[str, Any] | None = None) -> None:
         """Ask this plugin before every call; None asks nobody. `context` (`session_id`, …) goes with each question."""
@@ -227,7 +227,7 @@ class LibrarySteps:
         log = None
         if plugin is None:
             log = BackgroundTask(tool.name, tool.plugin, call.token.cancel, call_id=call.id)
-            call.output = both(log.output.write, call.output)
+            call.output = tee(log.output.write, call.output)
         future = start_thread(work)
         ended, value = wait_for_outcome(future, threshold_s)
         if ended:
@@ -255,7 +255,7 @@ class LibrarySteps:
             services=parent.services,
             workspace=parent.workspace,
         )
-        outcome = step(run(call, StartSteps(self, plugin)))
+        outcome = run_without_loop(run(call, StartSteps(self, plugin)))
         if not outcome.ok:
             raise Reraised(outcome)
         return outcome.value
@@ -265,7 +265,7 @@ class LibrarySteps:
         registry = self.executor._registry  # noqa: SLF001 the other half of the same part
         if outcome.ok and registry is not None:
             enrichers = result_enrichers(registry.everyone(), call.name)
-            outcome.value = enriched_at_once(call, outcome.value, enrichers)
+            outcome.value = enrich_result(call, outcome.value, enrichers)
         return outcome
 
     def ended(self, call: Call, outcome: Outcome) -> None:
@@ -309,7 +309,7 @@ class StartSteps(LibrarySteps):
         """It has begun; the plugin knows how it ends."""
 
 
-def both(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCallback:
+def tee(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCallback:
     """A callback that tells two."""
 
     def tell(text: str) -> None:
@@ -319,7 +319,7 @@ def both(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCal
     return tell
 
 
-def documented(outcome: Outcome) -> tuple[bool, Any]:
+def to_documented_result(outcome: Outcome) -> tuple[bool, Any]:
     """The outcome as `(success, result)`; `_permission` is added to dict results."""
     permission = outcome.permission
     extra = {} if permission is None else {"_permission": as_dict(permission)}

@@ -42,9 +42,9 @@ def answer_questions(
         try:
             match event:
                 case PermissionRequested():
-                    given = await permission(event, on_permission)
+                    given = await ask_permission(event, on_permission)
                 case ClarificationQuestion():
-                    given = await clarification(event, on_clarification)
+                    given = await ask_clarification(event, on_clarification)
         finally:
             session.questions.respond(
                 event.question_id, given
@@ -69,7 +69,7 @@ def answer_questions(
     return stop
 
 
-async def permission(event: PermissionRequested, handler: PermissionHandler | None) -> Answer:
+async def ask_permission(event: PermissionRequested, handler: PermissionHandler | None) -> Answer:
     """What the function says to a permission question."""
     if handler is None:
         return Answer(answer="n", comment="the program has no on_permission function", by="program")
@@ -82,7 +82,7 @@ async def permission(event: PermissionRequested, handler: PermissionHandler | No
     return given if isinstance(given, Answer) else Answer(answer=str(given), by="program")
 
 
-async def clarification(
+async def ask_clarification(
     event: ClarificationQuestion, handler: ClarificationHandler | None
 ) -> list[str | None]:
     """What the function says to the model's questions."""

@@ -59,7 +59,7 @@ class AgentUIHooks(Protocol):
     def on_agent_completed(self, agent_id: str, success: bool) -> None: ...
 
 
-def tell(
+def call_hook(
     hook: Callable[..., object] | None, agent_id: str, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
     """Call a hook, if there is one, as it is documented: all by position, or all by keyword."""
@@ -74,7 +74,7 @@ def tell(
 STATUSES = {"idle": "done", "blocked": "active"}
 
 
-def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[[], None]:
+def attach_hooks(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[[], None]:
     """Call the hooks for every event of a session, those of its subagents under their own ids; returns the function that
     ends it.
 
@@ -83,7 +83,7 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
     own, family = session.state.agent_id, session.journal.family
     shown = agent_id or own
     try:
-        tell(
+        call_hook(
             getattr(hooks, "on_agent_created", None),
             shown,
             ("main", "main", None, None, session.state.created_at),
@@ -96,7 +96,7 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
 
     def listen(event: Event) -> None:
         if own in (event.agent_id, family.root.agent_id, *family.above(event.agent_id)):
-            pass_on(hooks, session, event, {own: shown})
+            dispatch_event(hooks, session, event, {own: shown})
 
     silence = session.journal.bus.listen(listen)
 
@@ -107,12 +107,12 @@ def feed(hooks: Any, session: Session, agent_id: str | None = None) -> Callable[
     return end
 
 
-def pass_on(hooks: Any, session: Session, event: Event, names: dict[str, str]) -> None:
+def dispatch_event(hooks: Any, session: Session, event: Event, names: dict[str, str]) -> None:
     """Call the hook that an event has; `names` are ids the hooks know by another name."""
     agent = session.supervisor.session_of(event.agent_id)
 
     def call(name: str, *arguments: Any, **keywords: Any) -> None:
-        tell(getattr(hooks, name, None), names.get(event.agent_id, event.agent_id), arguments, keywords)
+        call_hook(getattr(hooks, name, None), names.get(event.agent_id, event.agent_id), arguments, keywords)
 
     match event:
         case AgentOutput():
@@ -168,7 +168,7 @@ class SubagentHooks:
             return
         fed = root.services.get("fed_hooks", ())
         if plugin.ui_hooks is not None and all(one is not plugin.ui_hooks for one in fed):
-            pass_on(plugin.ui_hooks, root, event, {root.state.agent_id: "main"})
+            dispatch_event(plugin.ui_hooks, root, event, {root.state.agent_id: "main"})
         match event:
             case Retry() if plugin.retry_callback is not None:
                 plugin.retry_callback(event.error.message, event.attempt, event.max_attempts, event.wait_s)
@@ -176,7 +176,7 @@ class SubagentHooks:
                 plugin.plan_reporter(event.agent_id, event.plan)
 
 
-def completion(hooks: Any, agent_id: str) -> Callable[[bool], None]:
+def completion_callback(hooks: Any, agent_id: str) -> Callable[[bool], None]:
     """The function that tells the hooks that the agent has finished; a hook that fails is reported and no more."""
 
     def complete(success: bool) -> None:

@@ -111,7 +111,9 @@ def message_of(response: ProviderResponse) -> Message:
     return Message("assistant", [*words, *response.function_calls])
 
 
-def connected(name: str, settings: Settings, model: str | None, api_key: str | None) -> tuple[Provider, str]:
+def connect_installed(
+    name: str, settings: Settings, model: str | None, api_key: str | None
+) -> tuple[Provider, str]:
     """An installed provider for the agent's loop, connected to a model. Raises `ConfigError`s."""
     found = discover_providers()
     if name not in found:

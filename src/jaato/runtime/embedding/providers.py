@@ -134,7 +134,7 @@ class ProviderPlugin:
 
     def send_message(self, message: str | Message) -> ProviderResponse:
         """Say something and wait for the reply. Raises `ProviderError`s."""
-        return self._exchange(spoken(message))
+        return self._exchange(to_message(message))
 
     def send_message_streaming(
         self, message: str | Message, on_chunk: OnChunk, cancel_token: CancelToken | None = None
@@ -143,7 +143,7 @@ class ProviderPlugin:
 
         A cancelled token closes the stream: the response has the text so far and `FinishReason.CANCELLED`.
         """
-        return self._exchange(spoken(message), on_chunk, cancel_token)
+        return self._exchange(to_message(message), on_chunk, cancel_token)
 
     def send_tool_results(
         self,
@@ -214,7 +214,7 @@ class ProviderPlugin:
             encoded=self._encoded,
         )
         said: list[str] = []
-        reply = listened(provider, request, said, on_chunk, token)
+        reply = read_reply_blocking(provider, request, said, on_chunk, token)
         if reply is None:
             text = "".join(said)
             partial: list[Part] = [Text(text)] if text else []
@@ -234,7 +234,7 @@ class ProviderPlugin:
         return ProviderResponse(answer.text, calls, FinishReason(reply.finish_reason), reply.usage, answer)
 
 
-def spoken(message: str | Message) -> Message:
+def to_message(message: str | Message) -> Message:
     """What the user says, as a message. Raises `ConfigError` when that is nothing."""
     if isinstance(message, Message):
         return message
@@ -243,7 +243,7 @@ def spoken(message: str | Message) -> Message:
     return Message("user", [Text(message)], id=new_id("m"))
 
 
-def listened(
+def read_reply_blocking(
     provider: Provider,
     request: ModelRequest,
     said: list[str],
@@ -312,7 +312,7 @@ def discover_providers() -> dict[str, Callable[[], ModelProviderPlugin]]:
         name: DOCUMENTED.get(name) or partial(ProviderPlugin, name) for name in NAMES
     }
     for point in entry_points_of(ENTRY_POINT_GROUPS["model_provider"]):
-        found.setdefault(point.name, partial(installed, point.name, point.load))
+        found.setdefault(point.name, partial(load_installed, point.name, point.load))
     return found
 
 
@@ -327,7 +327,7 @@ def load_provider(name: str, config: ProviderConfig | None = None) -> ModelProvi
     return provider
 
 
-def installed(name: str, load: Callable[[], Any]) -> ModelProviderPlugin:
+def load_installed(name: str, load: Callable[[], Any]) -> ModelProviderPlugin:
     """A provider from an entry point: a class, a function that makes one, or a module with `create_provider`.
 
     Raises `PluginError` naming what is wrong with it.

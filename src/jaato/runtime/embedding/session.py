@@ -13,7 +13,7 @@ from jaato.errors import ConfigError, from_code
 from jaato.protocol.events import AgentOutput, Event, MessageModel, Retry, ToolOutput, TurnCompleted
 from jaato.protocol.messages import Message
 from jaato.runtime.embedding.attachments import text_of
-from jaato.runtime.embedding.hooks import completion, context_usage, feed
+from jaato.runtime.embedding.hooks import attach_hooks, completion_callback, context_usage
 from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.session_saving import SessionSaving
 
@@ -117,8 +117,8 @@ class JaatoSession:
         self._stop_hooks()
         self._stop_hooks, self._completed = lambda: None, lambda _well: None
         if hooks is not None:
-            self._stop_hooks = feed(hooks, self._session, agent_id)
-            self._completed = completion(hooks, agent_id)
+            self._stop_hooks = attach_hooks(hooks, self._session, agent_id)
+            self._completed = completion_callback(hooks, agent_id)
 
     def set_retry_callback(self, callback: RetryCallback | None) -> None:
         """Where retries are told: (problem, attempt, attempts at most, seconds to wait)."""

@@ -1,4 +1,4 @@
-"""Carries out a flow: tools are found, a plan is made, its steps are taken, the answer is given."""
+"""Executes a flow: finds tools, plans, calls a tool per step through a session, and answers."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class FlowRunner:
 
     async def _plan(self, invoker: FlowInvoker, max_chars: int) -> list[Planned]:
         """The steps to take. Raises `MalformedReply`, `LimitReached` when the second plan will not do either."""
-        offers, most = prompts.fitting(self._offers, max_chars), self.begun.max_steps
+        offers, most = prompts.fit_offers(self._offers, max_chars), self.begun.max_steps
         if not offers:
             return self._planned([])
         prompt = StepPrompt(

@@ -19,7 +19,7 @@ from jaato.protocol.events import TurnCompleted
 from jaato.protocol.ids import new_id, trace_id
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ModelSettings
-from jaato.runtime.embedding.agent import listed
+from jaato.runtime.embedding.agent import to_tuple
 from jaato.runtime.embedding.handlers import PermissionHandler, answer_questions
 from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.flow.execution import FlowRunner, SessionInvoker
@@ -168,7 +168,7 @@ class Flow:
 
 def texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
     """An argument that is a list of texts. Raises `ConfigError` for anything else."""
-    found = listed(name, given, "Flow")
+    found = to_tuple(name, given, "Flow")
     for one in found:
         if not isinstance(one, str):
             raise ConfigError(f"Flow's `{name}` has {one!r}, which is no text.")
@@ -271,9 +271,9 @@ class FlowExecution:
             stack.callback(store.close)
             secrets = session_secrets(settings, blueprint)
             shop = SessionFactory(workspace, settings, store, secrets, state_dir=blueprint.state_dir)
-            stack.push_async_callback(shielded, shop.close)
+            stack.push_async_callback(close_shielded, shop.close)
             session, leave = await shop.session(blueprint)
-            stack.push_async_callback(shielded, leave)
+            stack.push_async_callback(close_shielded, leave)
             stack.callback(self.answer_questions(session))
             self._session = session
             try:
@@ -301,16 +301,16 @@ class FlowExecution:
 
         message = message_of(runner.begun.instruction, "", (), "user", NO_AUTHOR)
         done = await session.run_turn(message, body)
-        return ending_of(done, failed[0] if failed else None)
+        return flow_ending(done, failed[0] if failed else None)
 
 
-async def shielded(close: Callable[[], Awaitable[object]]) -> None:
+async def close_shielded(close: Callable[[], Awaitable[object]]) -> None:
     """Close something, also when the flow is cancelled."""
     with anyio.CancelScope(shield=True):
         await close()
 
 
-def ending_of(done: TurnCompleted, failed: Problem | None) -> Ending:
+def flow_ending(done: TurnCompleted, failed: Problem | None) -> Ending:
     """How the flow ended whose turn ended so, by the problem of the step that failed."""
     if done.reason == "refusal":
         return "failed", REFUSED

@@ -1,4 +1,4 @@
-"""What the model is asked in a step of a flow: bounded, and what strangers wrote marked as theirs."""
+"""Prompts of a flow for planning, steps and answer, within size limits and with untrusted text marked; parses plans."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def results_text(done: Sequence[StepResult], max_chars: int) -> str:
 
 def result_text(step: StepResult, max_chars: int) -> str:
     """One step and what came of it."""
-    arguments = bounded(msgspec.json.encode(step.arguments).decode(), max_chars // 4)
+    arguments = shorten(msgspec.json.encode(step.arguments).decode(), max_chars // 4)
     head = f"[{step.step_id}] {step.planned.tool}({arguments})"
     problem = step.problem or (step.result.error if step.result is not None else None)
     if problem is not None:
-        return f"{head} failed ({problem.code}): {bounded(problem.message, max_chars)}"
+        return f"{head} failed ({problem.code}): {shorten(problem.message, max_chars)}"
     gave = "" if step.result is None else text_of(step.result)
-    return f"{head} gave:\n{bounded(gave or '(nothing)', max_chars)}"
+    return f"{head} gave:\n{shorten(gave or '(nothing)', max_chars)}"
 
 
 def text_of(result: ToolResult) -> str:
@@ -124,7 +124,7 @@ def text_of(result: ToolResult) -> str:
     return "\n".join([part.text for part in result.content if isinstance(part, Text)])
 
 
-def bounded(text: str, most_chars: int) -> str:
+def shorten(text: str, most_chars: int) -> str:
     """The beginning and the end of a text that is too long."""
     if len(text) <= most_chars:
         return text
@@ -156,7 +156,7 @@ class Steps(msgspec.Struct):
     steps: list[Planned]
 
 
-class Plan(NamedTuple):
+class ParsedPlan(NamedTuple):
     """What a reply plans, and what is wrong with it; `too_long` where it has too many steps."""
 
     steps: list[Planned]
@@ -164,7 +164,7 @@ class Plan(NamedTuple):
     too_long: bool = False
 
 
-def fitting(offers: Sequence[Offer], max_chars: int) -> list[Offer]:
+def fit_offers(offers: Sequence[Offer], max_chars: int) -> list[Offer]:
     """The first tools, as many as there is room for."""
     kept: list[Offer] = []
     for offer in offers[:MAX_OFFERED]:
@@ -195,11 +195,11 @@ def plan_schema(offers: Sequence[Offer], max_steps: int) -> dict[str, Any]:
         "tool": {"type": "string", "enum": [offer.name for offer in offers]},
         "purpose": {"type": "string"},
     }
-    steps = {"type": "array", "items": closed(properties), "maxItems": max_steps}
-    return closed({"steps": steps})
+    steps = {"type": "array", "items": closed_object(properties), "maxItems": max_steps}
+    return closed_object({"steps": steps})
 
 
-def closed(properties: dict[str, Any]) -> dict[str, Any]:
+def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
     """An object of these properties and no other."""
     return {
         "type": "object",
@@ -209,18 +209,18 @@ def closed(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def parse_plan(text: str, names: Collection[str], max_steps: int) -> Plan:
+def parse_plan(text: str, names: Collection[str], max_steps: int) -> ParsedPlan:
     """The plan in a reply."""
     try:
         steps = parse(text, Steps).steps
     except (ValueError, RecursionError) as error:
-        return Plan([], [f"it is not the JSON asked for ({str(error)[:300]})"])
+        return ParsedPlan([], [f"it is not the JSON asked for ({str(error)[:300]})"])
     unknown = dict.fromkeys(step.tool for step in steps if step.tool not in names)
     problems = [f"there is no tool {shown_name(name)[:80]!r}" for name in unknown]
     if len(steps) > max_steps:
         problems.append(f"it has {len(steps):,} steps, and {max_steps} may be taken")
     kept = [Planned(step.tool, step.purpose[:MAX_PURPOSE_CHARS]) for step in steps[: max_steps + 1]]
-    return Plan(kept, problems, len(steps) > max_steps)
+    return ParsedPlan(kept, problems, len(steps) > max_steps)
 
 
 def correction(problems: Sequence[str]) -> str:

@@ -106,7 +106,7 @@ def choose_registries(registry: PluginRegistry, wanted: Sequence[str], token: st
         config = registry_from_url(one, token) if "://" in one else directory.chosen(one)
         if any(target_of(config) == target_of(other) for other in chosen.values()):
             continue
-        config = apart(config, chosen)
+        config = make_unique(config, chosen)
         chosen[config.name] = config
     if token and sum(config.scope == "argument" for config in chosen.values()) != 1:
         raise ConfigError(
@@ -123,7 +123,7 @@ def choose_registries(registry: PluginRegistry, wanted: Sequence[str], token: st
     return RegistryTools(registry, directory, list(chosen.values()))
 
 
-def apart(config: RegistryConfig, others: dict[str, RegistryConfig]) -> RegistryConfig:
+def make_unique(config: RegistryConfig, others: dict[str, RegistryConfig]) -> RegistryConfig:
     """The registry under a name and a prefix that none of the others has: two of one host may be used at once."""
     taken = {one.name for one in others.values()} | {one.prefix.casefold() for one in others.values()}
     number, name, prefix = 1, config.name, config.prefix

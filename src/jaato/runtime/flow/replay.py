@@ -146,7 +146,7 @@ def replay(trace: Trace) -> Replayed:
         is_done = True
 
     try:
-        run_at_once(whole())
+        run_without_loop(whole())
     except EndOfTrace:
         pass
     except ReplayMismatch as error:
@@ -158,7 +158,7 @@ def replay(trace: Trace) -> Replayed:
     recorded = len(trace.records) - (trace.ended is not None)
     if trace.ended is not None and not may_end(trace.ended, is_done and len(played) == recorded, problem):
         raise ReplayMismatch(
-            f"Line {len(trace.records)} of the trace cannot be how its flow ended: {brief(trace.ended)}."
+            f"Line {len(trace.records)} of the trace cannot be how its flow ended: {to_line(trace.ended)}."
         )
     return Replayed(fold(trace.records), trace.ended is not None)
 
@@ -168,10 +168,10 @@ def compare(trace: Trace, played: list[AnyRecord]) -> None:
     same_version = trace.begun.jaato_version == __version__
     recorded = [record for record in trace.records if not isinstance(record, Ended)]
     for number, (then, now) in enumerate(zip_longest(recorded, played[: len(recorded)]), 1):
-        if now is None or plain(then, asked=same_version) != plain(now, asked=same_version):
+        if now is None or to_plain_data(then, asked=same_version) != to_plain_data(now, asked=same_version):
             raise ReplayMismatch(
-                f"Line {number} of the trace is not what comes of the lines before. There: {brief(then)}. "
-                f"Now: {'nothing' if now is None else brief(now)}."
+                f"Line {number} of the trace is not what comes of the lines before. There: {to_line(then)}. "
+                f"Now: {'nothing' if now is None else to_line(now)}."
             )
 
 
@@ -189,7 +189,7 @@ def may_end(ended: Ended, is_done: bool, problem: Problem | None) -> bool:
     return ended.status != "interrupted"
 
 
-def run_at_once(coroutine: Coroutine[Any, Any, None]) -> None:
+def run_without_loop(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that never waits, without an event loop."""
     try:
         coroutine.send(None)
@@ -199,7 +199,7 @@ def run_at_once(coroutine: Coroutine[Any, Any, None]) -> None:
     raise AssertionError("a playback waited for something")
 
 
-def plain(record: AnyRecord, *, asked: bool) -> dict[str, Any]:
+def to_plain_data(record: AnyRecord, *, asked: bool) -> dict[str, Any]:
     """A record as data, without its times; prompts of another version are others."""
     data: dict[str, Any] = msgspec.to_builtins(record)
     for name in ("at", "duration_s", *(() if asked else ("asked",))):
@@ -207,6 +207,6 @@ def plain(record: AnyRecord, *, asked: bool) -> dict[str, Any]:
     return data
 
 
-def brief(record: AnyRecord) -> str:
+def to_line(record: AnyRecord) -> str:
     """A record in one line."""
-    return one_line(msgspec.json.encode(plain(record, asked=True)).decode(), MAX_SHOWN_CHARS)
+    return one_line(msgspec.json.encode(to_plain_data(record, asked=True)).decode(), MAX_SHOWN_CHARS)

@@ -145,13 +145,13 @@ def fold(records: Iterable[AnyRecord]) -> FlowRun:
     run.steps = [*steps.values()]
     close(run)
     run.steps += [
-        skipped(number, one) for number, one in enumerate(planned, 1) if f"step-{number}" not in steps
+        skipped_step(number, one) for number, one in enumerate(planned, 1) if f"step-{number}" not in steps
     ]
     run.steps.sort(key=lambda step: step.kind == "chat")
     return run
 
 
-def skipped(number: int, planned: Planned) -> FlowStep:
+def skipped_step(number: int, planned: Planned) -> FlowStep:
     """A step of the plan that was never begun."""
     return FlowStep(
         step_id=f"step-{number}", kind="tool", status="skipped", tool=planned.tool, purpose=planned.purpose
@@ -166,7 +166,7 @@ def advance(step: FlowStep, record: Replied | Described | Called | StepEnded, ru
             run.model_calls += 1
             if record.usage is not None:
                 step.usage, run.usage = step.usage.plus(record.usage), run.usage.plus(record.usage)
-            step.cost_usd, run.cost_usd = plus(step.cost_usd, record), plus(run.cost_usd, record)
+            step.cost_usd, run.cost_usd = add_cost(step.cost_usd, record), add_cost(run.cost_usd, record)
             if step.kind == "chat":
                 run.answer = step.text = record.text
         case Described():
@@ -181,7 +181,7 @@ def advance(step: FlowStep, record: Replied | Described | Called | StepEnded, ru
             step.status, step.error, step.duration_s = record.status, record.error, record.duration_s
 
 
-def plus(cost: float | None, reply: Replied) -> float | None:
+def add_cost(cost: float | None, reply: Replied) -> float | None:
     """A price with that of another reply, unknown where one is."""
     return None if cost is None or reply.cost_usd is None else cost + reply.cost_usd
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from jaato.agent.masking import masked_struct
+from jaato.agent.event_redaction import redact_struct
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.protocol.events.envelope import now
@@ -171,11 +171,11 @@ class Recorder:
         self.fault = ""
         self.path = path
         self._heard = heard
-        self._file: int | None = None if path is None else created(path)
+        self._file: int | None = None if path is None else create_file(path)
 
     def __call__(self, record: AnyRecord) -> None:
         """Something has happened."""
-        record = masked_struct(record, self._secrets)
+        record = redact_struct(record, self._secrets)
         self.records.append(record)
         if self._file is not None:
             self._write(msgspec.json.encode(record) + b"\n")
@@ -205,7 +205,7 @@ class Recorder:
             self._file = None
 
 
-def created(path: Path) -> int:
+def create_file(path: Path) -> int:
     """A new file, readable by its owner alone. Raises `ConfigError`, also where there is one already."""
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -251,12 +251,12 @@ def read_trace(path: Path) -> Trace:
     tail = lines.pop()
     if len(lines) > MAX_RECORDS:
         raise ConfigError(f"{path} has {len(lines):,} lines; a trace has at most {MAX_RECORDS:,}.")
-    records = [decoded(line, path, number) for number, line in enumerate(lines, 1)]
+    records = [decode_record(line, path, number) for number, line in enumerate(lines, 1)]
     check(records, path)
     return Trace(records, bool(tail))
 
 
-def decoded(line: bytes, path: Path, number: int) -> AnyRecord:
+def decode_record(line: bytes, path: Path, number: int) -> AnyRecord:
     """One record. Raises `ConfigError`."""
     try:
         return DECODER.decode(line)
@@ -275,11 +275,11 @@ def check(records: list[AnyRecord], path: Path) -> None:
             raise ConfigError(f"{path} is no trace of a flow: it does not begin with flow.begun.")
     begun: set[str] = set()
     for number, record in enumerate(records, 1):
-        if wrong := fault_of(record, begun, is_first=number == 1, is_last=number == len(records)):
+        if wrong := find_fault(record, begun, is_first=number == 1, is_last=number == len(records)):
             raise ConfigError(f"{path}, line {number}: {wrong}.")
 
 
-def fault_of(record: AnyRecord, begun: set[str], *, is_first: bool, is_last: bool) -> str:
+def find_fault(record: AnyRecord, begun: set[str], *, is_first: bool, is_last: bool) -> str:
     """What is wrong with a record after these steps were begun; empty where nothing is."""
     step_id = getattr(record, "step_id", None)
     match record:

@@ -1,1 +1,1 @@
-"""The registry of plugins: found, loaded within bounds, told where they work, and shut down."""
+"""Plugin registry: discovery, lazy loading, validation, isolation and shutdown of plugins."""

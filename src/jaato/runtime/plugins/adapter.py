@@ -23,14 +23,14 @@ from jaato.runtime.plugins.validation import (
     MAX_DESCRIPTION_CHARS,
     MAX_INSTRUCTION_CHARS,
     MAX_TOOLS,
-    at_hand,
     category_problem,
+    check_enrichment,
+    check_names,
     check_size,
-    checked_enrichment,
-    checked_names,
-    checked_tools,
+    check_tools,
     plugin_name,
-    some,
+    require_sync,
+    take_at_most,
 )
 from jaato.tools.call import CURRENT, Call, replace_surrogates
 from jaato.tools.catalog import wire_name
@@ -72,7 +72,7 @@ def optional(plugin: object, name: str) -> Callable[..., Any] | None:
 def requirements(plugin: object) -> list[str]:
     """The globs one of which the model's name must match; empty for any model."""
     asked = optional(plugin, "get_model_requirements")
-    return some(asked(), MAX_TOOLS, "Model requirements:") if asked else []
+    return take_at_most(asked(), MAX_TOOLS, "Model requirements:") if asked else []
 
 
 def adapt(plugin: object, name: str | None = None) -> Toolset:
@@ -80,8 +80,8 @@ def adapt(plugin: object, name: str | None = None) -> Toolset:
     name = name or plugin_name(plugin)
     toolset = Toolset(name, plugin)
     if isinstance(plugin, Plugin):
-        offered = some(plugin.offered(), MAX_TOOLS, f"The plugin {name} offers tools;")
-        toolset.tools = checked_tools([*tools_of(plugin, name), *offered], name)
+        offered = take_at_most(plugin.offered(), MAX_TOOLS, f"The plugin {name} offers tools;")
+        toolset.tools = check_tools([*tools_of(plugin, name), *offered], name)
         toolset.instructions = plugin.instructions
         toolset.commands = {command.name: (command, run) for command, run in plugin.user_commands().items()}
     else:
@@ -122,7 +122,7 @@ def adapt_optional(plugin: object, toolset: Toolset) -> None:
     subscribes = optional(plugin, "subscribes_to_prompt_enrichment")
     if isinstance(plugin, Plugin) and plugin.enrichment is not None:
         toolset.enrich = plugin.enrich_prompt
-        toolset.enrichment = checked_enrichment(plugin.enrichment, toolset.name)
+        toolset.enrichment = check_enrichment(plugin.enrichment, toolset.name)
     elif subscribes and subscribes():
         toolset.enrich = optional(plugin, "enrich_prompt")
         if toolset.enrich is None:
@@ -140,7 +140,7 @@ def adapt_results(plugin: object, toolset: Toolset) -> None:
     if isinstance(plugin, Plugin):
         if plugin.enriches_results:
             toolset.enrich_result = plugin.enrich_result
-            toolset.enriches_results = checked_names(plugin.enriches_results, toolset.name)
+            toolset.enriches_results = check_names(plugin.enriches_results, toolset.name)
     elif subscribes and enrich and subscribes():
         toolset.enrich_result = lambda call, value: enrich(call.name, value)
         toolset.enriches_results = ("*",)
@@ -151,18 +151,20 @@ def adapt_documented(plugin: Any, toolset: Toolset) -> None:
     executors = dict(plugin.get_executors() or {})
     approved = set(call_optional(plugin, "get_auto_approved_tools") or [])
     whose = f"The plugin {toolset.name} declares tools;"
-    for schema in some(at_hand(plugin.get_tool_schemas(), "get_tool_schemas()"), MAX_TOOLS, whose):
+    for schema in take_at_most(
+        require_sync(plugin.get_tool_schemas(), "get_tool_schemas()"), MAX_TOOLS, whose
+    ):
         toolset.tools.append(tool_of(schema, executors, toolset.name, schema_approved=approved))
     toolset.instructions = call_optional(plugin, "get_system_instructions") or ""
     commands = call_optional(plugin, "get_user_commands")
-    for command in some(commands, MAX_COMMANDS, f"The plugin {toolset.name} has commands;"):
+    for command in take_at_most(commands, MAX_COMMANDS, f"The plugin {toolset.name} has commands;"):
         toolset.commands[command[0]] = (UserCommand(*command), executors.get(command[0]))
 
 
 def call_optional(plugin: object, name: str) -> Any:
     """What the method gives, or None when the plugin has no such method."""
     method = optional(plugin, name)
-    return at_hand(method(), f"{name}()") if method else None
+    return require_sync(method(), f"{name}()") if method else None
 
 
 def tool_of(

@@ -1,4 +1,4 @@
-"""Other people's code, called so that it can fail, exit or hang and the program goes on."""
+"""Isolates third-party plugin code: timeouts, exits, redirected standard streams, and detected side effects."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def run_bounded(
         return result
     if isinstance(failure, JaatoError):
         raise failure
-    said = f"{type(failure).__name__}: {brief(failure)}"
+    said = f"{type(failure).__name__}: {short_message(failure)}"
     raise PluginError(f"{what} failed: {said}" if what else said) from failure
 
 
-def brief(error: BaseException) -> str:
+def short_message(error: BaseException) -> str:
     """What an error says, on one line, cut where it is long; errors whose text cannot be had included."""
     try:
         text = " ".join(str(error).split())
@@ -142,17 +142,17 @@ class Surroundings:
         said: list[str] = []
         if self.path != after.path:
             new = [entry for entry in after.path if entry not in self.path]
-            said.append(f"changed sys.path{named(new)}")
+            said.append(f"changed sys.path{first_names(new)}")
         if self.variables != after.variables:
             names = sorted(
                 name
                 for name in {*self.variables, *after.variables}
                 if self.variables.get(name) != after.variables.get(name)
             )
-            said.append(f"changed environment variables{named(names)}")
+            said.append(f"changed environment variables{first_names(names)}")
         if self.signals != after.signals:
             names = sorted(name for name, was in after.signals.items() if self.signals.get(name) != was)
-            said.append(f"changed signal handlers{named(names)}")
+            said.append(f"changed signal handlers{first_names(names)}")
         started = after.threads - self.threads
         if started:
             said.append(f"started {len(started)} thread{'s' if len(started) > 1 else ''}")
@@ -179,7 +179,7 @@ def surroundings() -> Surroundings:
     return Surroundings(tuple(sys.path), environment(), signals, frozenset(threads), place, streams)
 
 
-def named(names: list[str]) -> str:
+def first_names(names: list[str]) -> str:
     """The first of these names, in brackets."""
     if not names:
         return ""

@@ -1,4 +1,4 @@
-"""The plugins that come with jaato, known without being imported: each is made when one of its tools is first used."""
+"""Lazy built-in plugins: declared by a manifest, imported when one of their tools is first used."""
 
 from __future__ import annotations
 
@@ -166,12 +166,12 @@ def known_plugins() -> dict[str, PluginManifest]:
 def can_defer(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> PluginManifest | None:
     """What the plugin declares, if nothing has to be done before its tools are called."""
     known = known_plugins().get(builtin.name)
-    if known is None or any(lies(pattern, workspace, services) for pattern in known.looks_at):
+    if known is None or any(has_file(pattern, workspace, services) for pattern in known.looks_at):
         return None
     return known
 
 
-def lies(pattern: str, workspace: Path, services: Mapping[str, Any]) -> bool:
+def has_file(pattern: str, workspace: Path, services: Mapping[str, Any]) -> bool:
     """Whether a file fits a pattern of `Plugin.looks_at`."""
     place: Path | None = workspace
     if pattern.startswith("~/"):
@@ -184,7 +184,7 @@ def lies(pattern: str, workspace: Path, services: Mapping[str, Any]) -> bool:
     return any(place.glob(pattern)) if "*" in pattern else os.path.lexists(place / pattern)
 
 
-def known_from(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> PluginManifest | None:
+def manifest_of(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> PluginManifest | None:
     """What to write down of an exposed plugin; None when it cannot wait."""
     if toolset.background is not None:
         return None

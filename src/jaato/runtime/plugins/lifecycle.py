@@ -1,4 +1,4 @@
-"""Plugins are told where and in which session they work, and let go of in the end."""
+"""Lifecycle of plugins: load, initialize, set workspace and session, shut down."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.plugins.adapter import Toolset, adapt, call_optional, optional
 from jaato.runtime.plugins.discovery import instance
-from jaato.runtime.plugins.isolation import BROKEN, brief, redirected_stdio, run_bounded, surroundings
+from jaato.runtime.plugins.isolation import BROKEN, redirected_stdio, run_bounded, short_message, surroundings
 from jaato.runtime.plugins.lazy import Builtin, LazyPlugin
-from jaato.runtime.plugins.validation import at_hand, plugin_name
+from jaato.runtime.plugins.validation import plugin_name, require_sync
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -82,7 +82,9 @@ class PluginSessions:
             try:
                 call_plugin(toolset, lambda: join(session))
             except BROKEN as error:
-                self._report(toolset.name, f"cannot join the session: {type(error).__name__}: {brief(error)}")
+                self._report(
+                    toolset.name, f"cannot join the session: {type(error).__name__}: {short_message(error)}"
+                )
 
 
 class ChangeListeners:
@@ -118,7 +120,7 @@ def set_workspaces(toolsets: Iterable[Toolset], workspace: Path, report: Callabl
         try:
             call_plugin(toolset, functools.partial(set_workspace, toolset, workspace))
         except BROKEN as error:
-            report(toolset.name, f"cannot work in {workspace}: {brief(error)}")
+            report(toolset.name, f"cannot work in {workspace}: {short_message(error)}")
 
 
 def replace_tools(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: list[Tool]) -> None:
@@ -147,7 +149,7 @@ def release(plugin: Any, name: str, *, foreign: bool = False) -> None:
         else:
             call_optional(plugin, "shutdown")
     except BROKEN as error:  # the others still have to be shut down
-        LOG.warning("Plugin '%s' failed to shut down: %s", name, brief(error))
+        LOG.warning("Plugin '%s' failed to shut down: %s", name, short_message(error))
 
 
 LOADING_S = 20.0
@@ -216,7 +218,7 @@ class PluginLoader:
         def work() -> Toolset:
             initialize = optional(plugin, "initialize")
             if initialize:
-                at_hand(initialize(config or {}), "initialize()")
+                require_sync(initialize(config or {}), "initialize()")
             meet = optional(plugin, "set_plugin_registry")
             if meet:
                 meet(self._registry)
@@ -251,7 +253,7 @@ def refuse_same_commands(toolset: Toolset, others: list[Toolset]) -> None:
                 raise PluginError(f"Two plugins have the command /{name}: {other.name} and {toolset.name}.")
 
 
-def described(plugin: Any) -> str:
+def class_name(plugin: Any) -> str:
     """A plugin by its class."""
     if isinstance(plugin, LazyPlugin):
         return plugin.path.replace(":", ".")

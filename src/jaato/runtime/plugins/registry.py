@@ -12,10 +12,10 @@ from typing import Any
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
 from jaato.log import logger
-from jaato.runtime.enrichment import enriched, enrichers
+from jaato.runtime.enrichment import enrich_prompt, enrichers
 from jaato.runtime.plugins.adapter import Toolset, adapt, enriching, executors_of, requirements, schemas_of
 from jaato.runtime.plugins.discovery import Modules, find, instance
-from jaato.runtime.plugins.isolation import BROKEN, brief
+from jaato.runtime.plugins.isolation import BROKEN, short_message
 from jaato.runtime.plugins.lazy import Builtin, LazyPlugin, can_defer
 from jaato.runtime.plugins.lifecycle import (
     LOADING_S,
@@ -24,7 +24,7 @@ from jaato.runtime.plugins.lifecycle import (
     PluginHost,
     PluginLoader,
     PluginSessions,
-    described,
+    class_name,
     is_foreign,
     refuse_same_commands,
     release,
@@ -116,7 +116,11 @@ class PluginRegistry:
             plugin, own_name = self._maker.load(name, waiting, config or {}, foreign=foreign)
             self._own_names[name] = own_name
         except BROKEN as error:
-            said = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {brief(error)}"
+            said = (
+                str(error)
+                if isinstance(error, PluginError)
+                else f"{type(error).__name__}: {short_message(error)}"
+            )
             self.report(name, f"cannot be loaded: {said}")
             raise PluginError(f"The plugin {name!r} cannot be loaded: {said}") from error
         return self._expose(plugin, own_name, config, foreign=foreign, known_as=name)
@@ -152,7 +156,7 @@ class PluginRegistry:
         known_as = known_as or name
         if name in self._exposed or name in self._enrichment_only:
             other = (self._exposed.get(name) or self._enrichment_only[name]).plugin
-            both = f"Two plugins are called {name!r}: {described(other)} and {described(plugin)}."
+            both = f"Two plugins are called {name!r}: {class_name(other)} and {class_name(plugin)}."
             self.report(known_as, f"is left out: {both}")
             raise PluginError(f"{both} Disable one of them.")
         begun = False
@@ -164,12 +168,12 @@ class PluginRegistry:
             refuse_same_commands(toolset, self.toolsets())
             self.catalog.add(toolset.tools)
         except BROKEN as error:
-            self.report(known_as, f"cannot be exposed: {brief(error)}")
+            self.report(known_as, f"cannot be exposed: {short_message(error)}")
             if begun:
                 release(plugin, name, foreign=foreign)
             if isinstance(error, PluginError) and not foreign:
                 raise
-            said = str(error) if foreign else f"{type(error).__name__}: {brief(error)}"
+            said = str(error) if foreign else f"{type(error).__name__}: {short_message(error)}"
             raise PluginError(f"The plugin {name!r} cannot be exposed: {said}") from error
         self._exposed[name] = toolset
         self.watchers.tell()
@@ -301,7 +305,7 @@ class PluginRegistry:
 
     def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
         """The prompt after every subscriber has seen what the one before made of it; a failing one is passed over."""
-        return enriched(prompt, enrichers(self.everyone()), self.workspace)
+        return enrich_prompt(prompt, enrichers(self.everyone()), self.workspace)
 
     def everyone(self) -> list[Toolset]:
         """The records of all plugins that were asked in, those that only enrich prompts too."""

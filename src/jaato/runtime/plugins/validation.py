@@ -1,4 +1,4 @@
-"""What a plugin says of itself, held against what can be used: found out when it is exposed, not in somebody's turn."""
+"""Validation of a plugin's declarations when it is exposed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def plugin_name(plugin: object) -> str:
     return str(name)
 
 
-def some(values: Iterable[T] | None, most: int, what: str) -> list[T]:
+def take_at_most(values: Iterable[T] | None, most: int, what: str) -> list[T]:
     """The values as a list. Raises `PluginError` where they are more, or have no end."""
     found = list(itertools.islice(values or [], most + 1))
     if len(found) > most:
@@ -42,7 +42,7 @@ def some(values: Iterable[T] | None, most: int, what: str) -> list[T]:
     return found
 
 
-def at_hand(value: T, what: str) -> T:
+def require_sync(value: T, what: str) -> T:
     """The value at once. Raises `PluginError` for one that is still to come."""
     if not inspect.isawaitable(value):
         return value
@@ -51,7 +51,7 @@ def at_hand(value: T, what: str) -> T:
     raise PluginError(f"{what} is asynchronous; make it a plain function.")
 
 
-def checked_tools(tools: list[Any], plugin: str) -> list[Tool]:
+def check_tools(tools: list[Any], plugin: str) -> list[Tool]:
     """The tools of a native plugin. Raises `PluginError` for what is none, and for too much."""
     for tool in tools:
         if not isinstance(tool, Tool) or not isinstance(tool.spec, ToolSpec):
@@ -89,7 +89,7 @@ def check_size(parameters: dict[str, Any], whose: str) -> None:
         raise PluginError(f"{whose} parameters are larger than {MAX_SCHEMA_BYTES // 1024} KiB.")
 
 
-def checked_enrichment(enrichment: Any, plugin: str) -> Enrichment:
+def check_enrichment(enrichment: Any, plugin: str) -> Enrichment:
     """When a plugin is asked about prompts. Raises `PluginError` for what would spoil every prompt."""
     if not isinstance(enrichment, Enrichment):
         raise PluginError(
@@ -113,7 +113,7 @@ def checked_enrichment(enrichment: Any, plugin: str) -> Enrichment:
     return enrichment
 
 
-def checked_names(names: Any, plugin: str) -> tuple[str, ...]:
+def check_names(names: Any, plugin: str) -> tuple[str, ...]:
     """The tools whose results a plugin sees; a name alone is one. Raises `PluginError` for what are no names."""
     if isinstance(names, str):
         return (names,)

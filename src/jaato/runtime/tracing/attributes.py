@@ -81,17 +81,20 @@ def compaction_attributes(event: GcCompleted) -> dict[str, Any]:
 
 def message_json(message: Message, finish_reason: str = "") -> str:
     """One message as the conventions' JSON for `gen_ai.input.messages` and `gen_ai.output.messages`."""
-    shown: dict[str, Any] = {"role": message.role, "parts": [part(one) for one in message.parts[:MAX_PARTS]]}
+    shown: dict[str, Any] = {
+        "role": message.role,
+        "parts": [part_fields(one) for one in message.parts[:MAX_PARTS]],
+    }
     if finish_reason:
         shown["finish_reason"] = finish_reason
     return msgspec.json.encode([shown]).decode()
 
 
-def part(one: Any) -> dict[str, Any]:
+def part_fields(one: Any) -> dict[str, Any]:
     """A part of a message; of an image only its kind."""
     match one:
         case Text():
-            return {"type": "text", "content": truncated(one.text)}
+            return {"type": "text", "content": truncate(one.text)}
         case ToolCall():
             shown = arguments_json(one.arguments)
             return {"type": "tool_call", "id": one.call_id, "name": one.name, "arguments": shown}
@@ -100,16 +103,16 @@ def part(one: Any) -> dict[str, Any]:
 
 def arguments_json(arguments: dict[str, Any]) -> str:
     """The arguments of a call, or the beginning of long ones."""
-    return truncated(msgspec.json.encode(arguments).decode())
+    return truncate(msgspec.json.encode(arguments).decode())
 
 
 def result_text(result: ToolResult) -> str:
     """What a call returned, or why it failed."""
     if result.error is not None:
-        return truncated(result.error.message)
-    return truncated("".join([one.text for one in result.content if isinstance(one, Text)]))
+        return truncate(result.error.message)
+    return truncate("".join([one.text for one in result.content if isinstance(one, Text)]))
 
 
-def truncated(text: str) -> str:
+def truncate(text: str) -> str:
     """A text, or the beginning of a long one."""
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"

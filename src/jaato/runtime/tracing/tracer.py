@@ -11,8 +11,8 @@ import anyio
 import anyio.to_thread
 
 from jaato.abc.store import Damaged
+from jaato.agent.event_redaction import redact_log
 from jaato.agent.journal import Journal
-from jaato.agent.masking import masked_log
 from jaato.log import logger
 from jaato.protocol.events import Event, SystemMessage
 from jaato.runtime.tracing.config import SpanCounters, TracingConfig, is_configured, read_config
@@ -65,7 +65,7 @@ class Tracer:
             one.open_turn or any(task.status == "running" for task in one.tasks.values()) for one in states
         )
         if journal.loaded_seq and is_interrupted:
-            for event in masked_log(journal.store.read(state.session_id), journal.secrets):
+            for event in redact_log(journal.store.read(state.session_id), journal.secrets):
                 if not isinstance(event, Damaged):
                     fold.apply(event)
             fold.resume(time.time_ns())
@@ -84,10 +84,10 @@ class Tracer:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as group:
                 for sink in self.sinks:
-                    group.start_soon(in_thread, sink.close)
+                    group.start_soon(close_in_thread, sink.close)
 
 
-async def in_thread(close: Callable[[], None]) -> None:
+async def close_in_thread(close: Callable[[], None]) -> None:
     """Close a sink beside the loop."""
     await anyio.to_thread.run_sync(close)
 

@@ -8,8 +8,8 @@ from functools import partial
 import msgspec
 
 from jaato.abc.asker import Answer
+from jaato.agent.event_redaction import redact_log
 from jaato.agent.inbox import Author
-from jaato.agent.masking import masked_log
 from jaato.client.state import unfinished
 from jaato.errors import ConfigError, NotAllowed, Overloaded, SessionNotFound
 from jaato.protocol.commands import (
@@ -357,7 +357,7 @@ def page_of(room: Room, asked: HistoryRequest) -> History:
 def between(room: Room, first: int, end: int) -> list[Event]:
     """The stored events from `first` to before `end`."""
     read: list[Event] = []
-    for event in masked_log(room.store.read(room.session_id, first - 1), room.secrets):
+    for event in redact_log(room.store.read(room.session_id, first - 1), room.secrets):
         if isinstance(event, Event):
             if event.seq >= end:
                 break

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from jaato.abc.store import Store
-from jaato.agent.masking import masked_log
+from jaato.agent.event_redaction import redact_log
 from jaato.client.state import apply, live_of
 from jaato.errors import JaatoError
 from jaato.protocol.codec import encode
@@ -96,7 +96,7 @@ class Room:
 
     def catch_up(self) -> None:
         """Take in what the store holds beyond what was heard."""
-        for event in masked_log(self.store.read(self.session_id, self.state.seq), self.secrets):
+        for event in redact_log(self.store.read(self.session_id, self.state.seq), self.secrets):
             if isinstance(event, Event):
                 self.hear(event)
 
@@ -184,7 +184,7 @@ class Room:
 
     def stored(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
         """Frames of the durable events after this one, with their numbers, up to what was heard last."""
-        for event in masked_log(self.store.read(self.session_id, after_seq), self.secrets):
+        for event in redact_log(self.store.read(self.session_id, after_seq), self.secrets):
             if isinstance(event, Event):
                 if event.seq > self.state.seq:
                     return

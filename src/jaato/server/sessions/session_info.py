@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from jaato.agent.masking import masked_events
+from jaato.agent.event_redaction import redact_events
 from jaato.errors import JaatoError, ToolError
 from jaato.log import logger
 from jaato.plugins.memory import Notes, brief_entries, workspace_notes
@@ -146,7 +146,7 @@ def head_of(room: Room) -> dict[str, Any]:
 
 def hear(room: Room, event: Event) -> None:
     """Tell whoever watches, without the secrets that may be in it."""
-    for masked in masked_events((event,), room.secrets):
+    for masked in redact_events((event,), room.secrets):
         room.hear(masked)
 
 

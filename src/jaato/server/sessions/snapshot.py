@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from jaato.abc.store import Damaged, Store
-from jaato.agent.masking import masked_struct
+from jaato.agent.event_redaction import redact_struct
 from jaato.client import state as code
 from jaato.client.state import apply, size_of
 from jaato.errors import StoreError
@@ -82,7 +82,7 @@ class Folding:
         """The state, without what is secret here. It is masked once in the end: little of a long log is in it."""
         if not self._secrets.active:
             return self._state
-        state = masked_struct(self._state, self._secrets)
+        state = redact_struct(self._state, self._secrets)
         state.chars = sum(map(size_of, state.entries))
         return state
 

@@ -1,4 +1,4 @@
-"""Events, results and blobs without the secrets in them; what identifies or steers is never touched."""
+"""Redacts secrets in events, results and blobs; ids and other structural fields are never changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STRUCTURAL = frozenset(
         "change created_at finish_reason default strategy dialect level once"
     ).split()
 )
-"""Fields that name, order or steer: they hold no text of anybody's."""
+"""Structural fields: ids, sequence numbers, enumerations. They are never redacted."""
 NAMES = (ToolCall, ToolResult)
 """Structs whose `name` is that of a tool."""
 PLAIN = (int, float, bool, int | None, float | None)
@@ -39,66 +39,66 @@ NUMBERS = frozenset((int, float, bool))
 Reader = tuple[int, Callable[[Any], Any]]
 READERS: dict[type, Reader] = {}
 MOST_VALUES = 100_000
-"""More than so many are looked at one by one."""
+"""Above this many values they are checked one by one."""
 
 
 @functools.cache
 def free_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The fields of a struct that may hold somebody's text."""
+    """The fields of a struct that may hold free text."""
     hints = get_type_hints(kind)
     kept = STRUCTURAL | {"name"} if kind in NAMES else STRUCTURAL
     free = [name for name in kind.__struct_fields__ if name not in kept and hints[name] not in PLAIN]
-    return tuple(name for name in free if not all(map(textless, get_args(hints[name]) or (hints[name],))))
+    return tuple(name for name in free if not all(map(has_no_text, get_args(hints[name]) or (hints[name],))))
 
 
-def textless(hint: Any) -> bool:
+def has_no_text(hint: Any) -> bool:
     """Whether values of this type hold no text: numbers, and structs of nothing else."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return not free_fields(hint)
     return hint in (*PLAIN, type(None))
 
 
-def masked_events(events: tuple[Event, ...], secrets: Redactor) -> tuple[Event, ...]:
-    """Events with their text masked; those without a secret are the same objects."""
+def redact_events(events: tuple[Event, ...], secrets: Redactor) -> tuple[Event, ...]:
+    """Redact events; those without a secret are returned as the same objects."""
     if not secrets.active or not events:
         return events
-    return tuple([masked_event(event, secrets) for event in events])
+    return tuple([redact_event(event, secrets) for event in events])
 
 
-def masked_event(event: Event, secrets: Redactor) -> Event:
-    """An event with its text masked; the same object where there is no secret."""
+def redact_event(event: Event, secrets: Redactor) -> Event:
+    """Redact an event; without a secret the same object is returned."""
     if not secrets.active:
         return event
     clean = secrets.clean
     texts = texts_of(event, clean)
     if texts is not None and (not texts or secrets.is_clean(texts, clean)):
         return event
-    return masked_struct(event, secrets)
+    return redact_struct(event, secrets)
 
 
-def reader(kind: type) -> Reader | None:
-    """How many fields of a struct may hold somebody's text, and what reads them: the value of one, a tuple of several.
+def make_reader(kind: type) -> Reader | None:
+    """The number of fields of a struct that may hold free text, and a getter: of one value, or of a tuple of several.
     None for what is no struct."""
     if not issubclass(kind, msgspec.Struct):
         return None
-    names = tuple(places(kind))
+    names = tuple(text_paths(kind))
     READERS[kind] = found = len(names), operator.attrgetter(*names) if names else type
     return found
 
 
-def places(kind: type[msgspec.Struct]) -> Iterator[str]:
-    """The paths of the fields that may hold somebody's text, into structs that are always there."""
+def text_paths(kind: type[msgspec.Struct]) -> Iterator[str]:
+    """The paths of the fields that may hold free text, including nested structs that are never None."""
     hints = get_type_hints(kind)
     for name in free_fields(kind):
         hint = hints[name]
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            yield from (f"{name}.{path}" for path in places(hint))
+            yield from (f"{name}.{path}" for path in text_paths(hint))
         else:
             yield name
 
 
 def texts_of(struct: msgspec.Struct, clean: set[str]) -> set[str] | None:
-    """What may hold a secret in a struct, of the texts that `masked_struct` looks at: those that are not known to be clean.
+    """What may hold a secret in a struct, of the texts that `redact_struct` looks at: those that are not known to be clean.
     None where something is neither plain data nor a struct, or there is too much. It makes nothing and calls little: most
     events hold no secret."""
     texts: set[Any] = set()
@@ -123,7 +123,7 @@ def texts_of(struct: msgspec.Struct, clean: set[str]) -> set[str] | None:
                 return None
         elif value is None or kind in NUMBERS:
             continue
-        elif (fields := READERS.get(kind) or reader(kind)) is not None:
+        elif (fields := READERS.get(kind) or make_reader(kind)) is not None:
             count, read = fields
             if count == 1:
                 left.append(read(value))
@@ -141,13 +141,13 @@ def texts_of(struct: msgspec.Struct, clean: set[str]) -> set[str] | None:
     return new
 
 
-def masked_log(records: Iterable[Event | Damaged], secrets: Redactor) -> Iterator[Event | Damaged]:
-    """A stored log, which an earlier version or another environment may have written, without what is secret here."""
-    return (masked_struct(record, secrets) if secrets.active else record for record in records)
+def redact_log(records: Iterable[Event | Damaged], secrets: Redactor) -> Iterator[Event | Damaged]:
+    """Redact a stored log, which may have been written under other settings."""
+    return (redact_struct(record, secrets) if secrets.active else record for record in records)
 
 
-def masked_struct(struct: AnyStruct, secrets: Redactor) -> AnyStruct:
-    """A struct and those in it with their text masked; the thoughts a provider has signed stay as they are."""
+def redact_struct(struct: AnyStruct, secrets: Redactor) -> AnyStruct:
+    """Redact a struct and those nested in it; signed thinking blocks are left unchanged."""
     kind = type(struct)
     changes: dict[str, Any] | None = None
     for name in free_fields(kind):
@@ -157,11 +157,11 @@ def masked_struct(struct: AnyStruct, secrets: Redactor) -> AnyStruct:
         if before.__class__ is str:
             after: Any = secrets.mask(before)
         elif before.__class__ is list:
-            after = masked_list(before, secrets)
+            after = redact_list(before, secrets)
         elif isinstance(before, msgspec.Struct):
-            after = masked_struct(before, secrets)
+            after = redact_struct(before, secrets)
         elif before.__class__ is dict:
-            after = masked_dict(before, secrets)
+            after = redact_dict(before, secrets)
         else:
             after = secrets.mask_data(before)
         if after is not before:
@@ -171,27 +171,27 @@ def masked_struct(struct: AnyStruct, secrets: Redactor) -> AnyStruct:
     return msgspec.structs.replace(struct, **changes)
 
 
-def masked_list(values: list[Any], secrets: Redactor) -> list[Any]:
+def redact_list(values: list[Any], secrets: Redactor) -> list[Any]:
     """The parts of a message, the steps of a plan, plain data; the same list where nothing is masked."""
     if not values or not isinstance(values[0], msgspec.Struct):
         return values and secrets.mask_data(values)
-    items = [masked_struct(item, secrets) for item in values]
+    items = [redact_struct(item, secrets) for item in values]
     return items if any(map(operator.is_not, items, values)) else values
 
 
-def masked_dict(values: dict[Any, Any], secrets: Redactor) -> Any:
+def redact_dict(values: dict[Any, Any], secrets: Redactor) -> Any:
     """Plain data, or structs by their ids; the same where nothing is masked."""
     if not values or not isinstance(next(iter(values.values())), msgspec.Struct):
         return secrets.mask_data(values)
-    items = {key: masked_struct(item, secrets) for key, item in values.items()}
+    items = {key: redact_struct(item, secrets) for key, item in values.items()}
     return items if any(map(operator.is_not, items.values(), values.values())) else values
 
 
 # --- blobs -----------------------------------------------------------------------------------------------------------
 
 
-def masked_bytes(data: bytes, secrets: Redactor) -> bytes:
-    """The bytes of a text masked, binary ones as they are."""
+def redact_bytes(data: bytes, secrets: Redactor) -> bytes:
+    """Redact the bytes of a text; binary data is returned unchanged."""
     if not secrets.active or b"\0" in data[:HEAD_BYTES]:
         return data
     text = data.decode("utf-8", "surrogateescape")
@@ -200,23 +200,23 @@ def masked_bytes(data: bytes, secrets: Redactor) -> bytes:
 
 
 @contextmanager
-def masked_file(path: Path, secrets: Redactor) -> Iterator[Path]:
-    """The file, or where it is a text with secrets a masked copy that is gone after the block. Memory is bounded."""
+def redact_file(path: Path, secrets: Redactor) -> Iterator[Path]:
+    """The file, or for a text with secrets a redacted temporary copy. Uses bounded memory."""
     if not secrets.active or path.is_symlink() or not path.is_file():
         yield path  # the store says what is wrong with it
         return
     with path.open("rb") as file:
-        if b"\0" in file.read(HEAD_BYTES) or not suspicious(file, secrets):
+        if b"\0" in file.read(HEAD_BYTES) or not has_secret(file, secrets):
             yield path
             return
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".masked-") as copy:
             file.seek(0)
-            rewrite(file, copy, secrets.stream())
+            redact_stream(file, copy, secrets.stream())
             copy.flush()
             yield Path(copy.name)
 
 
-def suspicious(file: IO[bytes], secrets: Redactor) -> bool:
+def has_secret(file: IO[bytes], secrets: Redactor) -> bool:
     """Whether any part of a file may hold a secret."""
     file.seek(0)
     before = ""
@@ -228,7 +228,7 @@ def suspicious(file: IO[bytes], secrets: Redactor) -> bool:
     return False
 
 
-def rewrite(file: IO[bytes], copy: IO[bytes], stream: StreamRedactor) -> None:
+def redact_stream(file: IO[bytes], copy: IO[bytes], stream: StreamRedactor) -> None:
     """Copy a text piece by piece through a stream; bytes that are no UTF-8 stay what they are."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     while chunk := file.read(CHUNK_BYTES):
