@@ -17,9 +17,8 @@ from urllib.parse import urlencode
 import httpx2
 from tests.mcp.oauth_web import Reply, Request, Web, as_json
 
-from jaato.plugins.mcp.oauth.bearer import Bearer
 from jaato.plugins.mcp.oauth.callback import Ask, Prompt
-from jaato.plugins.mcp.oauth.login import auth_for
+from jaato.plugins.mcp.oauth.login import Bearer, auth_for
 from jaato.plugins.mcp.oauth.token_store import TokenStore
 
 DOCUMENT = "https://client.example/jaato.json"

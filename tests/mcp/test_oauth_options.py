@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.errors import ConfigError
-from jaato.plugins.mcp.oauth.bearer import challenge_of
+from jaato.plugins.mcp.oauth.login import challenge_of
 from jaato.plugins.mcp.oauth.options import (
     Client,
     Options,

@@ -33,9 +33,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from tests.mcp.oauth_servers import Config
 
-from jaato.plugins.mcp.oauth.bearer import Bearer
 from jaato.plugins.mcp.oauth.callback import Prompt
-from jaato.plugins.mcp.oauth.login import auth_for, login, logout
+from jaato.plugins.mcp.oauth.login import Bearer, auth_for, login, logout
 from jaato.plugins.mcp.oauth.options import LoginRequired
 from jaato.plugins.mcp.oauth.token_store import TokenStore
 

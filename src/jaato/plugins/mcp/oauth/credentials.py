@@ -24,9 +24,8 @@ from jaato.plugins.mcp.oauth.options import (
     Tokens,
     plain,
 )
-from jaato.plugins.mcp.oauth.requests import Wire
+from jaato.plugins.mcp.oauth.requests import Wire, token
 from jaato.plugins.mcp.oauth.token_store import TokenStore, name_of
-from jaato.plugins.mcp.oauth.tokens import token
 from jaato.tools.network.addresses import Url
 
 log = logger("mcp.oauth")

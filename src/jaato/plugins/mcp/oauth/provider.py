@@ -35,8 +35,17 @@ from jaato.plugins.mcp.oauth.options import (
     plain,
     scopes_of,
 )
-from jaato.plugins.mcp.oauth.requests import Reply, secure_url
-from jaato.plugins.mcp.oauth.tokens import CREDENTIAL, FORM, METHODS, method_for, proof, refused, send
+from jaato.plugins.mcp.oauth.requests import (
+    CREDENTIAL,
+    FORM,
+    METHODS,
+    Reply,
+    method_for,
+    proof,
+    refused,
+    secure_url,
+    send,
+)
 
 LOGIN_PARAMETERS = frozenset(
     "response_type client_id redirect_uri state code_challenge code_challenge_method resource scope prompt "
