@@ -1,4 +1,4 @@
-"""The catalogue of a registry: tools, versions, pages, what a key sees, and tools of other registries."""
+"""The tools that a registry serves: versions, encoded definitions, visibility by key, and tools of remote sources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Age = tuple[bool, tuple[int, ...], bool, tuple[tuple[bool, int, str], ...], int]
 
 
 def version_order(version: str, number: int) -> Age:
-    """By what versions are ordered, the newest last; `number` says how many were registered before this one."""
+    """The sort key of a version, the newest last; `number` is the order of registration."""
     found = SEMANTIC.fullmatch(version)
     if found is None:
         return False, (), False, (), number
@@ -44,12 +44,12 @@ def version_order(version: str, number: int) -> Age:
 
 
 def part_of(text: str) -> tuple[bool, int, str]:
-    """A part of what a version is before: numbers are less than words."""
+    """The sort key of a part of a pre-release: numbers before words."""
     return (False, int(text), "") if text.isdigit() else (True, 0, text)
 
 
 WORTH_BYTES = 1_400
-"""A page that is longer is sent compressed too: a shorter one fits in one packet anyhow."""
+"""Longer bodies are also offered compressed; shorter ones fit into one packet."""
 
 
 LARGE_BYTES = 200_000
@@ -57,7 +57,7 @@ LARGE_BYTES = 200_000
 
 
 class Page:
-    """Bytes as they are sent, with their entity tag. What else an answer says with them counts for the tag too."""
+    """An encoded body and its entity tag, which also depends on the headers in `beside`."""
 
     __slots__ = ("_packed", "body", "etag")
 
@@ -70,7 +70,7 @@ class Page:
 
     @property
     def gzipped(self) -> bytes | None:
-        """The bytes compressed, where that is shorter; made when first asked for."""
+        """The compressed body, if that is shorter; made lazily."""
         if len(self.body) <= WORTH_BYTES:
             return None
         if self._packed is None:
@@ -80,13 +80,13 @@ class Page:
 
     @property
     def gzipped_etag(self) -> bytes:
-        """The tag of the compressed bytes, which are others."""
+        """The entity tag of the compressed body."""
         return self.etag[:-1] + b'-gzip"'
 
 
 class ServedTool:
-    """A tool on the shelf; `number` says how many came before it. Shelves that follow each other share it, so that its
-    definition is encoded once."""
+    """One version of a served tool; `number` is its order of registration. It is shared by successive `ServedTools`, so that
+    its definition is encoded once."""
 
     __slots__ = ("_of", "_page", "number", "tool")
 
@@ -106,7 +106,7 @@ class ServedTool:
 
 
 class ToolVersions(NamedTuple):
-    """The versions of one name, the newest first; `number` is that of the first that came, which is its place in the list."""
+    """The versions of one name, the newest first; `number` is that of the first registered, and the position in the list."""
 
     number: int
     versions: tuple[ServedTool, ...]
@@ -124,7 +124,7 @@ class ToolVersions(NamedTuple):
 
 
 class ServedTools:
-    """What is served now. It never changes: where tools come or go, another takes its place, which shares what is encoded.
+    """An immutable snapshot of the served tools: a change makes another one, which shares the encoded definitions.
 
     `tools` has the newest version of each, in the order of the list.
     """
@@ -150,7 +150,7 @@ class ServedTools:
 
     @cached_property
     def total(self) -> bytes:
-        """How many there are, in digits."""
+        """The number of tools as text."""
         return str(len(self._slots)).encode()
 
     def slot(self, name: str) -> ToolVersions | None:
@@ -158,7 +158,7 @@ class ServedTools:
         return self._slots.get(name)
 
     def place(self, name: str) -> int:
-        """The place of a tool that is here in the order of the list; places of those that went stay empty."""
+        """The position of a tool in the list; positions of removed tools are not reused."""
         return self._slots[name].number
 
     def find(self, name: str, version: str | None = None) -> Tool | None:
@@ -183,14 +183,14 @@ class ServedTools:
         return [one.tool for one in sorted(slot.versions, key=lambda one: one.number)]
 
     def with_tool(self, tool: Tool) -> ServedTools:
-        """A shelf with this tool too, in the place of one of its name and version."""
+        """The same with this tool, which replaces one of its name and version."""
         made = self._copy()
         made._put(tool)  # noqa: SLF001 its own kind, not yet seen by anybody
         made.tools = {**self.tools, tool.name: made._slots[tool.name].versions[0].tool}  # noqa: SLF001 the same
         return made
 
     def without(self, name: str, version: str | None = None) -> ServedTools:
-        """A shelf without this version of a tool, None for all of them; where there is none, this one."""
+        """The same without this version of a tool, None for all of them."""
         slot = self._slots.get(name)
         left = (
             ()
@@ -210,7 +210,7 @@ class ServedTools:
         return made
 
     def replace_tools(self, old: Mapping[str, Tool], new: Iterable[Tool]) -> ServedTools:
-        """A shelf without these very tools, by the names they had, and with those."""
+        """The same without these tools, by the names they had, and with the new ones."""
         made = self._copy()
         slots = made._slots  # noqa: SLF001 its own kind, not yet seen by anybody
         for name, tool in old.items():
@@ -224,7 +224,7 @@ class ServedTools:
         return made
 
     def select(self, has: Callable[[str], bool]) -> ServedTools:
-        """A shelf with those of the names that are wanted."""
+        """The same with only the selected names."""
         made = self._copy()
         for name in [name for name in self._slots if not has(name)]:
             del made._slots[name]  # noqa: SLF001 the same
@@ -251,7 +251,7 @@ class ServedTools:
 
 
 def definition_of(tool: Tool) -> ToolDefinition:
-    """A tool as others are told of it: its parameters are those its arguments are held against."""
+    """The definition of a tool; its parameters are those by which arguments are validated."""
     return ToolDefinition(
         schema_version=SCHEMA_VERSION,
         name=tool.name,
@@ -265,7 +265,7 @@ def definition_of(tool: Tool) -> ToolDefinition:
 
 
 def source_of(tool: Tool) -> dict[str, Any]:
-    """Where a tool comes from, and what a call of it may touch."""
+    """The source of a tool, and its access."""
     return {
         **tool.source,
         "registry": "jaato",
@@ -280,7 +280,7 @@ MADE: WeakKeyDictionary[ServedTools, dict[Visibility, ServedTools]] = WeakKeyDic
 
 
 def visible_tools(shelf: ServedTools, sight: Visibility | None) -> ServedTools:
-    """What of a shelf is seen, made once for all who see the same."""
+    """The tools that are visible to a key, cached for all keys with the same patterns."""
     if sight is None:
         return shelf
     made = MADE.setdefault(shelf, {})
@@ -293,7 +293,7 @@ def visible_tools(shelf: ServedTools, sight: Visibility | None) -> ServedTools:
 
 
 ASKED = frozenset(("list", "tool"))
-"""Pages that others may have to be asked for."""
+"""Routes for which remote sources may be asked."""
 BROKERS = frozenset(("arp", "mcp"))
 """Plugins whose own tools are about those whose tools they bring."""
 
@@ -311,7 +311,7 @@ def is_served(tool: Tool, named: Collection[str], only: Collection[str] = ()) ->
 
 
 class CatalogFollower:
-    """What of a catalogue is on the shelf, so that it follows where tools come and go."""
+    """Follows a catalog, whose tools come and go, with the served tools."""
 
     def __init__(self, catalog: Catalog, offer: Offer) -> None:
         self._catalog = catalog
@@ -326,7 +326,7 @@ class CatalogFollower:
         }
 
     def mark_changed(self) -> None:
-        """There are other tools; from any thread."""
+        """Note that the catalog has changed; from any thread."""
         self.changed = True
 
     def update(self, shelf: ServedTools) -> ServedTools:
@@ -340,7 +340,7 @@ class CatalogFollower:
 
 
 def is_remote(onward: Onward, shelf: ServedTools, route: Route) -> bool:
-    """Whether others have to be asked before a page can be given."""
+    """Whether remote sources must be asked before a page can be sent."""
     if not onward or route.kind not in ASKED:
         return False
     tool = shelf.tools.get(route.name)

@@ -1,4 +1,4 @@
-"""Keys of a registry: who has one, what may be done with it, which tools are seen, how often; and who is let in at its own address."""
+"""API keys of a registry: scopes, visible tools, rate limits, expiry; and the guards of a registry with its own address."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ MAX_KEYS = 1_000
 MAX_PATTERNS = 100
 MAX_PATTERN_CHARS = 128
 PREFIX = "jrk_"
-"""What every key begins with, so that one that lies about is known for what it is."""
+"""The prefix of every key, by which scanners find leaked ones."""
 CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 PATHS = re.compile(r"/v1/tools($|[/:])")
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 LOOK_EVERY_S = 0.25
-"""How soon a first key is heard of, where there was none."""
+"""The interval at which a first key is looked for."""
 UNSAID = "Give a key: Authorization: Bearer KEY."
 OVER = "The time of this key is over; ask for another."
 WRONG = "This key is not known here, or no longer."
@@ -58,7 +58,7 @@ class KeyEntry(Struct, frozen=True, omit_defaults=True):
 
     @property
     def expired(self) -> bool:
-        """Whether its time is over."""
+        """Whether the key has expired."""
         return self.expires is not None and time.time() >= self.expires
 
 
@@ -72,7 +72,7 @@ class Entrance:
 
 
 class Keys:
-    """The keys of one user. The file is looked at with every key that comes, so that one taken away stops at once."""
+    """The keys of one user. The file is checked with every request, so that a removed key stops working at once."""
 
     def __init__(self, state_dir: Path, rate: Rate | None = None) -> None:
         file = keys_in(state_dir)
@@ -84,7 +84,7 @@ class Keys:
 
     @property
     def wanted(self) -> bool:
-        """Whether keys are used here, so that nobody comes in without: there is a file of them, be it empty or damaged."""
+        """Whether a key is required: the file exists, also if it is empty or damaged."""
         self._begun.look()
         return self._begun.there
 
@@ -119,25 +119,25 @@ class Keys:
         return entry is not None and principal_of(entry) == entrance.who
 
     def is_expired(self, key: str) -> bool:
-        """Whether this is a key whose time is over."""
+        """Whether a key has expired."""
         entry = self._given.whenever(digest_of(key))
         return entry is not None and entry.expired
 
 
 def default_rate(settings: Settings) -> Rate | None:
-    """The rate of whoever has none of its own. Raises `ConfigError`."""
+    """The default rate limit of the settings. Raises `ConfigError`."""
     text = settings["tool_registry_rate"]
     return None if text is None else parse_rate(text)
 
 
 def principal_of(entry: KeyEntry) -> Principal:
-    """Whose calls are made with a key."""
+    """The principal of a key."""
     sight = Visibility(tuple(entry.tools)) if entry.tools else None
     return Principal(f"key {entry.sha256}", f"key {entry.name}", frozenset(entry.scopes), sight)
 
 
 def key_rate(entry: KeyEntry) -> Rate | None:
-    """The rate of a key, if it has one of its own; one that cannot be read is the slowest."""
+    """The rate limit of a key; the lowest if it is invalid."""
     try:
         return None if entry.rate is None else parse_rate(entry.rate)
     except ConfigError:
@@ -145,7 +145,7 @@ def key_rate(entry: KeyEntry) -> Rate | None:
 
 
 def too_often(wait_s: float, rate_headers: Headers) -> Refused:
-    """No, because it was asked too often."""
+    """The refusal of a request beyond the rate limit."""
     after = seconds(wait_s)
     headers = {name.decode(): value.decode() for name, value in rate_headers}
     return Refused(429, f"Too many requests; come back in {after} s.", **{"retry-after": after}, **headers)
@@ -189,23 +189,23 @@ def add_key(
 
 
 class Guard(Admit):
-    """Decides who is let in, by the head of a request alone."""
+    """Admits requests by their head."""
 
     def stays(self, _admission: Admission) -> bool:
-        """For as long as the request takes: the next one is looked at anew."""
+        """An admission holds for one request."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class AllowAnyone(Guard):
-    """Lets in whoever calls the server by its name and is no page of somebody else's; at a rate, if there is one."""
+    """Admits requests without a key, if `Host` and `Origin` are allowed, within the rate limit."""
 
     names: Names
     rate: Rate | None = None
     asked: RateLimiter = field(default_factory=lambda: RateLimiter("address"))
 
     async def admit(self, scope: Scope) -> Admission:
-        """How this request comes in. Raises `Refused`."""
+        """Admit a request. Raises `Refused`."""
         self.names.check(scope)
         if self.rate is None or is_open(scope["raw_path"], scope["method"]):
             return Admission(None, entrance=NOBODY)
@@ -223,7 +223,7 @@ NOBODY = Entrance(Principal())
 
 @dataclass(frozen=True, slots=True)
 class RequireKey(Guard):
-    """Lets in who has the owner's token or a key besides. A right one never waits for what others have tried."""
+    """Admits requests with the owner's token or a key. A valid one is never throttled for wrong attempts."""
 
     names: Names
     judge: Judge
@@ -231,7 +231,7 @@ class RequireKey(Guard):
     throttle: Throttle = field(default_factory=Throttle)
 
     async def admit(self, scope: Scope) -> Admission:
-        """How this request comes in. Raises `Refused`."""
+        """Admit a request. Raises `Refused`."""
         self.names.check(scope)
         if is_open(scope["raw_path"], scope["method"]):
             return Admission(None, entrance=NOBODY)
@@ -258,7 +258,7 @@ class AllowUntilKeys(Guard):
     grown: Callable[[], bool] = bool
 
     async def admit(self, scope: Scope) -> Admission:
-        """How this request comes in. Raises `Refused`."""
+        """Admit a request. Raises `Refused`."""
         if not (self.keys.wanted or self.grown()):
             return await self.anyone.admit(scope)
         try:
@@ -270,12 +270,12 @@ class AllowUntilKeys(Guard):
 
 
 def peer_of(scope: Scope) -> str:
-    """The address a request comes from; empty for the Unix socket."""
+    """The address of the client; empty for the Unix socket."""
     return str((scope.get("client") or ("",))[0])
 
 
 def wrong(token: str, keys: Keys | None) -> Refused:
-    """What is said to a token that lets nobody in (RFC 6750, 3)."""
+    """The refusal of an invalid token (RFC 6750, 3)."""
     words = OVER if keys is not None and keys.is_expired(token) else WRONG
     said = f'{REALM}, error="invalid_token", error_description="{words}"'
     return Refused(401, words, **{"www-authenticate": said})

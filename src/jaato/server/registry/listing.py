@@ -44,7 +44,7 @@ CURSOR = re.compile(r"(0|[1-9][0-9]{0,14})\.([0-9a-f]{12})\.([0-9a-f]{12})")
 
 
 class Cursor(NamedTuple):
-    """The place of the last tool of a page, what its name is known by, and in which order its place counts."""
+    """The position of the last tool of a page, the hash of its name, and the order that the position belongs to."""
 
     place: int
     key: str
@@ -52,17 +52,17 @@ class Cursor(NamedTuple):
 
 
 def key_of(name: str) -> str:
-    """What a name is known by in a cursor, which anything may stand in."""
+    """The hash of a name, as a cursor has it."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def encode_cursor(cursor: Cursor) -> str:
-    """A cursor as a client is given it."""
+    """A cursor as text."""
     return f"{cursor.place}.{cursor.key}.{cursor.since}"
 
 
 def parse_cursor(text: str) -> Cursor:
-    """A cursor that a client gives back. Raises `InvalidShape`."""
+    """A cursor from a request. Raises `InvalidShape`."""
     found = CURSOR.fullmatch(text)
     if found is None:
         raise InvalidShape("cursor= is none of ours; take it, whole, from the Link of the page before.")
@@ -70,17 +70,17 @@ def parse_cursor(text: str) -> Cursor:
 
 
 def find_position(names: list[str] | tuple[str, ...], key: str) -> int | None:
-    """Where the name stands that is known by this."""
+    """The position of the name with this hash."""
     return next((place for place, name in enumerate(names) if key_of(name) == key), None)
 
 
 MAX_KEPT = 64
 AT_ONCE = 2
-"""Searches that are under way at the same time; the others wait, so that requests that need none are answered meanwhile."""
+"""The number of concurrent searches, so that other requests are not delayed."""
 
 
 class ToolSearch:
-    """Ranks tools for a text. Safe to be used from any thread."""
+    """Ranks tools for a text, and caches rankings for further pages. Thread-safe."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = Catalog(catalog.meaning)
@@ -91,7 +91,7 @@ class ToolSearch:
         self._kept: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()
 
     def rank(self, tools: Mapping[str, Tool], text: str) -> tuple[str, ...]:
-        """The names of those that have something of the text, the best first."""
+        """The names of the matching tools, best first."""
         with self._lock:
             if tools is not self._known:
                 self._update_index(tools)
@@ -99,7 +99,7 @@ class ToolSearch:
         return tuple(spec.name for spec, _ in self._catalog.search(text, len(tools)) if spec.name in tools)
 
     def _update_index(self, tools: Mapping[str, Tool]) -> None:
-        """Search among these from now on. What else a tool is called by is of no account: names are all different."""
+        """Update the index to these tools, without their aliases."""
         gone = {
             name: one
             for name, one in self._stripped.items()
@@ -117,7 +117,7 @@ class ToolSearch:
         }
 
     def store_ranking(self, text: str, names: tuple[str, ...]) -> str:
-        """Keep what was found for a text, for the pages to come; gives by what it is found again."""
+        """Cache the ranking for a text, for further pages; the key by which it is found again."""
         key = hashlib.sha256("\0".join((text, *names)).encode("utf-8", "surrogatepass")).hexdigest()[:12]
         with self._lock:
             self._kept[key] = text, names
@@ -127,29 +127,29 @@ class ToolSearch:
         return key
 
     def stored_ranking(self, text: str, key: str) -> tuple[str, ...] | None:
-        """What was found for this text, if it is still here."""
+        """The cached ranking for a text, if it has not been evicted."""
         with self._lock:
             of, names = self._kept.get(key, ("", ()))
         return names if of == text else None
 
 
 DEFAULT_SEARCH_LIMIT = 20
-"""How many tools a search gives that is not told how many."""
+"""The number of tools that a search returns by default."""
 TOTAL = b"x-total-count"
-"""The header that says how many tools there are on all pages together."""
+"""The header with the number of tools on all pages."""
 PROCESS = os.urandom(6).hex()
-"""In whose order places in the list count: after a restart they may be others."""
+"""The id of this process, whose order of the list a cursor belongs to; after a restart it may differ."""
 
 
 class ListPage(NamedTuple):
-    """A page of the list, and what is said beside it."""
+    """A page of the list, and its headers."""
 
     page: Page
     headers: Headers
 
 
 def list_page(shelf: ServedTools, wanted: ListQuery) -> ListPage:
-    """A page of the tools in the order of the list. Raises `InvalidShape` for a cursor that is none."""
+    """A page of the list in its order. Raises `InvalidShape` for an invalid cursor."""
     names = filter_tools(shelf, list(shelf.tools), wanted.tags) if wanted.tags else list(shelf.tools)
     start = 0
     if wanted.cursor:
@@ -192,7 +192,7 @@ def search_page(
 
 
 def filter_tools(shelf: ServedTools, names: Sequence[str], tags: tuple[str, ...]) -> Sequence[str]:
-    """Those that are on the shelf, and have all of these tags."""
+    """The names of served tools that have all of these tags."""
     tools = shelf.tools
     if not tags:
         return [name for name in names if name in tools]
@@ -203,7 +203,7 @@ def filter_tools(shelf: ServedTools, names: Sequence[str], tags: tuple[str, ...]
 def make_page(
     shelf: ServedTools, wanted: ListQuery, names: Sequence[str], count: int, last: Cursor | None
 ) -> ListPage:
-    """A page with these tools; `last` where others follow it."""
+    """A page with these tools; `last` is the cursor to the next page."""
     headers = [(TOTAL, str(count).encode())]
     if last is not None:
         headers.append((b"link", f'<{wanted.page(encode_cursor(last))}>; rel="next"'.encode()))
@@ -213,7 +213,7 @@ def make_page(
 
 SHARED = (b"vary", b"accept-encoding")
 FRESH = (b"cache-control", b"no-cache")
-"""A page may be kept, and is asked about before it is used again."""
+"""A page may be cached, and must be revalidated."""
 
 
 def list_tools(shelf: ServedTools, request: Request) -> Response | None:
@@ -235,7 +235,7 @@ def list_tools(shelf: ServedTools, request: Request) -> Response | None:
 async def search_tools(
     shelf: ServedTools, everything: ServedTools, finder: ToolSearch, request: Request
 ) -> Response:
-    """A page of what a search finds; see `search_page`."""
+    """A page of search results; see `search_page`."""
     try:
         page, headers = await to_thread.run_sync(
             search_page, shelf, everything, finder, parse_list_query(request.query), limiter=finder.places
@@ -252,7 +252,7 @@ def get_definition(shelf: ServedTools, route: Route, request: Request) -> Respon
 
 
 def find_requested(shelf: ServedTools, name: str, query: bytes) -> ServedTool | ToolError:
-    """The tool a request is about, in the version it asks for; else why there is none."""
+    """The requested tool and version, else the error."""
     if name not in shelf.tools:
         return not_found(name)
     try:
@@ -263,7 +263,7 @@ def find_requested(shelf: ServedTools, name: str, query: bytes) -> ServedTool | 
 
 
 def find_version(shelf: ServedTools, name: str, version: str | None) -> ServedTool | ToolError:
-    """This version of a tool, None for the newest; else why there is none."""
+    """This version of a tool, None for the newest, else the error."""
     slot = shelf.slot(name)
     if slot is None:
         return not_found(name)
@@ -275,7 +275,7 @@ def find_version(shelf: ServedTools, name: str, version: str | None) -> ServedTo
 
 
 def not_found(name: str) -> ToolError:
-    """There is no such tool; an empty name is one that could not be read."""
+    """The error for an unknown tool; an empty name could not be decoded."""
     if not name:
         return error_of(
             "tool.not_found", "The name is no UTF-8, percent-encoded; GET /v1/tools lists the tools."
@@ -284,7 +284,7 @@ def not_found(name: str) -> ToolError:
 
 
 def page_response(page: Page, request: Request, *beside: tuple[bytes, bytes]) -> Response:
-    """A page as this request may have it: nothing where it is known, compressed where that is shorter and accepted."""
+    """The response with a page: 304 if its `ETag` matches, compressed if the client accepts that."""
     known = request.header(b"if-none-match")
     packed = accepts_gzip(request.header(b"accept-encoding")) and page.gzipped is not None
     tag = page.gzipped_etag if packed else page.etag
@@ -301,11 +301,11 @@ def page_response(page: Page, request: Request, *beside: tuple[bytes, bytes]) ->
 
 MAX_NAMES = 100
 MAX_BYTES = 8_000_000
-"""What is answered at most: a few bytes that ask for the same thing a hundred times are not worth more."""
+"""The maximum size of a response: a small request may name the same tool a hundred times."""
 
 
 class NamedTool(Struct, frozen=True, gc=False):
-    """A tool in a version; without one the newest."""
+    """A tool and its version; by default the newest."""
 
     name: str
     version: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
@@ -343,7 +343,7 @@ async def get_definitions(shelf: ServedTools, onward: Onward, request: Request, 
 def find_named(
     shelf: ServedTools, asked: str | NamedTool, errors: Mapping[str, ToolError]
 ) -> ServedTool | ToolError:
-    """The tool that one of them names; else why there is none, or why somebody else cannot say what it takes."""
+    """The named tool, else the error, also that of its remote source."""
     match asked:
         case str() as name:
             version = None
@@ -353,5 +353,5 @@ def find_named(
 
 
 def batch_result(found: ServedTool | ToolError) -> dict[str, Raw | ToolError]:
-    """What is answered for one of them, as `GotTool` has it; a definition is the bytes that are kept."""
+    """One result of a batch, as `GotTool` has it; a definition is the encoded bytes."""
     return {"definition": Raw(found.page.body)} if isinstance(found, ServedTool) else {"error": found}

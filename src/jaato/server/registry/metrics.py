@@ -1,4 +1,4 @@
-"""What a registry says of itself: health, version, and what it has counted."""
+"""Health, version and metrics of a registry."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from jaato.version import __version__
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 MAX_TOOLS = 200
-"""Tools that are counted by name, the first that are called; the others are one."""
+"""Tools that are counted by name, the first that are called; the others are counted together."""
 OTHERS = "*"
-"""How those are called; no tool is."""
+"""The label of the others."""
 
 Row = tuple[str, str, str, Iterable[tuple[str, float]]]
-"""A metric: its name, kind and meaning, and its values by what follows the name."""
+"""A metric: its name, kind and help text, and its values by label."""
 
 
 class Histogram:
-    """How many took how long."""
+    """A histogram of durations."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -38,7 +38,7 @@ class Histogram:
 
 
 class RegistryMetrics:
-    """The counts since the start. What they are told by is bounded, whatever is asked for."""
+    """Counters since the start, with a bounded number of labels."""
 
     def __init__(self) -> None:
         self.since = time.monotonic()
@@ -49,11 +49,11 @@ class RegistryMetrics:
 
     @property
     def uptime_s(self) -> float:
-        """How long it has been counted."""
+        """The time since the start."""
         return time.monotonic() - self.since
 
     def record_request(self, kind: RouteKind | None, method: bytes, status: int, took_s: float) -> None:
-        """A request was answered; None is one that led nowhere. Its method has to be one of those that are answered."""
+        """Count a response; `kind` is None without a route. The method must be a supported one, or `*`."""
         route = "none" if kind is None else kind
         self.requests[route, method, status] += 1
         spread = self.spreads[route]
@@ -61,7 +61,7 @@ class RegistryMetrics:
         spread.sum_s += took_s
 
     def record_call(self, tool: str, code: str) -> None:
-        """A tool that is there was called; `code` is the error's, empty for none."""
+        """Count a call of an existing tool; `code` is that of the error, empty if it succeeded."""
         if tool not in self._tools:
             if len(self._tools) < MAX_TOOLS:
                 self._tools.add(tool)
@@ -70,7 +70,7 @@ class RegistryMetrics:
         self.calls[tool, code or "ok"] += 1
 
     def text(self, shelf: ServedTools, sessions: int, sight: Visibility | None = None) -> str:
-        """All of it, now, in Prometheus' text format; of the calls those of tools that are seen."""
+        """All metrics in the Prometheus text format; calls only of visible tools."""
         lines: list[str] = []
         for name, kind, meaning, values in self._rows(shelf, sessions, sight):
             lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
@@ -115,12 +115,12 @@ class RegistryMetrics:
 
 
 def labels(**values: str) -> str:
-    """By what a value is told from others of its metric."""
+    """The labels of a value."""
     return "{" + ",".join(f'{name}="{escape_label(value)}"' for name, value in values.items()) + "}"
 
 
 def escape_label(value: str) -> str:
-    """A label's value as the format has it."""
+    """Escape the value of a label."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -128,7 +128,7 @@ TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
 class Health(Struct, frozen=True):
-    """That requests are answered, for how many seconds they have been, and with how many tools."""
+    """The health of the registry: its uptime in seconds, and the number of tools."""
 
     status: Literal["ok"]
     uptime_s: float
@@ -136,7 +136,7 @@ class Health(Struct, frozen=True):
 
 
 class Version(Struct, frozen=True):
-    """Which registry this is, and which version of the contract it keeps to."""
+    """The name and version of the registry, and the version of the contract."""
 
     name: str
     version: str
@@ -144,22 +144,22 @@ class Version(Struct, frozen=True):
 
 
 def health_response(shelf: ServedTools, figures: RegistryMetrics) -> Response:
-    """It is well, or would not say so."""
+    """The response with the health."""
     return uncached(Health("ok", round(figures.uptime_s, 1), len(shelf)))
 
 
 def version_response() -> Response:
-    """Which it is."""
+    """The response with the version."""
     return uncached(Version("jaato", __version__, SCHEMA_VERSION))
 
 
 def metrics_response(
     shelf: ServedTools, figures: RegistryMetrics, sessions: int, sight: Visibility | None
 ) -> Response:
-    """What it has counted."""
+    """The response with the metrics."""
     return Response(200, figures.text(shelf, sessions, sight).encode(), [TEXT, NOT_STORED])
 
 
 def uncached(value: Struct) -> Response:
-    """What is true now."""
+    """A response that must not be stored."""
     return Response(200, encode(value), [JSON, NOT_STORED])

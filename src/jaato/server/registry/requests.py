@@ -20,18 +20,18 @@ REMEMBERED = 64
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Names as patterns with `*`, `?` and `[…]`; upper and lower case are different."""
+    """Visible tools, as case-sensitive name patterns with `*`, `?` and `[…]`."""
 
     patterns: tuple[str, ...]
 
     def has(self, name: str) -> bool:
-        """Whether a tool of this name is seen."""
+        """Whether a tool of this name is visible."""
         return compile_patterns(self.patterns).match(name) is not None
 
 
 @lru_cache(REMEMBERED)
 def compile_patterns(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """The patterns as one: it is asked of every tool whenever one has come or gone."""
+    """The patterns as one regular expression; it is matched with every tool whenever the tools change."""
     return re.compile("|".join(map(translate, patterns)) or "(?!)")  # none match nothing
 
 
@@ -48,7 +48,7 @@ ACTIONS: dict[bytes, RouteKind] = {
     b":openapi": "openapi",
     b":result": "result",
 }
-"""What can be done with all of them, by what follows the path of the list."""
+"""Routes of all tools, by their suffix to the path of the list."""
 BESIDE: dict[bytes, RouteKind] = {
     b"/health": "health",
     b"/healthz": "health",
@@ -56,16 +56,16 @@ BESIDE: dict[bytes, RouteKind] = {
     b"/openapi.json": "openapi",
     b"/version": "version",
 }
-"""What is not of the tools, by its path; a server that has other doors has such paths of its own."""
+"""Routes outside the path of the list; a server that mounts the registry has its own."""
 ENCODED_COLON = re.compile(rb"%3a", re.IGNORECASE)
 CALL = INVOKE.encode()
 PERCENT, SLASH = b"%/"
-"""As numbers: looking for a single byte as bytes costs an error that nobody sees."""
+"""As numbers: searching for a single byte as bytes raises and handles an exception internally."""
 ENCODED_INVOKE = re.compile(rb"%3a(invoke)$", re.IGNORECASE)
 
 Headers = list[tuple[bytes, bytes]]
 Spend = Callable[[int], tuple[float, Headers]]
-"""Counts so many more; gives how many seconds are to be waited instead, and what is told of it."""
+"""Counts further calls against the rate limit; the seconds to wait instead, and the rate limit headers."""
 RouteKind = Literal[
     "list",
     "tool",
@@ -96,16 +96,16 @@ SCOPES: dict[tuple[RouteKind, bytes], Scope | None] = {
     ("openapi", b"GET"): "tools:read",
 }
 SCOPES |= {(kind, b"HEAD"): scope for (kind, method), scope in SCOPES.items() if method == b"GET"}
-"""Which methods there are of each kind, and what a key must be allowed for it; None needs no key."""
+"""The methods of each kind of route, and the scope a key needs for it; None needs no key."""
 METHODS: dict[RouteKind, tuple[bytes, ...]] = {
     kind: tuple(method for (other, method) in SCOPES if other == kind) for kind, _ in SCOPES
 }
 ANONYMOUS_SCOPES = frozenset[Scope](("tools:read", "tools:invoke"))
-"""What may be done without a key, where none is asked for."""
+"""The scopes of a caller without a key, if none is required."""
 
 
 OWNER_SCOPES = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
-"""What the owner may do."""
+"""The scopes of the owner."""
 
 
 class Principal(Struct, frozen=True):
@@ -118,7 +118,7 @@ class Principal(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """What a path leads to, and which tool it is about; an empty name is one that cannot be read."""
+    """The route of a path, and the name of its tool; empty if that cannot be decoded."""
 
     kind: RouteKind
     name: str = ""
@@ -137,22 +137,22 @@ class Request(Struct):
     _first: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> bytes | None:
-        """A header, the first if there are several."""
+        """The first header of this name."""
         if self._first is None:
             self._first = dict(reversed(self.headers))
         return self._first.get(name)
 
     def joined_header(self, name: bytes) -> bytes:
-        """A header that is a list, of which there may be several (RFC 9110, 5.3)."""
+        """All headers of this name as one list (RFC 9110, 5.3)."""
         return b",".join([value for key, value in self.headers if key == name])
 
     def replace_headers(self, headers: Headers) -> None:
-        """Be with these headers in place of those it had."""
+        """Replace all headers."""
         self.headers, self._first = headers, None
 
 
 class PendingRequest(Struct):
-    """A request whose body is still to come: whose, for what, and its id."""
+    """A request whose body has not been received: its caller, route and id."""
 
     route: Route
     request: Request
@@ -161,13 +161,13 @@ class PendingRequest(Struct):
 
 
 def is_open(path: bytes, method: str) -> bool:
-    """Whether a request needs no key: it asks for nothing of the tools."""
+    """Whether a request needs no key."""
     kind = BESIDE.get(path)
     return kind is not None and SCOPES.get((kind, method.encode()), "") is None
 
 
 def route_of(path: bytes) -> Route | None:
-    """Where a path leads; None where there is nothing."""
+    """The route of a path; None if there is none."""
     if path == LIST:
         return Route("list")
     if not path.startswith(BELOW):
@@ -190,14 +190,14 @@ def route_of(path: bytes) -> Route | None:
 
 
 def request_id(given: bytes | None) -> bytes:
-    """The id of the request: the caller's own, if it is one that can be repeated, else a new one."""
+    """The id of the request: the caller's own if it is valid, else a new one."""
     if given is not None and REQUEST_ID.fullmatch(given):
         return given
     return b"req-" + random_bytes().hex()[:24].encode()
 
 
 def parse_trace_id(traceparent: bytes | None) -> str | None:
-    """The trace a request belongs to, if it says so in the words of W3C Trace Context."""
+    """The trace id of a valid W3C `traceparent`."""
     match = TRACEPARENT.fullmatch(traceparent) if traceparent is not None else None
     if match is None or match[1] == b"ff" or (match[1] == b"00" and match[4]):
         return None
@@ -207,7 +207,7 @@ def parse_trace_id(traceparent: bytes | None) -> str | None:
 
 
 def accepts_gzip(header: bytes | None) -> bool:
-    """Whether a compressed body may be sent."""
+    """Whether the client accepts gzip."""
     if header is None or (b"gzip" not in header and b"*" not in header):
         return False
     found: dict[bytes, bool] = {}
@@ -228,7 +228,7 @@ def matches_etag(header: bytes, tags: tuple[bytes, ...]) -> bool:
 StreamFormat = Literal["sse", "ndjson"]
 WISHES = frozenset((b"accept", b"idempotency-key", b"prefer"))
 USUAL = frozenset(((b"accept", b"*/*"), (b"accept", b"application/json")))
-"""What many clients always send, and ask for nothing by."""
+"""Headers that many clients always send, and that express no preference."""
 FORMS: dict[bytes, StreamFormat] = {
     b"text/event-stream": "sse",
     b"application/x-ndjson": "ndjson",
@@ -243,7 +243,7 @@ QUALITY = re.compile(rb"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNOREC
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """A `key` that makes the call one that is done once, the `form` of a stream, and at most how long to wait."""
+    """The preferences of a call: its idempotency key, the format of a stream, and a timeout."""
 
     key: str = ""
     form: StreamFormat | None = None
@@ -254,7 +254,7 @@ NO_PREFERENCES = Preferences()
 
 
 def parse_preferences(headers: Headers) -> Preferences:
-    """What these headers ask for. Raises `InvalidShape` for a key that is none, or more than one."""
+    """The preferences in headers. Raises `InvalidShape` for an invalid key, or more than one."""
     found = [one for one in headers if one[0] in WISHES]
     if not found or (len(found) == 1 and found[0] in USUAL):
         return NO_PREFERENCES
@@ -269,7 +269,7 @@ def parse_preferences(headers: Headers) -> Preferences:
 
 
 def parse_key(values: list[bytes]) -> str:
-    """The key of a call, empty where there is none. Raises `InvalidShape`."""
+    """The idempotency key, empty if there is none. Raises `InvalidShape`."""
     if not values:
         return ""
     match = KEY.fullmatch(values[0].strip()) if len(values) == 1 else None
@@ -281,7 +281,7 @@ def parse_key(values: list[bytes]) -> str:
 
 
 def parse_form(accept: bytes) -> StreamFormat | None:
-    """The form of the stream that is asked for: where it is liked as well as a plain answer that is named, there is none."""
+    """The preferred stream format; None if a plain response is named with the same or a higher preference."""
     streams: dict[StreamFormat, float] = {}
     plain: dict[bytes, float] = {}
     for part in accept.lower().split(b","):
@@ -300,7 +300,7 @@ def parse_form(accept: bytes) -> StreamFormat | None:
 
 
 def parse_quality(parameters: list[bytes]) -> float:
-    """How much something is wanted, from 0 to 1 (RFC 9110, 12.4.2); what cannot be read is not wanted."""
+    """The quality value from 0 to 1 (RFC 9110, 12.4.2); 0 if it is invalid."""
     for parameter in parameters:
         if parameter.startswith(b"q"):
             match = QUALITY.fullmatch(parameter)
@@ -309,7 +309,7 @@ def parse_quality(parameters: list[bytes]) -> float:
 
 
 def parse_wait(prefer: bytes) -> float | None:
-    """How long the caller prefers to wait, in seconds (RFC 7240, 4.3): the first that says so."""
+    """The first `wait` preference, in seconds (RFC 7240, 4.3)."""
     for part in prefer.split(b","):
         match = WAIT.fullmatch(part.partition(b";")[0].strip())
         if match is not None:
@@ -326,7 +326,7 @@ LIMIT = re.compile(r"[1-9][0-9]{0,3}")
 
 
 def parse_parameters(query: bytes) -> dict[str, list[str]]:
-    """The values of each parameter, in the order they are in. Raises `InvalidShape` for what is no UTF-8, or too much."""
+    """The values of each parameter in order. Raises `InvalidShape` for invalid UTF-8, or too many parameters."""
     try:
         pairs = parse_qsl(
             query.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS
@@ -342,7 +342,7 @@ def parse_parameters(query: bytes) -> dict[str, list[str]]:
 
 
 def single_value(given: dict[str, list[str]], name: str) -> str | None:
-    """The value of a parameter, None without it. Raises `InvalidShape` where it stands twice or is empty."""
+    """The value of a parameter, None without it. Raises `InvalidShape` if it is repeated or empty."""
     values = given.get(name)
     if values is None:
         return None
@@ -354,7 +354,7 @@ def single_value(given: dict[str, list[str]], name: str) -> str | None:
 
 
 def requested_version(query: bytes) -> str | None:
-    """Which version of a tool is asked for, None for the newest. Raises `InvalidShape`."""
+    """The requested version of a tool, None for the newest. Raises `InvalidShape`."""
     return single_value(parse_parameters(query), "version") if query else None
 
 
@@ -367,7 +367,7 @@ class ListQuery(NamedTuple):
     cursor: str
 
     def page(self, cursor: str) -> str:
-        """The address of another page."""
+        """The URL of another page."""
         given = [("q", self.text)] if self.text else []
         given += [("tag", tag) for tag in self.tags]
         given += [("limit", str(self.limit))] if self.limit else []
@@ -375,7 +375,7 @@ class ListQuery(NamedTuple):
 
 
 def parse_list_query(query: bytes) -> ListQuery:
-    """What of the list a query asks for. Raises `InvalidShape`."""
+    """Parse a query of the list. Raises `InvalidShape`."""
     given = parse_parameters(query)
     texts = given.get("q", [""])
     if len(texts) > 1:

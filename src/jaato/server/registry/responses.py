@@ -68,7 +68,7 @@ STATUS = {
     "registry.full": 507,
     "registry.not_kept": 507,
 }
-"""The status of each code there is."""
+"""The HTTP status of each error code."""
 RETRYABLE = frozenset(
     (
         "request.timeout",
@@ -82,7 +82,7 @@ RETRYABLE = frozenset(
     )
 )
 CUT_OFF = frozenset(("tool.cancelled", "tool.timeout"))
-"""How calls end in the middle: `details.begun` says of those that may have had an effect that it may be had twice."""
+"""Codes of interrupted calls: `details.begun` marks those that may have had an effect."""
 CODES = {
     UnknownTool.code: "tool.not_found",
     InvalidArguments.code: "tool.invalid_args",
@@ -99,37 +99,37 @@ CODES = {
     "mcp_server_failed": "tool.unreachable",
     "mcp_call_lost": "tool.outcome_unknown",
 }
-"""The contract's codes for those of the pipeline; what a tool says itself is `tool.execution_error`."""
+"""The contract's codes for those of the pipeline; any other problem of a tool is `tool.execution_error`."""
 PASSED_ON = frozenset(
     "tool.not_found tool.invalid_args tool.execution_error tool.cancelled tool.timeout tool.unreachable "
     "tool.outcome_unknown tool.result_too_large permission.denied".split()
 )
-"""Codes with which another registry has answered to a call that was served on."""
+"""Codes of another registry that are passed on to the caller."""
 LOGGED_ONLY = frozenset(("mcp_server_failed",))
-"""Problems whose words are for the operator: they have the end of what a process said of itself."""
+"""Problems whose message is only logged: it has the last output of a process."""
 STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))
-"""The problems of calls that the log, or the store of a tool's results, did not take."""
+"""Problems of the store of the log or of results."""
 UNAVAILABLE = "The registry cannot make this call now; its log says why."
 RETRY = (b"retry-after", b"1")
 READ = re.compile(r'\breadFile\(path="(result:[0-9a-f]{64})"\)')
-"""How a session's model reads what was cut off a long text."""
+"""The hint for a model how to read the rest of a long text."""
 
 
 class Stream(Protocol):
-    """A body that comes piece by piece; whoever sends it closes it."""
+    """A body in chunks; who sends it closes it."""
 
     def __aiter__(self) -> Self: ...
 
     async def __anext__(self) -> bytes: ...
 
     async def aclose(self) -> None:
-        """Nobody reads any more."""
+        """Close the stream."""
         ...
 
 
 class Response(Struct):
-    """A response, but for what every response has. With a `stream` the body is what that gives; `code` is that of its
-    error."""
+    """A response without the headers that all responses have. With a `stream` the body is its chunks; `code` is the error
+    code."""
 
     status: int
     body: bytes
@@ -139,33 +139,33 @@ class Response(Struct):
 
 
 def error_of(code: str, message: str, details: dict[str, Any] | None = None) -> ToolError:
-    """An error of the contract's."""
+    """An error as the contract has it."""
     return ToolError(SCHEMA_VERSION, code, message, code in RETRYABLE, UNSET if details is None else details)
 
 
 def refusal(code: str, message: str, *headers: tuple[bytes, bytes]) -> Response:
-    """No, where no call was made."""
+    """The response with an error, if no call was requested."""
     return error_response(error_of(code, message), *headers)
 
 
 def error_response(error: ToolError, *headers: tuple[bytes, bytes]) -> Response:
-    """No, with this error, where no call was made."""
+    """The response with this error, if no call was requested."""
     return Response(STATUS[error.code], encode(error), [JSON, *headers], error.code)
 
 
 def failure(error: ToolError, latency_ms: float = 0.0, *headers: tuple[bytes, bytes]) -> Response:
-    """A call that was not made, or failed: a whole result all the same."""
+    """The response to a call that failed or was not made: a complete result."""
     result = ToolResult(SCHEMA_VERSION, False, Metrics(latency_ms), error=error)
     return Response(STATUS[error.code], encode(result), [JSON, *headers], error.code)
 
 
 def success(value: Any, latency_ms: float) -> Response:
-    """What a call gave."""
+    """The response to a successful call."""
     return Response(200, encode(ToolResult(SCHEMA_VERSION, True, Metrics(latency_ms), result=value)), [JSON])
 
 
 def busy(code: str, words: str) -> Response:
-    """Not now, and how soon it is worth asking again."""
+    """The response to a call that can be retried later, with `Retry-After`."""
     return failure(error_of(code, words), 0.0, RETRY)
 
 
@@ -175,14 +175,14 @@ def seconds(wait_s: float) -> str:
 
 
 def code_for(problem: Problem, *, begun: bool = True) -> str:
-    """The contract's code for a problem of the pipeline's; `begun`: the tool was run."""
+    """The contract's code for a problem of the pipeline; `begun`: the tool was run."""
     if problem.code in STORE:
         return "tool.handler_error" if begun else "registry.unavailable"
     return problem.code if problem.code in PASSED_ON else CODES.get(problem.code, "tool.execution_error")
 
 
 def rewrite_read_hint(words: str) -> str:
-    """Words for who has no session: what was cut off is read from the registry."""
+    """A message in which the rest of a long text is read from the registry, not with `readFile`."""
     return READ.sub(rf"GET {LIST_PATH}:result?handle=\1", words) if "readFile(" in words else words
 
 
@@ -225,18 +225,18 @@ def error_for(
 LINES_A_SECOND = 20
 MAX_PATH_CHARS = 200
 WATCHED = frozenset((401, 403, 421, 429))
-"""What somebody may be trying; the rest is of use only to who looks for it."""
+"""Statuses that may show an attack and are logged as warnings."""
 
 
 class RefusalLog:
-    """Writes them down."""
+    """Logs refused requests, at a limited rate."""
 
     def __init__(self) -> None:
         self._second = 0
         self._count = 0
 
     def log(self, request: Request, answer: Response, peer: str) -> None:
-        """Write one down."""
+        """Log a refused request."""
         level = logging.WARNING if answer.status in WATCHED else logging.INFO
         if not LOG.isEnabledFor(level):
             return
@@ -275,15 +275,15 @@ GATE_CODES = {
     431: "request.head_too_large",
     503: "registry.unavailable",
 }
-"""The codes of what a gate refuses, by their status."""
+"""The codes of refusals by the gate, by status."""
 REALM = 'Bearer realm="jaato tool registry"'
-"""What answers to who may not come in begin with."""
+"""The challenge of `WWW-Authenticate`."""
 CALLS = frozenset(("invoke", "batchInvoke"))
-"""What is answered by a whole result even where it fails."""
+"""Routes whose errors are complete results."""
 
 
 def gate_refusal(request: Request, problem: Refused) -> Response:
-    """A refusal at the gate: a whole result where a call was meant."""
+    """The response to a request that the gate refused."""
     code = GATE_CODES.get(problem.status, "request.misdirected")
     route = route_of(request.path)
     meant = route if request.method == b"POST" else None
@@ -300,13 +300,13 @@ def missing_scope(route: Route, scope: str) -> Response:
 
 
 def failed_response(code: str, words: str, request: Request) -> Response:
-    """What gave no answer, said in the form of what it was."""
+    """The error of a request that has no response, in the form of its route."""
     meant = route_of(request.path) if request.method == b"POST" else None
     return with_request_id(error_for_route(meant, code, words), request_id(request.header(b"x-request-id")))
 
 
 def internal_error(request: Request, problem: BaseException | None) -> Response:
-    """A request whose work gave no answer: it was cancelled, or something is wrong with the registry."""
+    """The response to a request that was cancelled, or failed with an unexpected exception."""
     if problem is None:
         return failed_response("tool.cancelled", "The call was cancelled.", request)
     answer = failed_response("registry.failed", "The registry failed inside; its log says why.", request)
@@ -315,13 +315,13 @@ def internal_error(request: Request, problem: BaseException | None) -> Response:
 
 
 def error_for_route(route: Route | None, code: str, words: str) -> Response:
-    """An error in the form of what was asked for: a whole result where it was a call."""
+    """An error in the form of its route: a complete result for a call."""
     if route is not None and route.kind in CALLS:
         return failure(error_of(code, words))
     return refusal(code, words)
 
 
 def with_request_id(answer: Response, id_: bytes) -> Response:
-    """The answer with the id of its request."""
+    """The response with the id of its request."""
     answer.headers.append((b"x-request-id", id_))
     return answer
