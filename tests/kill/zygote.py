@@ -15,11 +15,11 @@ import selectors
 import signal
 import sys
 import traceback
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 from tests.kill.fuse import FUSE
 from tests.kill.script import ALLOWED, TOOLS, Player
 

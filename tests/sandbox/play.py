@@ -7,7 +7,6 @@ bubblewrap with root's capabilities and without the filter, and `direct:full` st
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import importlib
 import json
 import os
@@ -16,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import cast
+
+import msgspec
 
 ROOT = Path(__file__).parents[2]
 if __name__ == "__main__":
@@ -72,7 +73,7 @@ def weakened(given: Confinement) -> Confinement:
             skip = 2
         elif word != "--disable-userns":
             kept.append(word)
-    return dataclasses.replace(given, prefix=(kept[0], "--unshare-net", *kept[1:]), network=None)
+    return msgspec.structs.replace(given, prefix=(kept[0], "--unshare-net", *kept[1:]), network=None)
 
 
 async def confined(world: Outside, attacks: list[Attack], backend: str, profile: str) -> str:

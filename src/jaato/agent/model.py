@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import anyio
@@ -27,8 +26,7 @@ from jaato.tools.ledger import TokenLedger
 CHARS_PER_TOKEN = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ContextUsage:
+class ContextUsage(msgspec.Struct, frozen=True):
     """How full the model's context is."""
 
     total_tokens: int

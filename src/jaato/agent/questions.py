@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -88,14 +87,13 @@ NOTHING: Given = []
 """No recorded answer; None means it timed out."""
 
 
-@dataclass(slots=True, eq=False)
-class Waiting:
+class Waiting(msgspec.Struct, eq=False):
     """A pending question and, later, its answer: an `Answer` to a permission question, a list to a clarification."""
 
     asked: Asked | None = None
     earlier: bool = False
     """Whether an earlier process asked it and its call has not been resumed yet."""
-    answered: anyio.Event = field(default_factory=anyio.Event)
+    answered: anyio.Event = msgspec.field(default_factory=anyio.Event)
     answer: Given = None
 
 

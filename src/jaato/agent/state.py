@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
@@ -54,8 +55,7 @@ Question = PermissionRequested | ClarificationQuestion
 Resolved = PermissionResolved | ClarificationResolved
 
 
-@dataclass
-class State:
+class State(msgspec.Struct):
     """The state of one agent. Only `apply` changes it; the history only grows, except for compaction."""
 
     session_id: str = ""
@@ -70,10 +70,10 @@ class State:
     mode: Mode | None = None
     """The permission mode, if the user changed it in the session."""
     system_prompt: str = ""
-    core_tools: list[str] = field(default_factory=list)
-    activated: list[str] = field(default_factory=list)
+    core_tools: list[str] = msgspec.field(default_factory=list)
+    activated: list[str] = msgspec.field(default_factory=list)
     disabled: frozenset[str] = frozenset()
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message] = msgspec.field(default_factory=list)
     asked: Message | None = None
     """The model's last message, whose calls are open or answered."""
     written_chars: int = 0
@@ -83,18 +83,18 @@ class State:
     gc_note: str | None = None
     """The message that tells the model what it must know of what was left out."""
     open_turn: str | None = None
-    open_calls: dict[str, ToolCall] = field(default_factory=dict)
-    started: dict[str, ToolCallStart] = field(default_factory=dict)
-    results: dict[str, ToolResult] = field(default_factory=dict)
-    queued: dict[str, Message] = field(default_factory=dict)
-    questions: dict[str, Question] = field(default_factory=dict)
-    answered: dict[str, tuple[Question, Resolved]] = field(default_factory=dict)
+    open_calls: dict[str, ToolCall] = msgspec.field(default_factory=dict)
+    started: dict[str, ToolCallStart] = msgspec.field(default_factory=dict)
+    results: dict[str, ToolResult] = msgspec.field(default_factory=dict)
+    queued: dict[str, Message] = msgspec.field(default_factory=dict)
+    questions: dict[str, Question] = msgspec.field(default_factory=dict)
+    answered: dict[str, tuple[Question, Resolved]] = msgspec.field(default_factory=dict)
     """By call, the last question that was settled, until the call has gone on with the answer."""
-    grants: dict[str, Grant] = field(default_factory=dict)
-    plans: dict[str, Plan] = field(default_factory=dict)
+    grants: dict[str, Grant] = msgspec.field(default_factory=dict)
+    plans: dict[str, Plan] = msgspec.field(default_factory=dict)
     plan_id: str | None = None
-    waypoints: Tree = field(default_factory=Tree)
-    tasks: dict[str, BackgroundUpdated] = field(default_factory=dict)
+    waypoints: Tree = msgspec.field(default_factory=Tree)
+    tasks: dict[str, BackgroundUpdated] = msgspec.field(default_factory=dict)
     turns: int = 0
     usage: Usage = Usage()
     last_usage: Usage | None = None
@@ -284,8 +284,7 @@ class Shared(NamedTuple):
     size_bytes: int
 
 
-@dataclass(eq=False, slots=True)
-class Member:
+class Member(msgspec.Struct, eq=False):
     """A subagent in the log; `created` is None if that event is lost. `completed` is how its last task ended,
     None while it works."""
 
@@ -293,7 +292,7 @@ class Member:
     created: AgentCreated | None = None
     completed: AgentCompleted | None = None
     last_turn: TurnCompleted | None = None
-    given_by: set[str] = field(default_factory=set)
+    given_by: set[str] = msgspec.field(default_factory=set)
     """The calls of agents above that gave it what it does now."""
     tasked: bool = False
     """Whether an agent above has given it a task that it has not begun."""

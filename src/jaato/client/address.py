@@ -6,10 +6,11 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+import msgspec
 
 from jaato.errors import ConfigError, ConnectionFault, ServerGone
 from jaato.settings import environment, user_dir
@@ -22,8 +23,7 @@ SOCKET = "jaato.sock"
 CONNECT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """A server's address: a Unix socket, or host and port. The token is never part of a URL."""
 
     path: Path | None = None

@@ -8,12 +8,12 @@ import inspect
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from jaato.abc.plugin import PromptEnrichmentResult
 from jaato.agent.tool_runner import copy_arguments, make_cancellable
@@ -35,8 +35,7 @@ class SlowEnrichment(PluginError):
     """A plugin of others has not answered in its time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(msgspec.Struct, frozen=True):
     """One thing that plugins are asked about, and how: `ask` gives what asks the plugin, or None where it is not asked any
     more, `take` what becomes of its answer; both may raise. `function` is the plugin's own; `forget` is called for one
     that is too slow."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 
 from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
@@ -46,8 +46,7 @@ from jaato.tools.redaction.redactor import Redactor
 from jaato.version import __version__
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """How a session is to be made; what is None is taken from the stored session or the defaults."""
 
     provider: Provider
@@ -68,7 +67,7 @@ class Plan:
     compaction: CompactionSetup | None = None
     keep_interrupted_turns: bool = False
     """Whether a turn that was cut off stays open, to be gone on with."""
-    services: dict[str, Any] = field(default_factory=dict)
+    services: dict[str, Any] = msgspec.field(default_factory=dict)
     protected: tuple[Path, ...] = ()
     question_timeout_s: float | None = None
     """How long a question waits, where its channel does not say; None: as long as it takes."""

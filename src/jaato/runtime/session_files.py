@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,8 +39,7 @@ SESSION_PLUGINS: NamedPlugins[SessionPlugin] = NamedPlugins(
 )
 
 
-@dataclass(frozen=True)
-class RestoreTarget:
+class RestoreTarget(msgspec.Struct, frozen=True):
     """What a session from a file takes over from the one it is resumed from: nothing in a file decides where it works,
     what it is told first, who answers, or what it may do."""
 

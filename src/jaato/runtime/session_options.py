@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
@@ -28,8 +29,7 @@ Progress = Callable[[str, int, int | None], None]
 """Hears how far something slow has come: what it is, and the bytes that are there and that there will be."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOptions:
+class SessionOptions(msgspec.Struct, frozen=True):
     """What a session should be; what is None comes from the settings."""
 
     model: str | None = None

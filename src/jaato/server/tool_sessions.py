@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import anyio
+from msgspec.structs import replace
 
 from jaato.abc.provider import Chunk, ModelRequest
 from jaato.errors import ConfigError, JaatoError

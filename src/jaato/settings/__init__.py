@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from jaato.errors import ConfigError
 from jaato.settings.fields import FIELDS, Kind
@@ -15,16 +17,14 @@ from jaato.settings.fields import FIELDS, Kind
 MAX_FILE_BYTES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(msgspec.Struct, frozen=True):
     """A setting and where it came from."""
 
     value: Any
     source: str
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """All settings, the environment they were read from, and the user's directories.
 
     `notes` says what was left out and why; `learned` holds keys that were read from elsewhere, by name.
@@ -35,8 +35,11 @@ class Settings:
     state_dir: Path
     config_dir: Path
     cache_dir: Path
-    notes: list[str] = field(default_factory=list)
-    learned: dict[str, str] = field(default_factory=dict, repr=False)
+    notes: list[str] = msgspec.field(default_factory=list)
+    learned: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Settings({dict(self.values)})"  # neither `environ` nor `learned`, which hold keys
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 Kind = Literal["text", "number", "integer", "switch", "list"]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One setting: its type, default and meaning; `tighten(new, old)` says whether a stranger may choose `new`. `variable` is
     the documented name of its environment variable, where that is not `JAATO_` and its own."""
 

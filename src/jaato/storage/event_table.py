@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -53,8 +52,7 @@ Row = tuple[int, str, bytes]
 """An event to be stored: seq, timestamp, JSON."""
 
 
-@dataclass(slots=True)
-class WriteHandle:
+class WriteHandle(msgspec.Struct):
     """What this process knows of a session it writes to."""
 
     number: int

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from jaato.abc.plugin import TaskHandle, TaskResult, TaskStatus
 from jaato.errors import CancelledException
@@ -52,21 +53,20 @@ class OutputLog:
             return text[max(0, offset - self._dropped) :], self._dropped + self._chars
 
 
-@dataclass(slots=True, eq=False)
-class BackgroundTask:
+class BackgroundTask(msgspec.Struct, eq=False):
     """One background task; `cancel` asks it to stop, `done` is set when it has ended."""
 
     tool: str
     plugin: str
     cancel: Callable[[], object]
-    id: str = field(default_factory=lambda: new_id("b"))
+    id: str = msgspec.field(default_factory=lambda: new_id("b"))
     call_id: str = ""
-    started_at: str = field(default_factory=now)
+    started_at: str = msgspec.field(default_factory=now)
     ended_at: str | None = None
     status: TaskStatus = TaskStatus.RUNNING
     outcome: Outcome | None = None
-    output: OutputLog = field(default_factory=OutputLog)
-    done: threading.Event = field(default_factory=threading.Event)
+    output: OutputLog = msgspec.field(default_factory=OutputLog)
+    done: threading.Event = msgspec.field(default_factory=threading.Event)
 
     def finish(self, outcome: Outcome, status: TaskStatus | None = None) -> None:
         """Record how it ended; the first ending counts."""

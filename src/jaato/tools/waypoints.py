@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -24,14 +23,13 @@ def beginning(created_at: str = "") -> Waypoint:
     return Waypoint(START, "session start", "user", created_at=created_at)
 
 
-@dataclass
-class Tree:
+class Tree(msgspec.Struct):
     """Every waypoint by id, and where the session stands. Only `apply` changes it.
 
     `mark` is the moment in the backups at which the files were as they are at `current`; `saved` says that they were.
     """
 
-    waypoints: dict[str, Waypoint] = field(default_factory=lambda: {START: beginning()})
+    waypoints: dict[str, Waypoint] = msgspec.field(default_factory=lambda: {START: beginning()})
     current: str = START
     mark: str = ""
     saved: bool = True

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from msgspec import structs
+from msgspec.structs import replace
 
 from jaato.protocol.specs import AgentBounds, Grant, SandboxAccess
 from jaato.tools.call import Call

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from jaato.abc.asker import Answer, Question
 from jaato.abc.compactor import GCConfig, GCPlugin
@@ -94,7 +95,7 @@ class JaatoClient:
         asker = getattr(permission_plugin, "channel", None)
         gate = getattr(permission_plugin, "gate", None)
         self.close()
-        self._blueprint = dataclasses.replace(
+        self._blueprint = msgspec.structs.replace(
             self._connected(),
             registry=registry,
             policy=getattr(gate, "policy", None),
@@ -251,14 +252,14 @@ class JaatoRuntime:
         self._owns_registry = blueprint.registry is None
         self.ledger: TokenLedger = blueprint.ledger or TokenLedger()
         """Where token use of all its agents is counted."""
-        self._blueprint = dataclasses.replace(blueprint, ledger=self.ledger)
+        self._blueprint = msgspec.structs.replace(blueprint, ledger=self.ledger)
 
     @property
     def registry(self) -> PluginRegistry:
         """The plugins that agents of this runtime use; all built-in ones unless others were given."""
         if self._blueprint.registry is None:
             registry = PORTAL.call(registry_for(self._blueprint))
-            self._blueprint = dataclasses.replace(self._blueprint, registry=registry)
+            self._blueprint = msgspec.structs.replace(self._blueprint, registry=registry)
         assert self._blueprint.registry is not None
         return self._blueprint.registry
 
@@ -267,7 +268,7 @@ class JaatoRuntime:
         registry = self._blueprint.registry
         if self._owns_registry and registry is not None:
             registry.shutdown()
-            self._blueprint = dataclasses.replace(self._blueprint, registry=None)
+            self._blueprint = msgspec.structs.replace(self._blueprint, registry=None)
 
     def create_session(
         self,
@@ -294,7 +295,7 @@ class JaatoRuntime:
             )
             return PORTAL.call(self._below(parent.live, order))
         registry = self.registry
-        changed = dataclasses.replace(
+        changed = msgspec.structs.replace(
             self._blueprint,
             model=model or self._blueprint.model,
             plugins=tuple(tools) if tools is not None else self._blueprint.plugins,

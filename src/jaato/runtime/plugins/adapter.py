@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from jaato.abc.plugin import (
     BackgroundCapable,
@@ -40,21 +41,20 @@ from jaato.tools.tool import Rename, Tool, tools_of
 ALWAYS = Enrichment()
 
 
-@dataclass(slots=True, eq=False)
-class Toolset:
+class Toolset(msgspec.Struct, eq=False):
     """What an exposed plugin brings."""
 
     name: str
     plugin: Any
-    tools: list[Tool] = field(default_factory=list)
+    tools: list[Tool] = msgspec.field(default_factory=list)
     instructions: str = ""
-    commands: dict[str, tuple[UserCommand, Callable[[Any], Any] | None]] = field(default_factory=dict)
+    commands: dict[str, tuple[UserCommand, Callable[[Any], Any] | None]] = msgspec.field(default_factory=dict)
     enrich: Callable[[str], PromptEnrichmentResult] | None = None
     enrichment: Enrichment = ALWAYS
     enrich_result: Callable[[Call, Any], Any] | None = None
     enriches_results: tuple[str, ...] = ()
     background: BackgroundCapable | None = None
-    wiring: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+    wiring: dict[str, Callable[[Any], Any]] = msgspec.field(default_factory=dict)
     """The optional setters it has, by name: set_plugin_registry, set_session, set_workspace_path, …"""
     foreign: bool = False
     """Whether it is somebody else's code, which is given only so long to answer."""

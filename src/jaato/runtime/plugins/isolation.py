@@ -10,8 +10,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import msgspec
 
 from jaato.errors import JaatoError, PluginError
 from jaato.settings import environment
@@ -126,8 +127,7 @@ def redirected_stdio() -> Iterator[None]:
 MAX_NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """The process as it was at one moment."""
 
     path: tuple[str, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
 from jaato.abc.plugin import ENTRY_POINT_GROUPS
@@ -20,8 +21,7 @@ LOADING_S = 30.0
 NONE: Mapping[str, ModuleType] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class NamedPlugins(Generic[P]):
+class NamedPlugins(msgspec.Struct, Generic[P], frozen=True):
     """One kind of them: what it is called, what it must have, and `module:class` of those that come with jaato."""
 
     kind: str

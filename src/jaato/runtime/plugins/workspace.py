@@ -14,10 +14,11 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, MappingProxyType, ModuleType
 from typing import Literal
+
+import msgspec
 
 from jaato.errors import PluginError
 from jaato.tools.permissions.trust import Trust
@@ -32,14 +33,13 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe or device among the files does not hold the reader up."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginFiles:
+class PluginFiles(msgspec.Struct, frozen=True):
     """A plugin's files as they were read: paths below the plugin with their bytes; `problem` says why it cannot be
     used."""
 
     name: str
     path: Path
-    files: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    files: Mapping[str, bytes] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     problem: str = ""
 
     @property
@@ -191,8 +191,7 @@ def read_file(parent: int, entry: str, below: str, files: dict[str, bytes]) -> N
 TrustState = Literal["trusted", "untrusted", "changed", "unusable"]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspacePlugin:
+class WorkspacePlugin(msgspec.Struct, frozen=True):
     """A plugin of the workspace and whether it may run; `changed` since it was trusted is as good as untrusted."""
 
     tree: PluginFiles

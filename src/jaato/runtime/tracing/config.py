@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct
 
 from jaato.errors import ConfigError
 from jaato.settings import Settings, home_of
@@ -20,8 +20,7 @@ MAX_MB = 100_000
 MAX_TIMEOUT_MS = 60_000
 
 
-@dataclass(slots=True)
-class SpanCounters:
+class SpanCounters(msgspec.Struct):
     """How many spans were exported and how many were lost, over all exporters that share it."""
 
     exported: int = 0
@@ -48,7 +47,7 @@ class TracingConfig(Struct, frozen=True, kw_only=True):
     endpoint: Endpoint | None = None
     content: bool = False
     resource: dict[str, str] = {}
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
 
 def is_configured(settings: Settings) -> bool:

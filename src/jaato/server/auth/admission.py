@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from jaato.protocol.frames import Role
 
@@ -12,8 +13,7 @@ KEY = "jaato.admission"
 """Where a request's scope has it, in `state`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(msgspec.Struct, frozen=True):
     """What a token gives: a role, the token's name, and what tells it from others, which is not the token."""
 
     role: Role
@@ -37,8 +37,7 @@ async def nobody(_token: str) -> None:
     """Lets none in."""
 
 
-@dataclass(eq=False, slots=True)
-class Admission:
+class Admission(msgspec.Struct, eq=False):
     """How a client was let in: by what, None when it still has to say its token to `ask`, which is kept here. `local` says
     that it is a process of the same user on the same machine."""
 

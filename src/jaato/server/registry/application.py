@@ -8,12 +8,12 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from jaato.errors import ConfigError
 from jaato.log import logger

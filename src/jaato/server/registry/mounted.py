@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.admission import Admission

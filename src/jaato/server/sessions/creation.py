@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from jaato.abc.store import Store
 from jaato.agent.turn import Limits

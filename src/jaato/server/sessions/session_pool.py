@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+import msgspec
+from msgspec.structs import replace
 
 from jaato.abc.store import Store
 from jaato.agent.journal import Journal
@@ -35,13 +36,12 @@ COMES_BACK_S = 30.0
 """How long a session stays as a client said whose connection was lost."""
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(msgspec.Struct, frozen=True):
     """How a stored session goes on, where not as before."""
 
     provider: str | None = None
     model: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     alone: bool = False
     blueprint: SessionOptions | None = None
     """What a client says of it, None for what every session begins with."""
@@ -50,8 +50,7 @@ class Resume:
 AS_BEFORE = Resume()
 
 
-@dataclass(eq=False)
-class Live:
+class Live(msgspec.Struct, eq=False):
     """A session at work. `answering` counts those who can answer its questions."""
 
     session: Session
@@ -76,7 +75,7 @@ class Live:
     """How often its work was stopped."""
     uses: int = 0
     """How many commands are just being carried out in it; a message is one until its turn has ended."""
-    idle_since: float = field(default_factory=anyio.current_time)
+    idle_since: float = msgspec.field(default_factory=anyio.current_time)
     stale: bool = False
     """Whether the configuration is another one since it was made or resumed."""
 
@@ -120,14 +119,13 @@ class Live:
             self.idle_since = anyio.current_time()
 
 
-@dataclass(eq=False)
-class Shop:
+class Shop(msgspec.Struct, eq=False):
     """A workshop and how long nobody has worked in it."""
 
     key: tuple[str, str]
     workshop: SessionFactory
     idle_since: float = 0.0
-    models: dict[tuple[str, str | None], list[str]] = field(default_factory=dict)
+    models: dict[tuple[str, str | None], list[str]] = msgspec.field(default_factory=dict)
     """Those of each provider, by its name and address, as far as they were asked for."""
 
 

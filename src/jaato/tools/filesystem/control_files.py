@@ -12,9 +12,10 @@ import re
 import stat
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from jaato.errors import ConfigError
 from jaato.tools.filesystem.atomic import resolve_path
@@ -91,8 +92,7 @@ def fold_name(name: str) -> str:
     return ".git" if name == "git~1" else name
 
 
-@dataclass(frozen=True, slots=True)
-class TierNames:
+class TierNames(msgspec.Struct, frozen=True):
     """The names of one tier, folded: `plain` count at any depth, and so do `globs`; `paths` are several names in a row."""
 
     plain: frozenset[str]
@@ -155,8 +155,7 @@ def match_names(pattern: Sequence[str], names: Sequence[str]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ControlNames:
+class ControlNames(msgspec.Struct, frozen=True):
     """The names of both tiers."""
 
     first: TierNames

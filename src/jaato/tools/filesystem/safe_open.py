@@ -8,9 +8,10 @@ import os
 import stat
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+import msgspec
 
 from jaato.tools.filesystem.errors import PathRefused, explain_os_error
 
@@ -23,8 +24,7 @@ MAX_LINKS = 40
 MAX_PATH_BYTES = 4095
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(msgspec.Struct, frozen=True):
     """A directory that may be used: its real path, and every spelling of it that is understood."""
 
     path: Path
@@ -52,8 +52,7 @@ class Root:
             raise explain_os_error(error, str(self.path)) from None
 
 
-@dataclass(slots=True)
-class ResolvedPath:
+class ResolvedPath(msgspec.Struct):
     """Where a path really leads: an open directory and a name in it, present or not.
 
     `parts` is the resolved path below `root`; the root itself has none and is named `.`. Close it.

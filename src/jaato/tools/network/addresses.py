@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote
+
+import msgspec
 
 from jaato.errors import ConfigError, ToolError
 
@@ -227,8 +228,7 @@ def refusal_reason(address: Address) -> str | None:
     return None if real.is_global else "an address that is not of the open internet"
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedHosts:
+class AllowedHosts(msgspec.Struct, frozen=True):
     """The hosts at refused addresses that the user allows: names (`*.name` for those below), addresses, networks,
     each with `:port` where only that is meant; `*` for all but metadata addresses."""
 

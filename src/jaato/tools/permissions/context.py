@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from jaato.protocol.specs import Grant, SandboxAccess, SandboxProfile
 from jaato.tools.filesystem.atomic import resolve_path
@@ -145,8 +146,7 @@ def none_enforced() -> frozenset[SandboxProfile]:
     return frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionContext:
+class PermissionContext(msgspec.Struct, frozen=True):
     """The input of a decision: the policy, the session's grants, the workspace, protected directories, and the profiles that
     a sandbox enforces here (lazy)."""
 

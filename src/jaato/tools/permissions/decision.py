@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from jaato.abc.asker import Answer, Question
 from jaato.protocol.events import Permission
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 Effect = Literal["allow", "deny", "ask"]
 
 
-@dataclass(frozen=True, slots=True)
-class PartVerdict:
+class PartVerdict(msgspec.Struct, frozen=True):
     """The verdict on one command of a shell line, and the rule or reason for it."""
 
     text: str
@@ -29,8 +29,7 @@ class PartVerdict:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The result of evaluating a call by the rules, before anyone is asked.
 
     `shape` is what a lasting answer would cover, None when only this call can be answered; `lasting` says whether a
@@ -53,8 +52,7 @@ class Verdict:
     """The access of the process of an allowed call, or the access that a yes would open."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """Whether the call may run; `arguments` are set if the user edited them, `comment` is the user's message to the model."""
 
     allowed: bool
@@ -87,8 +85,7 @@ def deny(reason: str, method: str, comment: str | None = None) -> Decision:
 SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e", "comment": "c"}
 
 
-@dataclass(eq=False, slots=True)
-class PendingCall:
+class PendingCall(msgspec.Struct, eq=False):
     """A call that waits for an answer; `settled` is the access that an answer `all` has opened for it."""
 
     call: Call

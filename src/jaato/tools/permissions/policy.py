@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from jaato.errors import ConfigError
 from jaato.protocol.specs import Grant, Mode, SandboxAccess
@@ -23,8 +25,7 @@ MAX_KNOWN = 4_096
 FRESH_S = 1.0
 
 
-@dataclass(frozen=True)
-class EffectiveRules:
+class EffectiveRules(msgspec.Struct, frozen=True):
     """The rules of a permission file that are in force in a session."""
 
     blacklist: RuleSet

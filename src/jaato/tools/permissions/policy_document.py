@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, cast
+
+import msgspec
 
 from jaato.errors import ConfigError
 from jaato.tools.shell.patterns import shell_pattern
@@ -22,13 +23,12 @@ FOREIGN_SHELLS = ("Bash", "Shell")
 RULE_KEYS = ("tools", "patterns", "arguments")
 
 
-@dataclass(frozen=True)
-class RuleSet:
+class RuleSet(msgspec.Struct, frozen=True):
     """One list of a policy: names, patterns, and patterns for single arguments."""
 
     tools: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
-    arguments: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    arguments: dict[str, dict[str, tuple[str, ...]]] = msgspec.field(default_factory=dict)
 
     def __or__(self, other: RuleSet) -> RuleSet:
         """The rules of both."""
@@ -59,8 +59,7 @@ class RuleSet:
         return RuleSet(self.tools - other.tools, patterns, self.arguments)
 
 
-@dataclass(frozen=True)
-class Channel:
+class Channel(msgspec.Struct, frozen=True):
     """The channel for questions; `timeout_s` None waits without a deadline."""
 
     type: str | None = None
@@ -68,15 +67,14 @@ class Channel:
     timeout_s: float | None = None
 
 
-@dataclass(frozen=True)
-class PolicyDocument:
+class PolicyDocument(msgspec.Struct, frozen=True):
     """A permission file; `raw` keeps what is not understood, so that a rewrite loses nothing."""
 
     default: Default | None = None
-    blacklist: RuleSet = field(default_factory=RuleSet)
-    whitelist: RuleSet = field(default_factory=RuleSet)
-    channel: Channel = field(default_factory=Channel)
-    raw: dict[str, Any] = field(default_factory=dict)
+    blacklist: RuleSet = msgspec.field(default_factory=RuleSet)
+    whitelist: RuleSet = msgspec.field(default_factory=RuleSet)
+    channel: Channel = msgspec.field(default_factory=Channel)
+    raw: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def loosens(self) -> bool:

@@ -8,9 +8,10 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+
+import msgspec
 
 from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.permissions.policy_document import RuleSet, split_pattern
@@ -39,8 +40,7 @@ Pair = tuple[str, tuple[str, ...]]
 """An argument and the patterns for its value."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRules:
+class ToolRules(msgspec.Struct, frozen=True):
     """The rules for one tool. `denied` and `allowed` name the rule for every call of it.
 
     Inner patterns stand in `tool(…)`; for a shell tool they are patterns over commands.

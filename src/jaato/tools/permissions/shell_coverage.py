@@ -6,8 +6,9 @@ import functools
 import os
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.filesystem.atomic import resolve_path
@@ -25,16 +26,14 @@ UNCOVERED = "no rule covers it"
 COVERED = "covered by"
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(msgspec.Struct, frozen=True):
     """A pattern that covers commands, and what the grant it comes from opens beyond the workspace."""
 
     pattern: ShellPattern
     access: SandboxAccess | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ShellVerdict:
+class ShellVerdict(msgspec.Struct, frozen=True):
     """Each part's verdict; whether rules cover all of it, and what those open for every part. `entries` are the patterns
     that would cover all of it, one a line, `missing` those that no rule has yet; None where it can only be answered once."""
 

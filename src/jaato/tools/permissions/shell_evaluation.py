@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from jaato.protocol.specs import Grant, SandboxAccess
 from jaato.tools.filesystem.atomic import resolve_path
@@ -53,8 +55,7 @@ IN_PART = "{}; so the whole line runs in the read-only sandbox"
 READING = "it runs in the read-only sandbox: nothing else may run now"
 
 
-@dataclass(frozen=True, slots=True)
-class Cover:
+class Cover(msgspec.Struct, frozen=True):
     """The rule, grant or mode that allows a command, and the access that it opens."""
 
     access: SandboxAccess
@@ -62,8 +63,7 @@ class Cover:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(msgspec.Struct, frozen=True):
     """A command that is to be judged: the tool and its rules, the line taken apart and held against patterns."""
 
     tool: Tool

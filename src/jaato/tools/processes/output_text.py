@@ -9,7 +9,8 @@ import re
 import struct
 import termios
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 LINE_SEARCH_BYTES = 1024
 NOT_SHOWN = re.compile(r"\n\[… [\d,]+ bytes not shown …\]\n")
@@ -110,8 +111,7 @@ IUTF8 = 0x4000
 """Lets the terminal take a whole character back, not a byte of one; the module termios names it from Python 3.13."""
 
 
-@dataclass(slots=True)
-class Streams:
+class Streams(msgspec.Struct):
     """Our ends, which do not block, and those of the process (`Command(streams=theirs)`), each to be closed once.
 
     Call `close_theirs` when the process runs, or end of file is never seen; `close` at the end.

@@ -6,7 +6,6 @@ import hashlib
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -97,16 +96,15 @@ MAX_CANDIDATES = 300
 """Postings read per query; beyond it frequent words only re-rank what rarer ones have found."""
 
 
-@dataclass(slots=True)
-class Bm25Index:
+class Bm25Index(msgspec.Struct):
     """A ranked index over tools by name; `update` reads again only what changed."""
 
-    _entries: dict[str, bytes | None] = field(default_factory=dict)
+    _entries: dict[str, bytes | None] = msgspec.field(default_factory=dict)
     """A digest of what each tool was made from."""
-    _terms: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _postings: dict[str, dict[str, float]] = field(default_factory=dict)
+    _terms: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    _postings: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     """The tools that have a term, with its weight in each."""
-    _pieces: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _pieces: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from jaato.protocol.codec import is_unicode
 from jaato.tools.shell.words import OPERATORS, RESERVED, Word, lex, read_word
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(msgspec.Struct, frozen=True):
     """One redirection; `target` is the file or descriptor."""
 
     text: str
@@ -36,8 +37,7 @@ class Redirect:
         return self.operator in (">&", "<&") and aim in ("0", "1", "2")
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A simple command. `doubts` says why no rule may cover it as it stands; `pipeline` groups parts
     joined by |."""
 
@@ -55,8 +55,7 @@ class Part:
         return self.words[0].literal if self.words else None
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(msgspec.Struct, frozen=True):
     """A parsed shell line.
 
     `unknown` lists what was not understood: anything there means asking, whatever was granted.
@@ -115,19 +114,18 @@ CONSTRUCTS = {
 SEPARATORS = frozenset(("&&", "||", "|", "|&", ";", "&", "\n", "(", ")", "{", "}"))
 
 
-@dataclass(slots=True)
-class SyntaxVisitor:
+class SyntaxVisitor(msgspec.Struct):
     """One pass over the tree, collecting parts in the order they are written."""
 
     command: str
-    parts: list[Part] = field(default_factory=list)
-    operators: list[str] = field(default_factory=list)
-    functions: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
+    parts: list[Part] = msgspec.field(default_factory=list)
+    operators: list[str] = msgspec.field(default_factory=list)
+    functions: list[str] = msgspec.field(default_factory=list)
+    unknown: list[str] = msgspec.field(default_factory=list)
     substitutions: int = 0
     heredocs: int = 0
     background: bool = False
-    constructs: list[str] = field(default_factory=list)
+    constructs: list[str] = msgspec.field(default_factory=list)
     pipelines: int = 0
     piped: bool = False
 

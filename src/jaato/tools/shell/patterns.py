@@ -6,15 +6,15 @@ import fnmatch
 import functools
 import os
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from jaato.tools.shell.parser import Part
 from jaato.tools.shell.programs import base_name, interprets, runs_others
 from jaato.tools.shell.words import Word, lex, read_piece, read_word
 
 
-@dataclass(frozen=True, slots=True)
-class PatternWord:
+class PatternWord(msgspec.Struct, frozen=True):
     """One word of a pattern: the exact text, or an expression over it."""
 
     text: str
@@ -30,8 +30,7 @@ class PatternWord:
         return all(self.expression.match(form) is not None for form in forms)
 
 
-@dataclass(frozen=True, slots=True)
-class ShellPattern:
+class ShellPattern(msgspec.Struct, frozen=True):
     """A pattern over commands, word by word; several commands when it is a whole pipeline."""
 
     text: str

@@ -4,7 +4,8 @@ parser's."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 OPERATORS = ("&&", "||", ";;", "|&", "|", ";", "&", "\n", "(", ")")
 """What separates simple commands; anything else that is special makes the second lexer give up."""
@@ -18,8 +19,7 @@ BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)")
 SAFE_AFTER_DOLLAR = frozenset(" \t|)/,.")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(msgspec.Struct, frozen=True):
     """One word. `value` is what it stands for after quotes, None when bash would compute it.
 
     `glob` says that bash would match it against file names; then `value` is the pattern.

@@ -10,11 +10,12 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import anyio
+import msgspec
+from msgspec.structs import replace
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.oauth.options import (
@@ -55,8 +56,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """An answer; header names are in lower case."""
 
     status: int

@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from jaato.protocol.specs import SandboxProfile
 from jaato.settings import load
@@ -40,8 +41,7 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Bubblewrap:
+class Bubblewrap(msgspec.Struct, frozen=True):
     """bubblewrap, tested on this machine."""
 
     program: str
@@ -149,8 +149,7 @@ ALWAYS_WRITABLE = ("/dev", "/proc", TMP)
 PROBE = "import sys; sys.path.append(sys.argv[1]); from jaato.tools.processes.warden.namespaces import probe; probe()"
 
 
-@dataclass(frozen=True, slots=True)
-class Landlock:
+class Landlock(msgspec.Struct, frozen=True):
     """Landlock with namespaces, tested on this machine."""
 
     version: str = ""
@@ -216,8 +215,7 @@ APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 Backend = Bubblewrap | Landlock
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(msgspec.Struct, frozen=True):
     """The result of testing a back end: itself, or why it cannot be used and what to do."""
 
     name: BackendName

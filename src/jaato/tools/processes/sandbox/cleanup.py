@@ -13,9 +13,10 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from jaato.tools.filesystem.control_files import STANDARD, ControlNames
 from jaato.tools.processes.sandbox.protected_paths import ControlFiles, ProtectedPaths, root_of
@@ -142,8 +143,7 @@ TOGETHER = "Commands with and without that permission ran at once, so which of t
 Signature = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedFile:
+class QuarantinedFile(msgspec.Struct, frozen=True):
     """A control file that appeared, relative to its root; `kept` is where it is now, empty if it could not be moved."""
 
     path: str

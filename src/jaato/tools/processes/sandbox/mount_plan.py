@@ -7,9 +7,10 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from jaato import version
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
@@ -29,8 +30,7 @@ REMOVED_VARIABLES = frozenset(
 """Variables that lead to sockets, tickets and proxies outside; a proxy's may hold a password."""
 
 
-@dataclass(frozen=True, slots=True)
-class MountPlan:
+class MountPlan(msgspec.Struct, frozen=True):
     """What a confined process sees, as data. All paths are absolute, real and exist.
 
     `writable` may be changed; `tmp` is mounted at `/tmp`, an empty one where there is none; `visible` are directories below

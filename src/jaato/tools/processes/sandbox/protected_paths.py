@@ -8,8 +8,9 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from jaato.errors import ToolError
 from jaato.tools.filesystem.atomic import is_below, resolve_path
@@ -39,24 +40,22 @@ class LinkedControlFile(ToolError):
     code = "linked_control_file"
 
 
-@dataclass(frozen=True, slots=True)
-class ProtectedPaths:
+class ProtectedPaths(msgspec.Struct, frozen=True):
     """The control files of the first tier as a sandbox needs them, absolute. `fixed` must not change, `pinned` are the
     directories above them, which must not be renamed; both are real. `present` is all that is there, with where it leads
     if it is a link: what is not among it must not appear."""
 
     pinned: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
-    present: Mapping[str, str | None] = field(default_factory=dict)
+    present: Mapping[str, str | None] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class ControlFileScan:
+class ControlFileScan(msgspec.Struct):
     """The control paths found below some directories."""
 
-    present: dict[str, str | None] = field(default_factory=dict)
-    fixed: set[str] = field(default_factory=set)
-    held: set[str] = field(default_factory=set)
+    present: dict[str, str | None] = msgspec.field(default_factory=dict)
+    fixed: set[str] = msgspec.field(default_factory=set)
+    held: set[str] = msgspec.field(default_factory=set)
     """Directories that are control files of their own and in which work goes on, such as `.git`."""
 
     def add(self, path: str, fixed: bool) -> None:

@@ -8,11 +8,11 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
+import msgspec
 
 from jaato.abc.plugin import Host
 from jaato.errors import ToolError
@@ -54,8 +54,7 @@ class SandboxUnavailable(ToolError):
     code = "sandbox_unavailable"
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
+class Confinement(msgspec.Struct, frozen=True):
     """How a process is confined: `prefix` in front of its command line, and its environment.
 
     The back end `landlock` has no program of its own: `operations` are the mounts that the warden makes, (kind, source,
@@ -67,7 +66,7 @@ class Confinement:
     prefix: tuple[str, ...] = ()
     operations: tuple[tuple[str, str, str], ...] = ()
     writable: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     control_guard: ControlFileGuard | None = None
     watch: WriteWatch | None = None
     """The watch for control files, finished when the process has ended."""
@@ -123,8 +122,7 @@ class Confinement:
 UNCONFINED = Confinement(FULL)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOnlyRunner:
+class ReadOnlyRunner(msgspec.Struct, frozen=True):
     """Starts helpers of our own that read the tree, such as git: read-only, without network or what holds secrets.
 
     Without a back end they run as they are: each of them brings protections of its own.
