@@ -60,7 +60,7 @@ async def delivered(home: Path, clients: int) -> tuple[float, int]:
         with ExitStack() as stack:
             enter = partial(stack.enter_context, watching(server.path, clients, [session_id]))
             watchers = await asyncio.to_thread(enter)
-            journal = server.hub.lives.by_id[session_id].session.journal
+            journal = server.hub.pool.loaded[session_id].session.journal
             begun, offset = time.process_time(), 0
             for number in range(EVENTS):
                 mode: Any = "append" if offset else "write"

@@ -19,7 +19,7 @@ from tests.registry.opened import Opened, opened
 
 from jaato.plugins.arp import remote_registry as source
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.hosts import names_of
+from jaato.server.auth.hosts import allow_hosts
 from jaato.server.registry.application import bound, open_registry, serving
 from jaato.server.registry.audit import Audit, AuditFilter
 from jaato.server.registry.keys import AllowAnyone
@@ -225,7 +225,7 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 door = open_registry(described)
                 stack.push_async_callback(door.callers.close)
                 await stack.enter_async_context(
-                    serving(door, AllowAnyone(names_of("127.0.0.1", port)), listener)
+                    serving(door, AllowAnyone(allow_hosts("127.0.0.1", port)), listener)
                 )
                 served.append(Served(f"http://127.0.0.1:{port}"))
             await anyio.to_thread.run_sync(look, *served)

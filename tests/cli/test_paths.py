@@ -36,7 +36,11 @@ def ran(desk: Desk, *args: str) -> tuple[set[str], list[str]]:
 def test_a_run_in_this_process_loads_no_network_server_and_leaves_nothing(desk: Desk) -> None:
     """The hub is there, no socket is served; threads, descriptors and the lease are given back."""
     modules, left = ran(desk, "run", *desk.script(say("ok")), "hi")
-    assert {"jaato.server.sessions.hub", "jaato.server.protocol.connection", "jaato.server.memory"} <= modules
+    assert {
+        "jaato.server.sessions.hub",
+        "jaato.server.sessions.client_connection",
+        "jaato.server.in_memory",
+    } <= modules
     assert not modules & {"uvicorn", "starlette", "websockets", "jaato.server.auth.gate", "jaato.server.app"}
     assert left == []
     assert not [row for row in desk.sessions() if row["standing"]]

@@ -23,7 +23,7 @@ from jaato.protocol.commands import SessionAttach, SessionList
 from jaato.protocol.events import SessionInfo, SystemMessage
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Sessions, Welcome
-from jaato.server.sessions.event_buffer import framed
+from jaato.server.sessions.subscription import framed
 
 WELCOME = framed(encode(Welcome(1, "jaato", "k", "owner")))
 Lie = Callable[[socket.socket], None]

@@ -63,7 +63,7 @@ def test_many_disconnects_under_load(tmp_path: Path) -> None:
                 way.cut()
             over.set()
             await working
-            live = server.hub.lives.by_id[mine.id].session
+            live = server.hub.pool.loaded[mine.id].session
             while live.is_busy or not (one.connected and two.connected):
                 await asyncio.sleep(0.01)
             room = server.hub.rooms[mine.id]

@@ -13,7 +13,7 @@ from tests.server.serving import served
 
 from jaato.protocol.events import Event
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.hosts import names_of
+from jaato.server.auth.hosts import allow_hosts
 from jaato.server.registry.application import bound, open_registry, serving
 from jaato.server.registry.keys import AllowAnyone
 from jaato.server.registry.routes import ToolRegistry
@@ -48,7 +48,7 @@ async def opened(path: Path, **blueprint: object) -> AsyncIterator[Opened]:
     listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]
     try:
-        async with serving(door, AllowAnyone(names_of("127.0.0.1", port, any_port=True)), listener):
+        async with serving(door, AllowAnyone(allow_hosts("127.0.0.1", port, any_port=True)), listener):
             yield Opened(door, Served(f"http://127.0.0.1:{port}"))
     finally:
         await door.callers.close()

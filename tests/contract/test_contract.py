@@ -172,7 +172,7 @@ def test_a_registry_of_others_is_checked_as_far_as_it_goes(tmp_path: Path) -> No
     [
         (("--domains", "no_such_domain"), "There is no domain 'no_such_domain'"),
         (("--domains", ","), "There is nothing to serve"),
-        (("--host", "192.0.2.1"), "Nothing can be served at 192.0.2.1 port 0"),
+        (("--host", "192.0.2.1"), "Cannot listen at 192.0.2.1 port 0"),
         (("--port", "70000"), "70000 is no port"),
     ],
 )

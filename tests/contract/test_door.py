@@ -136,7 +136,7 @@ def test_a_client_that_goes_ends_its_call(tmp_path: Path) -> None:
 
 def test_who_is_slow_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that says nothing, a head and a body that do not end: each has its time, and is closed then."""
-    monkeypatch.setattr(http_connection, "HEAD_S", 0.3)
+    monkeypatch.setattr(http_connection, "REQUEST_S", 0.3)
     monkeypatch.setattr(application, "BODY_S", 0.3)
     monkeypatch.setattr(application, "LINGER_S", 0.1)
 

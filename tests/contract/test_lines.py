@@ -285,8 +285,8 @@ def test_the_one_idle_longest_makes_room(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_who_reads_slowly_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that takes its answer bit by bit has it whole; one that takes nothing is left, and the system keeps nothing for it."""
-    monkeypatch.setattr(http_connection, "UNREAD_S", 0.4)
-    monkeypatch.setattr(http_connection, "UNREAD_BYTES", 1)
+    monkeypatch.setattr(http_connection, "SLOW_READ_S", 0.4)
+    monkeypatch.setattr(http_connection, "SLOW_READ_BYTES", 1)
     size = 1_000_000
 
     @tool(access="read")

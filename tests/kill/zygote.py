@@ -27,8 +27,8 @@ from jaato.agent.bus import Bus
 from jaato.runtime.plugins.adapter import Toolset
 from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.session_options import SessionOptions, settings_for
-from jaato.server.app import Doors
-from jaato.server.daemon import Wanted, serve
+from jaato.server.app import ServerOptions
+from jaato.server.daemon import serve
 from jaato.storage.leases import Leases
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import tool_from
@@ -82,7 +82,9 @@ async def daemon(home: Path) -> None:
     registry.add_toolset(Toolset("effects", None, tools=[tool_from(made, "effects") for made in TOOLS]))
     base = replace(base, registry=registry)
     await serve(
-        Wanted(home / SOCKET, doors=Doors((), base=base)),
+        home / SOCKET,
+        (),
+        ServerOptions(base=base),
         lambda _: tell(home=str(home), pid=pid, what="ready"),
     )
     loaded = sorted(name for name in sys.modules if name.partition(".")[0] != "tests")

@@ -14,11 +14,11 @@ from tests.mcp_server.test_calls import PIXEL
 
 from jaato.errors import ToolError
 from jaato.protocol.messages import Media
-from jaato.server.auth.gate import Gate, Remote, rpc_problem
-from jaato.server.auth.hosts import names_of
-from jaato.server.auth.secret_file import OneToken
+from jaato.server.auth.gate import Gate, TokenAuthenticator, rpc_error
+from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.tokens import SingleToken
 from jaato.server.http.asgi import Receive, Scope, Send
-from jaato.server.http.listeners import Listener, bound, config_of
+from jaato.server.http.listeners import HttpServer, bind_tcp, create_config
 from jaato.server.mcp.app import Application, Whole
 from jaato.server.tool_sessions import Door
 from jaato.tools.call import Call, Output
@@ -93,16 +93,18 @@ for fixture in FIXTURES:
 
 async def judged(door: Door) -> str:
     """What the suite says of a server at this door; it cannot be told a token, so that is put in on the way."""
-    listener = bound("127.0.0.1", 0)
+    listener = bind_tcp("127.0.0.1", 0)
     port = listener.getsockname()[1]
     application = Application(door)
-    gate = Gate(Whole(application), Remote(OneToken(TOKEN), names_of("127.0.0.1", port)), rpc_problem)
+    gate = Gate(
+        Whole(application), TokenAuthenticator(SingleToken(TOKEN), allow_hosts("127.0.0.1", port)), rpc_error
+    )
 
     async def with_token(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [*scope["headers"], (b"authorization", f"Bearer {TOKEN}".encode())]
         await gate({**scope, "headers": headers}, receive, send)
 
-    server = Listener(config_of(with_token))
+    server = HttpServer(create_config(with_token))
     async with application.running():
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:

@@ -13,8 +13,8 @@ def test_wrong_flags_are_said_before_anything_is_served(house: House) -> None:
     for flags, said in (
         (("--tools", "nothing_like_it"), "There is no tool"),
         (("--plugins", "nothing"), "No plugin 'nothing'"),
-        (("--http", "localhost"), "is no address"),
-        (("--http", ":99999999"), "is no address"),
+        (("--http", "localhost"), "is not an address"),
+        (("--http", ":99999999"), "is not an address"),
         (("--allow-host", "a"), "--http"),
         (("--all-tools", "--tools", "readFile"), "contradict"),
     ):

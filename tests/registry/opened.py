@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.hosts import names_of
+from jaato.server.auth.hosts import allow_hosts
 from jaato.server.registry.application import bound, open_registry, serving
 from jaato.server.registry.keys import AllowAnyone
 from jaato.server.registry.routes import ToolRegistry
@@ -53,7 +53,7 @@ async def opened(
     listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]
     try:
-        async with serving(door, AllowAnyone(names_of("127.0.0.1", port)), listener):
+        async with serving(door, AllowAnyone(allow_hosts("127.0.0.1", port)), listener):
             yield Opened(door, Served(f"http://127.0.0.1:{port}"))
     finally:
         await door.callers.close()

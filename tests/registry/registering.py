@@ -16,8 +16,8 @@ import anyio
 import anyio.to_thread
 
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.hosts import names_of
-from jaato.server.auth.secret_file import OneToken
+from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.tokens import SingleToken
 from jaato.server.registry.application import bound, open_registry, serving
 from jaato.server.registry.keys import AllowAnyone, Keys, RequireKey
 from jaato.server.registry.routes import ToolRegistry
@@ -76,11 +76,11 @@ async def serve(
     door = open_registry(described, None, entry_points)
     keyed, free = bound("127.0.0.1", 0), bound("127.0.0.1", 0)
     ports = [one.getsockname()[1] for one in (keyed, free)]
-    names = [names_of("127.0.0.1", port) for port in ports]
+    names = [allow_hosts("127.0.0.1", port) for port in ports]
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     try:
         async with (
-            serving(door, RequireKey(names[0], OneToken(TOKEN), Keys(door.callers.state_dir)), keyed),
+            serving(door, RequireKey(names[0], SingleToken(TOKEN), Keys(door.callers.state_dir)), keyed),
             serving(door, AllowAnyone(names[1]), free),
         ):
             yield Registry(door, Served(urls[0], TOKEN), Served(urls[1]))

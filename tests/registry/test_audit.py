@@ -19,8 +19,8 @@ from tests.registry.registering import during as registering
 from jaato.cli.commands.registry_log import put
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions, settings_for
-from jaato.server.auth.hosts import names_of
-from jaato.server.auth.secret_file import OneToken
+from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.tokens import SingleToken
 from jaato.server.registry import caller_sessions
 from jaato.server.registry.application import bound, open_registry, serving
 from jaato.server.registry.audit import Audit, AuditEntry, AuditFilter, audit_sessions
@@ -57,7 +57,7 @@ def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixtu
         door = open_registry(described)
         listener = bound("127.0.0.1", 0)
         port = listener.getsockname()[1]
-        guard = RequireKey(names_of("127.0.0.1", port), OneToken(OWNER), Keys(state))
+        guard = RequireKey(allow_hosts("127.0.0.1", port), SingleToken(OWNER), Keys(state))
         try:
             async with serving(door, guard, listener):
                 await anyio.to_thread.run_sync(calls, Served(f"http://127.0.0.1:{port}"))

@@ -14,8 +14,8 @@ import pytest
 
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.hosts import names_of
-from jaato.server.auth.secret_file import OneToken, fresh
+from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.tokens import SingleToken, generate_secret
 from jaato.server.registry import keys as guards
 from jaato.server.registry.application import bound, open_registry, serving
 from jaato.server.registry.keys import NAME, AllowAnyone, Guard, Keys, RequireKey, add_key, keys_in
@@ -44,7 +44,7 @@ def serve(path: Path, guard: Callable[[int], Guard], body: Callable[[Served], No
 
 def keyed(state: Path) -> Callable[[int], RequireKey]:
     """A guard over the keys of a directory."""
-    return lambda port: RequireKey(names_of("127.0.0.1", port), OneToken(OWNER), Keys(state))
+    return lambda port: RequireKey(allow_hosts("127.0.0.1", port), SingleToken(OWNER), Keys(state))
 
 
 def refused(reply: Reply, status: int, code: str) -> Reply:
@@ -154,7 +154,7 @@ def test_wrong_keys_are_slowed_and_right_ones_are_not(
 
 
 def test_what_no_key_may_be(tmp_path: Path) -> None:
-    """Names, scopes, patterns and rates are checked when a key is made; a file that is none lets nobody in."""
+    """AllowedHosts, scopes, patterns and rates are checked when a key is made; a file that is none lets nobody in."""
     for name, scopes, tools, rate in (
         ("", ["tools:read"], [], None),
         ("a b", ["tools:read"], [], None),
@@ -171,8 +171,8 @@ def test_what_no_key_may_be(tmp_path: Path) -> None:
         add_key(tmp_path, "n", ["tools:read"])
     keys = Keys(tmp_path)
     assert keys.enter(key) is not None
-    assert keys.enter_at("/v1/tools/x", key) is not None
-    assert [keys.enter_at(path, key) for path in ("/v1/connect", "/v1/toolsx", "/mcp", "/health", "/")] == [
+    assert keys.verify_key("/v1/tools/x", key) is not None
+    assert [keys.verify_key(path, key) for path in ("/v1/connect", "/v1/toolsx", "/mcp", "/health", "/")] == [
         None
     ] * 5
     for content in (
@@ -197,7 +197,7 @@ def test_a_door_that_cannot_know_its_owner_is_closed(tmp_path: Path) -> None:
         raise ConfigError("secret words")
 
     def guard(port: int) -> Guard:
-        return guards.AllowUntilKeys(AllowAnyone(names_of("127.0.0.1", port)), Keys(tmp_path), broken)
+        return guards.AllowUntilKeys(AllowAnyone(allow_hosts("127.0.0.1", port)), Keys(tmp_path), broken)
 
     def body(at: Served) -> None:
         assert (
@@ -209,6 +209,6 @@ def test_a_door_that_cannot_know_its_owner_is_closed(tmp_path: Path) -> None:
 
 def test_a_secret_can_be_given_on_a_command_line() -> None:
     """`--token SECRET` is a token and no option: no secret that is made begins with a dash."""
-    made = {fresh() for _ in range(2_000)}
+    made = {generate_secret() for _ in range(2_000)}
     assert len(made) == 2_000
     assert not any(secret.startswith("-") for secret in made)

@@ -9,7 +9,7 @@ import pytest
 from tests.registry.test_keys import OWNER, keyed, serve
 
 from jaato.errors import ConfigError
-from jaato.server.auth.hosts import names_of
+from jaato.server.auth.hosts import allow_hosts
 from jaato.server.registry.keys import AllowAnyone, add_key
 from jaato.server.registry.limits import Rate, RateLimiter, parse_rate
 from jaato.testing.arp.peer import Served, fails
@@ -51,7 +51,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
         for path in ("/healthz", "/version"):  # a probe is no use of the registry
             assert at.send("GET", path).status == 200
 
-    serve(tmp_path, lambda port: AllowAnyone(names_of("127.0.0.1", port), Rate(2, 3_600)), anyone)
+    serve(tmp_path, lambda port: AllowAnyone(allow_hosts("127.0.0.1", port), Rate(2, 3_600)), anyone)
 
 
 def test_rates_and_their_memory() -> None:

@@ -42,7 +42,7 @@ class Keep:
             "JAATO_SANDBOX": "full",  # the tests look for processes by their ids outside
             "PYTHONPATH": str(ROOT / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.KeyVerifier",
             **environ,
         }
         self.tokens: dict[str, str] = {}

@@ -107,7 +107,7 @@ def test_who_cannot_be_seen_is_not_let_in(tmp_path: Path) -> None:
             assert process.stdout is not None
             answer = await anyio.to_thread.run_sync(process.stdout.read)
             assert answer.startswith(b"HTTP/1.1 403"), answer
-            assert b"cannot be seen" in answer
+            assert b"not visible in /proc" in answer
             process.stdout.close()
             transport = httpx2.AsyncHTTPTransport(uds=str(server.path))
             async with httpx2.AsyncClient(transport=transport, base_url="http://x") as client:

@@ -142,7 +142,7 @@ def test_a_client_below_a_call_is_not_let_in_by_the_server(served: Desk, escape:
     command = f"{JAATO} run --connect {socket} --yes {' '.join(script)} go"
     attacked(served, ESCAPES[escape].replace("{command}", command), "--no-daemon")
     assert code(served) == 4, output(served)
-    assert "below a call of a tool" in output(served)
+    assert "A tool call has started this client" in output(served)
     assert not harmed(served)
     outside = subprocess.run(
         ["sh", "-c", command], cwd=served.work, env=served.env, capture_output=True, check=False, timeout=60

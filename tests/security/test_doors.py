@@ -12,8 +12,7 @@ import pytest
 from tests.security.keep import Keep, answer, status
 
 from jaato.client.websocket import Closed
-from jaato.server.auth.secret_file import digest_of
-from jaato.server.auth.tokens import Tokens, add_token
+from jaato.server.auth.tokens import Tokens, add_token, digest_of
 
 ROUTES = ("/health", "/metrics", "/mcp", "/v1/connect", "/", "/nothing", "/../etc/passwd", "/health/")
 WRONG = {
@@ -214,5 +213,5 @@ def test_every_token_is_compared_whole(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(hmac, "compare_digest", counted)
     for token in (given[0], given[-1], "wrong", given[0][:-1]):
         seen.clear()
-        known.judge(token)
+        known.verify(token)
         assert seen == [(64, 64)] * (2 if token in given else 1)

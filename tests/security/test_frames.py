@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -266,3 +267,16 @@ def test_events_reach_a_viewer_while_others_misbehave(keep: Keep) -> None:
             while (event := viewer.receive())["type"] != "turn.completed":
                 assert isinstance(event, dict)
             assert bad.closed().code == 1009
+
+
+def test_a_client_that_disconnects_while_it_is_refused_is_not_logged(tmp_path: Path) -> None:
+    """The connection of a client that has gone ends silently, also where the server was about to close it."""
+    keep = Keep(tmp_path, "--web-socket", ":0")
+    try:
+        with keep.client(keep.tokens["owner"]) as line:
+            line.raw.sendall(frame(TEXT, b"nonsense") * 25 + frame(CLOSE, (1000).to_bytes(2, "big")))
+            line.closed()
+        assert keep.serves()
+    finally:
+        code, said = keep.stop()
+    assert (code, said) == (0, "")

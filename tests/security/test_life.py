@@ -32,7 +32,7 @@ def test_a_server_is_begun_found_and_ended(home: Desk) -> None:
         there = home.serve("--status")
         assert (there.returncode, f"serving at {home.path}" in there.stdout) == (0, True)
         clash = home.serve()
-        assert (clash.returncode, "A server runs already" in clash.stderr) == (2, True)
+        assert (clash.returncode, "A server is already running" in clash.stderr) == (2, True)
     finally:
         ended = home.serve("--stop")
     assert (ended.returncode, ended.stderr) == (0, "jaato: the server has stopped\n")
@@ -56,7 +56,7 @@ def test_of_many_begun_at_once_one_serves(home: Desk) -> None:
         for one in lost:
             assert one.returncode == 2
             assert one.stderr is not None
-            assert f"A server runs already (process {winner.pid})" in one.stderr.read()
+            assert f"A server is already running (process {winner.pid})" in one.stderr.read()
     finally:
         for one in begun:
             one.terminate()
@@ -93,14 +93,14 @@ def test_places_that_will_not_do_are_refused(home: Desk) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     port = taken.getsockname()[1]
     cases = {
-        ("--ipc-socket", str(shared / "s")): "Others can write in",
-        ("--ipc-socket", str(link / "s")): "is no directory of yours",
-        ("--ipc-socket", str(private / "file")): "is there and is no socket",
+        ("--ipc-socket", str(shared / "s")): "Other users can write to",
+        ("--ipc-socket", str(link / "s")): "is not a directory of yours",
+        ("--ipc-socket", str(private / "file")): "exists and is not a socket",
         ("--ipc-socket", str(private / ("x" * 120))): "at most 107 bytes",
-        ("--ipc-socket", "/proc/nothing/s"): "cannot be made",
-        ("--ipc-socket", str(home.path), "--web-socket", f":{port}"): "Take another port",
+        ("--ipc-socket", "/proc/nothing/s"): "Cannot create",
+        ("--ipc-socket", str(home.path), "--web-socket", f":{port}"): "Use another port",
         ("--ipc-socket", str(home.path), "--web-socket", "127.0.0.1:99999"): "no address",
-        ("--ipc-socket", str(home.path), "--web-socket", "256.1.1.1:0"): "Take another port",
+        ("--ipc-socket", str(home.path), "--web-socket", "256.1.1.1:0"): "Use another port",
         ("--ipc-socket", str(home.path), "--tls-cert", "x"): "takes both",
         (
             "--ipc-socket",
@@ -133,7 +133,7 @@ def test_a_dead_socket_is_replaced_and_a_living_one_is_not(home: Desk) -> None:
         other.bind(str(home.path))
         other.listen()
         refused = home.serve("--daemon")
-        assert (refused.returncode, "answers at" in refused.stderr) == (2, True)
+        assert (refused.returncode, "already running at" in refused.stderr) == (2, True)
         assert home.path.exists()
     try:
         assert home.serve("--daemon").returncode == 0
@@ -266,7 +266,7 @@ def test_a_hangup_reads_the_configuration_anew(tmp_path: Path) -> None:
             told = ""
             while "server-token" not in told:
                 told += keep.process.stderr.readline()
-            assert told.count("Not everything could be read anew") == 2, "each thing that is wrong is said"
+            assert told.count("Reload failed in part") == 2, "each thing that is wrong is said"
             assert "no valid TOML" in told or "not valid TOML" in told
             assert "result" in line.command("session.create", **script), "what is open goes on as it was"
         assert status(keep.ask(keep.head(token=new))) == 200

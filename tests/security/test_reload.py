@@ -54,7 +54,7 @@ def test_a_call_cannot_have_its_session_begin_anew(tmp_path: Path) -> None:
 
             assert turn() == [True]
             assert config.read_text() == "\n", "the attack was carried out"
-            assert "runs below a call" in (keep.work / "said").read_text()
+            assert "A tool call has started this client" in (keep.work / "said").read_text()
             time.sleep(2.5)  # the server looks after its sessions every second
             assert turn() == [True, False]
             assert not (keep.work / "mark").exists()

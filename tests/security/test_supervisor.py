@@ -73,7 +73,7 @@ def test_descriptors_that_are_no_listening_sockets_are_refused(home: Desk) -> No
             server = activated(home.env, [fd], "--ipc-socket", str(home.path))
             _, said = server.communicate(timeout=40)
             assert server.returncode == 2
-            assert "Descriptor 3, passed as a socket, is no" in said
+            assert "Descriptor 3, inherited as a socket, is no" in said
 
 
 def test_the_unit_files_are_right(home: Desk) -> None:
@@ -116,14 +116,14 @@ def test_the_log_is_private_and_bounded(tmp_path: Path) -> None:
     path.write_text("before\n")
     path.chmod(0o644)
     code = (
-        "import logging, sys; from pathlib import Path; from jaato.server.log_file import Bounded;"
-        "log = logging.getLogger('jaato'); log.addHandler(Bounded(Path(sys.argv[1]), 20_000)); log.setLevel('INFO');"
+        "import logging, sys; from pathlib import Path; from jaato.server.log_file import RotatingStderr;"
+        "log = logging.getLogger('jaato'); log.addHandler(RotatingStderr(Path(sys.argv[1]), 20_000)); log.setLevel('INFO');"
         "[log.info('line %d %s', n, 'x' * 100) for n in range(2_000)];"
         "log.info('y' * 100_000); print('printed', flush=True); raise SystemError('the end')"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=False)
     assert (done.stdout, done.stderr) == (b"", b"")
-    old = logs.old(path)
+    old = logs.old_path(path)
     for one in (path, old):
         assert stat.S_IMODE(one.stat().st_mode) == 0o600
         assert one.stat().st_size < 35_000

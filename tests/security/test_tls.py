@@ -24,7 +24,7 @@ from jaato.client.blocking import Client
 from jaato.client.connection import connect
 from jaato.errors import ConfigError, ConnectionFault, NotAllowed
 from jaato.protocol.commands import SessionList
-from jaato.server.http.tls import context_of
+from jaato.server.http.tls import create_context
 
 
 def certificate(place: Path, name: str, *, password: bytes | None = None) -> tuple[Path, Path]:
@@ -238,4 +238,4 @@ def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
     """Nobody is asked for it at a terminal."""
     cert, key = certificate(tmp_path, "locked", password=b"secret")
     with pytest.raises(ConfigError, match="cannot be used for TLS"):
-        context_of(cert, key)
+        create_context(cert, key)

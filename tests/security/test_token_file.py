@@ -41,4 +41,4 @@ def test_a_broken_file_of_tokens_lets_nobody_in_by_it(tmp_path: Path) -> None:
         guests.close()
         code, said = keep.stop()
     assert code == 0
-    assert "No token but the owner's lets anybody in" in said
+    assert "Only the owner's token is accepted" in said

@@ -29,7 +29,7 @@ from jaato.protocol.events import (
     ToolOutput,
     TurnCompleted,
 )
-from jaato.protocol.events.questions import Permission
+from jaato.protocol.events.turn import Permission
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Problem, Text, ToolResult, Usage
 from jaato.protocol.specs import Plan, PlanStep

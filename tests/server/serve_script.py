@@ -13,8 +13,8 @@ from tests.subagent.cast import Cast
 
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.app import Doors, running
-from jaato.server.http.listeners import unix_listener
+from jaato.server.app import ServerOptions, run_server
+from jaato.server.http.listeners import bind_unix
 
 
 def script_of(lines: list[dict[str, object]]) -> list[Step]:
@@ -41,7 +41,7 @@ async def main(home: Path, script: str) -> None:
         state_dir=home / "state",
         environ={"HOME": str(home), "PATH": "/usr/bin:/bin"},
     )
-    async with running(Doors([unix_listener(home / "run/jaato.sock")], base=base)):
+    async with run_server(ServerOptions([bind_unix(home / "run/jaato.sock")], base=base)):
         with anyio.open_signal_receiver(signal.SIGTERM) as signals:
             print("ready", flush=True)
             async for _ in signals:

@@ -17,8 +17,8 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, Opened, Reply, Welcome
 from jaato.providers.scripted import Answer, ScriptedProvider
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.app import Doors, running
-from jaato.server.http.listeners import unix_listener
+from jaato.server.app import ServerOptions, run_server
+from jaato.server.http.listeners import bind_unix
 from jaato.server.sessions.hub import Hub
 
 
@@ -63,11 +63,11 @@ async def served(
     )
     tcp = socket.create_server(("127.0.0.1", 0))
     address = path / "run/jaato.sock"
-    async with running(
-        Doors([unix_listener(address), tcp], base=blueprint, idle_after_s=idle_after_s)
-    ) as hub:
+    async with run_server(
+        ServerOptions([bind_unix(address), tcp], base=blueprint, idle_after_s=idle_after_s)
+    ) as server:
         token = (state / "server-token").read_text().strip()
-        yield Served(hub, address, tcp.getsockname()[1], token)
+        yield Served(server.hub, address, tcp.getsockname()[1], token)
 
 
 class Raw:

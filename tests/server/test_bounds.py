@@ -23,7 +23,7 @@ from jaato.protocol.specs import ModelSettings
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.server.sessions import messages as said
 from jaato.server.sessions import room as rooms
-from jaato.server.sessions import session_pool as at_hand
+from jaato.server.sessions import session_pool as open_sessions
 from jaato.server.sessions.room import Room
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
@@ -32,7 +32,7 @@ from jaato.tools.ledger import TokenLedger
 def test_sessions_at_hand_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When as many sessions are at hand as may be, the one that has rested longest is put down, and goes on when it is
     spoken to; when all are watched, a further one is refused, and can be begun when one is left."""
-    monkeypatch.setattr(at_hand, "most_live", lambda: 3)
+    monkeypatch.setattr(open_sessions, "most_live", lambda: 3)
 
     async def main() -> None:
         async with served(tmp_path, [Step(text="well")] * 9) as server, server.client() as client:
@@ -41,15 +41,15 @@ def test_sessions_at_hand_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
                 reply = await client.ask("session.create", workspace=str(tmp_path / "work"), attach=False)
                 assert isinstance(reply.result, Opened), reply.error
                 made.append(reply.result.session_id)
-                assert len(server.hub.lives.by_id) <= 3
-            assert list(server.hub.lives.by_id) == made[2:]
+                assert len(server.hub.pool.loaded) <= 3
+            assert list(server.hub.pool.loaded) == made[2:]
             await client.ask("session.attach", session_id=made[0])
             await finished(client, made[0], "go on")
-            assert len(server.hub.lives.by_id) == 3
+            assert len(server.hub.pool.loaded) == 3
             for session_id in made[1:3]:
                 await client.ask("session.attach", session_id=session_id)
                 await client.ask("command.execute", session_id=session_id, name="help")
-            assert sorted(server.hub.lives.by_id) == sorted(made[:3])
+            assert sorted(server.hub.pool.loaded) == sorted(made[:3])
             refused = await client.ask("session.create", workspace=str(tmp_path / "work"))
             assert refused.error is not None
             assert (refused.error.code, refused.error.retryable) == ("overloaded", True)
@@ -111,7 +111,7 @@ def test_few_files_mean_few_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions leave most of the files a process may have open to connections and work."""
     for soft, most in ((64, 16), (1_024, 256), (1 << 20, 1_000), (resource.RLIM_INFINITY, 1_000)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
-        assert at_hand.most_live() == most
+        assert open_sessions.most_live() == most
 
 
 @pytest.fixture

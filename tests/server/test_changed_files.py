@@ -18,7 +18,7 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import Opened
 from jaato.protocol.specs import FileChange
 from jaato.server.sessions.hub import Hub
-from jaato.server.sessions.snapshot import Folding
+from jaato.server.sessions.snapshot import StateFold
 from jaato.tools.filesystem.changes import MAX_REPORTED, count_changed_lines, summarize_changes
 from jaato.tools.redaction.redactor import Redactor
 
@@ -122,7 +122,7 @@ def test_changed_files_are_told_as_they_change(tmp_path: Path) -> None:
 
 def folded(hub: Hub, session_id: str) -> State:
     """What the log alone says."""
-    folding = Folding(hub.store, Redactor.none(), session_id)
+    folding = StateFold(hub.store, Redactor.none(), session_id)
     for _ in folding:
         pass
     return folding.state

@@ -23,7 +23,7 @@ def test_others_write_while_a_large_session_is_removed(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path, [say("one")]) as server, server.client() as client:
             other = await begun(client, tmp_path)
-            store, journal = server.hub.store, server.hub.lives.by_id[other].session.journal
+            store, journal = server.hub.store, server.hub.pool.loaded[other].session.journal
             store.create([created("big")])
             for first in range(2, EVENTS, 1_000):
                 store.append([said("big", seq, "x" * 500) for seq in range(first, first + 1_000)])

@@ -13,7 +13,7 @@ from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import Event, TurnCompleted
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.secret_file import token_of
+from jaato.server.auth.tokens import load_or_create_token
 from server.core import JaatoServer
 from server.events import AgentOutputEvent, SessionInfoEvent, ToolCallStartEvent
 from server.ipc import JaatoIPCServer
@@ -115,7 +115,7 @@ def test_a_door_on_a_socket_and_one_on_an_address(tmp_path: Path) -> None:
         web = JaatoWSServer(0, blueprint=blueprint(tmp_path))
         async with web:
             url = f"ws://{web.host}:{web.port}"
-            token = token_of(tmp_path / "state", "server-token")[0]
+            token = load_or_create_token(tmp_path / "state", "server-token")[0]
             async with connect(url, token=token) as client:
                 assert (await client.list()).sessions == []
             with pytest.raises(NotAllowed):

@@ -16,8 +16,8 @@ from tests.server.test_resting import begun, until
 
 from jaato.protocol.events import SystemMessage
 from jaato.providers.scripted import Step
-from jaato.server.metrics import Metrics
-from jaato.server.protocol import handlers as carry
+from jaato.server.app import Metrics
+from jaato.server.sessions import command_handlers as carry
 
 
 async def bounded(main: Callable[[], Awaitable[None]]) -> None:
@@ -34,7 +34,7 @@ def test_a_store_that_cannot_be_read_does_not_end_the_server(
     async def main() -> None:
         async with served(tmp_path, [Step(text="Yes.")]) as server, server.client() as client:
             session_id = await begun(client, tmp_path, attach=False)
-            await server.hub.put_down(session_id)
+            await server.hub.evict(session_id)
             await client.ask("session.attach", session_id=session_id)
             with closing(sqlite3.connect(tmp_path / "state/jaato.db")) as other:
                 (name,) = next(other.execute("SELECT name FROM sqlite_master WHERE name = 'session'"))
@@ -58,7 +58,7 @@ def test_who_could_not_remove_a_session_watches_it_still(tmp_path: Path) -> None
         async with served(tmp_path, [Step(text="Yes.")]) as server:
             async with server.client("one") as one:
                 session_id = await begun(one, tmp_path)
-                await server.hub.put_down(session_id)
+                await server.hub.evict(session_id)
                 with closing(sqlite3.connect(tmp_path / "state/jaato.db")) as other:
                     other.execute(
                         "CREATE TRIGGER held BEFORE DELETE ON event BEGIN SELECT RAISE(ABORT, 'held'); END"
@@ -90,7 +90,7 @@ def test_watchers_hear_that_their_session_was_removed(tmp_path: Path) -> None:
             notice = await two.until(SystemMessage)
             assert "removed" in notice.text
             assert server.hub.events >= before > 0
-            text = Metrics(since=time.monotonic() - 12_345_678).text(server.hub)
+            text = Metrics(since=time.monotonic() - 12_345_678).render(server.hub)
             assert "jaato_uptime_seconds 12345678." in text
             assert f"jaato_events_total {server.hub.events}\n" in text
 

@@ -16,11 +16,10 @@ from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES
 from jaato.protocol.specs import ClientView
-from jaato.server.sessions import subscription as feeds
-from jaato.server.sessions.event_buffer import Ring
+from jaato.server.sessions import subscription as subscriptions
 from jaato.server.sessions.room import Room
-from jaato.server.sessions.snapshot import Folding
-from jaato.server.sessions.subscription import Feed
+from jaato.server.sessions.snapshot import StateFold
+from jaato.server.sessions.subscription import EventBuffer, Subscription
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.redaction.redactor import Redactor
 
@@ -33,7 +32,7 @@ class Client:
         self.size = size
         self.pipe: list[bytes] = []
         self.state: State | None = None
-        self.feed: Feed | None = None
+        self.subscription: Subscription | None = None
         self.seen: list[int] = []
 
     @property
@@ -48,14 +47,14 @@ class Client:
     def come(self) -> None:
         """Watch, from where this client is."""
         after = self.state.seq if self.state is not None else None
-        self.feed = self.room.enter(self, ClientView("k", "somebody", "owner"), after)
-        self.feed.go_on()
+        self.subscription = self.room.enter(self, ClientView("k", "somebody", "owner"), after)
+        self.subscription.send_pending()
 
     def go(self) -> None:
         """Leave, and what is in the pipe is lost."""
-        assert self.feed is not None
-        self.room.leave(self.feed)
-        self.feed = None
+        assert self.subscription is not None
+        self.room.leave(self.subscription)
+        self.subscription = None
         self.pipe.clear()
 
     def read(self, most: int) -> None:
@@ -70,8 +69,8 @@ class Client:
                 assert event.seq == self.state.seq + 1, "a gap, or an event twice"
             apply(self.state, event)
         del self.pipe[:most]
-        if self.feed is not None:
-            self.feed.go_on()
+        if self.subscription is not None:
+            self.subscription.send_pending()
 
 
 def payload(frame: bytes) -> bytes:
@@ -92,13 +91,13 @@ def room_of(happenings: Happenings) -> Room:
     """The room of the session."""
     session_id = happenings.journal.state.session_id
     room = Room(happenings.store, Redactor.none(), folded(happenings.store, session_id))
-    happenings.journal.bus.listen(room.hear)
+    happenings.journal.bus.listen(room.publish)
     return room
 
 
 def folded(store: SqliteStore, session_id: str) -> State:
     """The state of a stored session."""
-    folding = Folding(store, Redactor.none(), session_id)
+    folding = StateFold(store, Redactor.none(), session_id)
     for _ in folding:
         pass
     return folding.state
@@ -109,9 +108,9 @@ def test_every_client_has_the_servers_state_to_the_byte(
     happenings: Happenings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients that stall, leave at any moment and come back end with the state of the server, byte for byte."""
-    monkeypatch.setattr(feeds, "BEHIND", 40)
+    monkeypatch.setattr(subscriptions, "BEHIND", 40)
     room = room_of(happenings)
-    room.ring = Ring(kept_events=60)
+    room.ring = EventBuffer(kept_events=60)
     choose = random.Random(happenings.random.random())
     clients = [Client(room, size) for size in (1, 2, 5, 40, 1_000)]
     cut_back = 0
@@ -119,16 +118,16 @@ def test_every_client_has_the_servers_state_to_the_byte(
         happenings.step()
         client = clients[(turn // 100 + choose.randint(0, 3)) % 5]  # one of them stalls for a while
         match choose.randint(0, 40):
-            case 0 if client.feed is not None:
-                cut_back += client.feed.snapshots
+            case 0 if client.subscription is not None:
+                cut_back += client.subscription.snapshots
                 client.go()
-            case n if n > 5 and client.feed is None:
+            case n if n > 5 and client.subscription is None:
                 client.come()
             case _:
                 client.read(choose.choice((0, 1, 3, 100)))
-    cut_back += sum(client.feed.snapshots for client in clients if client.feed is not None)
+    cut_back += sum(client.subscription.snapshots for client in clients if client.subscription is not None)
     for client in clients:
-        if client.feed is None:
+        if client.subscription is None:
             client.come()
         while client.pipe:
             client.read(1_000)
@@ -138,7 +137,7 @@ def test_every_client_has_the_servers_state_to_the_byte(
 
 
 def test_a_state_from_the_log_alone_is_the_one_that_was_heard(happenings: Happenings) -> None:
-    """Folding the stored log gives what listening gave, but for what no log holds."""
+    """StateFold the stored log gives what listening gave, but for what no log holds."""
     room = room_of(happenings)
     for _ in range(1_500):
         happenings.step()

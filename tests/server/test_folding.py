@@ -21,7 +21,7 @@ from jaato.protocol.events.state import State
 from jaato.protocol.messages import Message, Text
 from jaato.runtime.session_store import load_session_in_steps
 from jaato.server.sessions import snapshot as module
-from jaato.server.sessions.snapshot import KEPT, Folding
+from jaato.server.sessions.snapshot import KEPT, StateFold
 from jaato.tools.redaction.redactor import Redactor
 
 
@@ -37,7 +37,7 @@ def happenings(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Happe
 
 def folded(happenings: Happenings, secrets: Redactor | None = None) -> tuple[State, int]:
     """The state of the stored session, and how often others had their turn."""
-    folding = Folding(happenings.store, secrets or Redactor.none(), happenings.journal.state.session_id)
+    folding = StateFold(happenings.store, secrets or Redactor.none(), happenings.journal.state.session_id)
     turns = sum(1 for _ in folding)
     return folding.state, turns
 

@@ -118,7 +118,7 @@ def test_the_owner_changes_the_mode_and_everybody_is_told(tmp_path: Path) -> Non
             assert "* accept-edits" in await session.execute("mode")
             stored = list(server.hub.store.read(session.id))
             assert [event.mode for event in stored if isinstance(event, SessionUpdated)] == ["accept-edits"]
-            live = server.hub.lives.by_id[session.id].session
+            live = server.hub.pool.loaded[session.id].session
             assert live.gate.policy.mode == "accept-edits"
             [notice] = [one for one in live.inbox.messages if "accept-edits" in encode(one).decode()]
             assert notice.source == "system"
@@ -137,8 +137,8 @@ def test_a_session_that_rested_goes_on_in_its_mode(tmp_path: Path) -> None:
             changed = await one.create(tmp_path / "work")
             await changed.execute("mode", "auto")
             for session, mode in ((made, "plan"), (closed, "read-only"), (changed, "auto")):
-                await server.hub.put_down(session.id)
-                live = await server.hub.live(session.id)
+                await server.hub.evict(session.id)
+                live = await server.hub.load(session.id)
                 assert live.session.gate.policy.mode == mode
             with pytest.raises(ConfigError, match="begin another one"):
                 await closed.execute("mode", "ask")

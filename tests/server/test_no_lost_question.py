@@ -137,7 +137,7 @@ class Questions(RuleBasedStateMachine):
             self.do(viewer.ask(SessionStop(session_id=self.world.session_id)))
 
     @rule(number=NUMBERS)
-    def go_on(self, number: int) -> None:
+    def send_pending(self, number: int) -> None:
         """Somebody goes on with what was cut off."""
         if viewer := self.world.clients.get(number):
             self.do(viewer.ask(TurnContinue(session_id=self.world.session_id)))
@@ -166,7 +166,7 @@ class Questions(RuleBasedStateMachine):
     @rule()
     def rest(self) -> None:
         """A session that does nothing is put down."""
-        self.do(self.world.hub.put_down(self.world.session_id))
+        self.do(self.world.hub.evict(self.world.session_id))
 
     @invariant()
     def holds(self) -> None:

@@ -36,11 +36,11 @@ def test_a_session_at_hand_hears_of_a_new_configuration(tmp_path: Path) -> None:
         (tmp_path / "work/a").write_text("here")
         async with served(tmp_path, script, 0.02, yes=True) as server, server.client() as client:
             session_id = await begun(client, tmp_path)
-            before = server.hub.lives.by_id[session_id]
+            before = server.hub.pool.loaded[session_id]
             await turn(client)
             forbid("readFile")
             await client.ask("server.reload")
-            after = server.hub.lives.by_id[session_id]
+            after = server.hub.pool.loaded[session_id]
             assert after is not before
             await turn(client)
             assert [event.result.ok for event in ends(client)] == [True, False]
@@ -49,10 +49,10 @@ def test_a_session_at_hand_hears_of_a_new_configuration(tmp_path: Path) -> None:
                 await anyio.sleep(0.005)
             forbid()
             await client.ask("server.reload")
-            assert server.hub.lives.by_id[session_id] is after, "it is at work"
+            assert server.hub.pool.loaded[session_id] is after, "it is at work"
             await anyio.to_thread.run_sync(gate.write_text, "on\n")
             await over(client, 3)
-            while server.hub.lives.by_id.get(session_id, after) is after:
+            while server.hub.pool.loaded.get(session_id, after) is after:
                 await anyio.sleep(0.005)
             await turn(client)
             assert [event.result.ok for event in ends(client)][2:] == [True, True]

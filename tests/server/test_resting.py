@@ -48,7 +48,7 @@ async def swept(server: Served, path: Path) -> None:
     """Wait until the server has looked for idle sessions: one that is idle has been put down since."""
     async with server.client() as client:
         other = await begun(client, path)
-    await until(lambda: other not in server.hub.lives.by_id)
+    await until(lambda: other not in server.hub.pool.loaded)
 
 
 def durable(state: State) -> bytes:
@@ -78,7 +78,7 @@ def test_an_idle_session_is_put_down_and_taken_up_again(tmp_path: Path) -> None:
                 await said(client, "go")
                 await client.ask("client.config")
                 before = durable(client.states[session_id])
-            await until(lambda: session_id not in server.hub.lives.by_id)
+            await until(lambda: session_id not in server.hub.pool.loaded)
             await until(lambda: session_id not in server.hub.rooms)
             async with server.client() as client:
                 await client.ask("session.attach", session_id=session_id)
@@ -108,9 +108,9 @@ def test_work_goes_on_without_anybody(tmp_path: Path) -> None:
                 session_id = await begun(client, tmp_path)
                 await client.ask("message.send", text="go")
             await swept(server, tmp_path)
-            assert server.hub.lives.by_id[session_id].session.is_busy
+            assert server.hub.pool.loaded[session_id].session.is_busy
             await anyio.to_thread.run_sync(gate.write_text, "open")
-            await until(lambda: session_id not in server.hub.lives.by_id)
+            await until(lambda: session_id not in server.hub.pool.loaded)
             async with server.client() as client:
                 await client.ask("session.attach", session_id=session_id)
                 await client.ask("client.config")
@@ -163,7 +163,7 @@ def test_a_message_that_is_still_being_prepared_keeps_its_session(tmp_path: Path
 
             async with anyio.create_task_group() as group:
                 group.start_soon(send)
-                await until(lambda: server.hub.lives.by_id[session_id].uses)
+                await until(lambda: server.hub.pool.loaded[session_id].uses)
                 await swept(server, tmp_path)
                 await anyio.to_thread.run_sync(gate.write_text, "open")
             assert replies[0].error is None
@@ -183,11 +183,11 @@ def test_a_background_task_keeps_its_session(tmp_path: Path) -> None:
                 session_id = await begun(client, tmp_path)
                 await said(client, "go")
             await swept(server, tmp_path)
-            live = server.hub.lives.by_id[session_id]
+            live = server.hub.pool.loaded[session_id]
             assert not live.session.is_busy
             assert list(live.session.tasks.running())
             await anyio.to_thread.run_sync(gate.write_text, "open")
-            await until(lambda: session_id not in server.hub.lives.by_id)
+            await until(lambda: session_id not in server.hub.pool.loaded)
 
     anyio.run(main)
 
@@ -206,7 +206,7 @@ def test_detaching_saves(tmp_path: Path) -> None:
                 await said(client, "go")
             file = tmp_path / "work" / ".jaato" / "sessions" / f"{session_id}.json"
             await until(file.exists)
-            assert session_id in server.hub.lives.by_id
+            assert session_id in server.hub.pool.loaded
             assert json.loads(file.read_bytes())["turns"] == 1
             first = file.stat().st_ino
             async with server.client() as client:

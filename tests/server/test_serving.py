@@ -33,7 +33,7 @@ def test_two_clients_see_one_session(tmp_path: Path) -> None:
             for client in (one, two):
                 if not any(isinstance(event, TurnCompleted) for event in client.events):
                     await client.until(TurnCompleted)
-            while server.hub.lives.by_id[session_id].session.is_busy:
+            while server.hub.pool.loaded[session_id].session.is_busy:
                 await anyio.sleep(0.01)
             for client in (one, two):
                 await client.ask("client.config")  # all that was sent before has come

@@ -205,7 +205,7 @@ def test_snapshots_come_again_when_something_changes(tmp_path: Path) -> None:
                 await until({None, "renamed", "forked"})
                 await bea.ask("session.delete", session_id=second)
                 await until({None, "forked"})
-            await server.hub.anew(session_id, Resume(blueprint=other))
+            await server.hub.reload_session(session_id, Resume(blueprint=other))
             while infos(ana)[-1].model_name != "other":
                 await ana.next()
 

@@ -74,7 +74,7 @@ def test_commands_are_told_and_told_again(tmp_path: Path) -> None:
             assert known["greet"].description.isprintable()
             assert "silent" not in known
             assert await session.execute("greet", "you") == "Hello you."
-            registry = server.hub.lives.by_id[session.id].session.services["registry"]
+            registry = server.hub.pool.loaded[session.id].session.services["registry"]
             with session.events() as events:
                 await anyio.to_thread.run_sync(registry.unexpose_tool, "waypoint")
                 told: list[Any] = []

@@ -25,7 +25,7 @@ from jaato.protocol.frames import Sessions
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.runtime.session_options import SessionOptions
 from jaato.server import daemon
-from jaato.server.app import Doors
+from jaato.server.app import ServerOptions
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -60,7 +60,7 @@ def test_a_store_that_is_taken_away_while_it_is_open(tmp_path: Path) -> None:
             await turn_of(client, session_id)
             store = server.hub.store
             assert isinstance(store, SqliteStore)
-            store._look_at = 0.0  # as if some time had passed
+            store._look_at = 0.0  # as if some time had visit_over
             for file in (tmp_path / "state").glob("jaato.db*"):
                 file.rename(tmp_path / file.name)
             for command in ("message.send", "session.create"):
@@ -102,8 +102,8 @@ def test_a_workspace_that_is_gone(tmp_path: Path) -> None:
             end = next(event for event in client.events if isinstance(event, ToolCallEnd))
             assert not end.result.ok
             assert (await turn_of(client, other)).reason == "stop"
-            await server.hub.reload(at_hand=True)
-            await server.hub.put_down(lost)
+            await server.hub.reload(open_sessions=True)
+            await server.hub.evict(lost)
             refused = await client.ask("message.send", text="hello", session_id=lost)
             assert refused.error is not None
             assert "create it" in refused.error.message
@@ -133,12 +133,12 @@ def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     async def main() -> None:
         async with served(tmp_path, [script] * 99) as server, server.client() as client:
             session_id = await opened(client, tmp_path / "work")
-            live = server.hub.lives.by_id[session_id]
+            live = server.hub.pool.loaded[session_id]
             for years in (-1, 10, -40, 0):
                 jump[0] = years * 365 * 86_400.0
                 assert (await turn_of(client, session_id)).reason == "stop"
-                assert not server.hub.lives.is_idle(live)
-                assert server.hub.lives.by_id[session_id] is live
+                assert not server.hub.pool.is_idle(live)
+                assert server.hub.pool.loaded[session_id] is live
             middle = client.states[session_id].seq
             await client.ask("message.send", text="ask", session_id=session_id)
             if not client.states[session_id].questions:
@@ -178,13 +178,10 @@ def test_a_store_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     said: list[str] = []
 
     async def main() -> None:
-        doors = Doors(
-            (),
+        options = ServerOptions(
             base=SessionOptions(provider=ScriptedProvider([]), model="script", state_dir=tmp_path / "state"),
         )
-        serving = asyncio.create_task(
-            daemon.serve(daemon.Wanted(tmp_path / "run/s", doors=doors), said.append)
-        )
+        serving = asyncio.create_task(daemon.serve(tmp_path / "run/s", (), options, said.append))
         while not said and not serving.done():
             await asyncio.sleep(0.005)
         assert "a newer jaato made it" in said[0]

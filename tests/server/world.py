@@ -33,9 +33,9 @@ from jaato.protocol.specs import ClientView
 from jaato.providers.scripted import Step
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
-from jaato.server.protocol.handlers import Carrier
+from jaato.server.sessions.command_handlers import CommandHandlers
 from jaato.server.sessions.hub import Hub
-from jaato.server.sessions.maintenance import maintained
+from jaato.server.sessions.maintenance import maintain_sessions
 from jaato.server.sessions.session_pool import Live
 from jaato.tools.redaction.redactor import Redactor
 
@@ -71,7 +71,7 @@ class Viewer:
     def __init__(self, hub: Hub, view: ClientView) -> None:
         self.view = view
         self.state = State()
-        self.carrier = Carrier(hub, self, view)
+        self.handlers = CommandHandlers(hub, self, view)
 
     def write(self, frame: bytes) -> None:
         """Take one WebSocket frame in."""
@@ -85,13 +85,13 @@ class Viewer:
     async def ask(self, command: Command) -> Any:
         """What a command gives, or the error it is refused with."""
         try:
-            await self.carrier.ready(command)
-            work = self.carrier.carry_out(command)
+            await self.handlers.prepare(command)
+            work = self.handlers.handle(command)
             return await work if isinstance(work, Awaitable) else work
         except JaatoError as error:
             return error
         finally:
-            self.carrier.go_on()
+            self.handlers.send_pending()
 
 
 class World:
@@ -130,7 +130,7 @@ class World:
         await begun.wait()
 
     async def _serve(self, hub: Hub, stop: asyncio.Event, begun: asyncio.Event) -> None:
-        async with hub.running(), maintained(hub):
+        async with hub.running(), maintain_sessions(hub):
             begun.set()
             await stop.wait()
         hub.store.close()
@@ -138,7 +138,7 @@ class World:
     async def end(self) -> None:
         """Stop gently; every client is gone."""
         for viewer in self.clients.values():
-            viewer.carrier.leave()
+            viewer.handlers.leave()
         self.clients.clear()
         self._stop.set()
         await self._serving
@@ -148,7 +148,7 @@ class World:
         before = self._state_dir
         self.deaths += 1
         shutil.copytree(before, self._state_dir)
-        for live in self.hub.lives.by_id.values():
+        for live in self.hub.pool.loaded.values():
             live.session.suspend()
         await self.end()
 
@@ -170,7 +170,7 @@ class World:
     async def detach(self, number: int) -> None:
         """A client leaves without a word."""
         if (viewer := self.clients.pop(number, None)) is not None:
-            viewer.carrier.leave()
+            viewer.handlers.leave()
 
     async def say(self, text: str) -> None:
         """Somebody who may says something."""
@@ -184,7 +184,7 @@ class World:
     @property
     def live(self) -> Live | None:
         """The session, if it is at hand."""
-        return self.hub.lives.by_id.get(self.session_id)
+        return self.hub.pool.loaded.get(self.session_id)
 
     def waiting(self) -> dict[str, Waiting]:
         """The questions that calls of this process wait on."""
@@ -203,7 +203,7 @@ class World:
         for turn in range(ROUNDS):
             await asyncio.sleep(0.002 if quiet or turn > SPUN else 0)
             for viewer in self.clients.values():
-                viewer.carrier.go_on()
+                viewer.handlers.send_pending()
             seq = self.store.last_seq(self.session_id) if self.session_id else 0
             over = not self.at_work() and not self.hub._work
             quiet = quiet + 1 if seq == last and (over or self.waiting()) else 0

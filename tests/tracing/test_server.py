@@ -40,7 +40,7 @@ def test_sessions_of_a_server_are_traced(tmp_path: Path) -> None:
                 await client.ask("message.send", session_id=made.result.session_id, text="go")
                 while sum(isinstance(event, TurnCompleted) for event in client.events) < turns:
                     await client.next()
-            while here.hub.lives.spans.exported < 4:
+            while here.hub.pool.spans.exported < 4:
                 await anyio.sleep(0.005)
             async with httpx2.AsyncClient(trust_env=False) as web:
                 url = f"http://127.0.0.1:{here.port}/metrics"

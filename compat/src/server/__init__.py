@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.server.facades import JaatoIPCServer, JaatoServer, JaatoWSServer, SessionManager
+from jaato.server.embedding import JaatoIPCServer, JaatoServer, JaatoWSServer, SessionManager
 
 __all__ = ["JaatoIPCServer", "JaatoServer", "JaatoWSServer", "SessionManager"]

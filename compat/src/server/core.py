@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.server.facades import JaatoServer
+from jaato.server.embedding import JaatoServer
 
 __all__ = ["JaatoServer"]

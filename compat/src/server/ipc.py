@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.server.facades import JaatoIPCServer
+from jaato.server.embedding import JaatoIPCServer
 
 __all__ = ["JaatoIPCServer"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.server.facades import SessionManager
+from jaato.server.embedding import SessionManager
 
 __all__ = ["SessionManager"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.server.facades import JaatoWSServer
+from jaato.server.embedding import JaatoWSServer
 
 __all__ = ["JaatoWSServer"]

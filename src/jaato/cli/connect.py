@@ -76,8 +76,7 @@ def connect(args: Namespace, screen: Screen, *, role: Role = "owner", maintain: 
         return client
     from functools import partial
 
-    from jaato.client.transports import LoopTransport
-    from jaato.server.memory import serve_in_memory
+    from jaato.server.in_memory import LoopTransport, serve_in_memory
 
     base = memory_blueprint(args, screen)
     transport = LoopTransport(partial(serve_in_memory, base, role=role, maintain=maintain))

@@ -18,9 +18,9 @@ READY = "JAATO_READY_FD"
 
 def start_daemon(args: Namespace, path: Path) -> int:
     """Start the server in the background, and wait until it serves."""
-    from jaato.server.lock_file import found
+    from jaato.server.lock_file import find_server
 
-    running = found(path)
+    running = find_server(path)
     if running is not None:
         say(f"a server runs already (process {running.pid}) at {running.socket}")
         return OK

@@ -25,6 +25,29 @@ REPLY_S = 60.0
 GREETING_S = 15.0
 
 
+class Transport(Protocol):
+    """Carries protocol frames between one client and one server."""
+
+    in_process: bool
+    """Whether the server ends with this program."""
+
+    def send(self, message: bytes, /) -> None:
+        """Send one whole frame; never waits. Raises `ServerGone`."""
+        ...
+
+    async def receive(self) -> bytes:
+        """The next whole frame. Raises `ServerGone` at the end of the connection."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection."""
+        ...
+
+    def drop(self) -> None:
+        """Let go of a connection that is lost."""
+        ...
+
+
 class BlockingTransport(Protocol):
     """Carries protocol frames between a client without a loop and one server."""
 

@@ -15,10 +15,9 @@ import msgspec
 
 from jaato.client.address import CONNECT_S, PATH, Address, address_of, check_owner, no_server, tls_of
 from jaato.client.answers import answer
-from jaato.client.blocking import understood
+from jaato.client.blocking import Transport, understood
 from jaato.client.session import RemoteSession
 from jaato.client.state import apply
-from jaato.client.transports import Transport
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame, refused
 from jaato.errors import ConfigError, ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode

@@ -24,7 +24,7 @@ from jaato.protocol.events import (
     SessionCreated,
     SessionUpdated,
 )
-from jaato.protocol.events.envelope import now
+from jaato.protocol.events.turn import now
 from jaato.protocol.ids import is_id
 from jaato.runtime.plugins.discovery import Loader
 from jaato.runtime.plugins.named import NONE, NamedPlugins

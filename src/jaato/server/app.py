@@ -1,4 +1,4 @@
-"""The server as an ASGI application: its routes, and the server from its store to its sockets."""
+"""The server as an ASGI application: its routes with health and metrics, and the server from its store to its sockets."""
 
 from __future__ import annotations
 
@@ -16,41 +16,68 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketClose
+from starlette.websockets import WebSocketClose
 
-from jaato.abc.store import Store
 from jaato.errors import JaatoError
 from jaato.protocol.frames import PROTOCOL
 from jaato.runtime.secrets import session_secrets
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.auth.admission import KEY
-from jaato.server.auth.gate import Gate, Local, Remote, problem, turn_away
-from jaato.server.auth.hosts import names_of
+from jaato.server.auth.gate import Gate, LocalAuthenticator, TokenAuthenticator, send_refusal, server_error
+from jaato.server.auth.hosts import allow_hosts
 from jaato.server.auth.tokens import Tokens
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send
-from jaato.server.http.listeners import serving
+from jaato.server.http.listeners import serve_gate
 from jaato.server.http.tls import Certificate
 from jaato.server.http.websocket import EXTENSION, FramedSocket
 from jaato.server.mcp.app import Mounted
-from jaato.server.metrics import Metrics
-from jaato.server.protocol.connection import Connection
 from jaato.server.registry.keys import Keys, default_rate
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import Mounted as Registry
 from jaato.server.registry.mounted import worded
+from jaato.server.sessions.client_connection import ClientConnection
 from jaato.server.sessions.hub import IDLE_AFTER_S, Hub
-from jaato.server.sessions.maintenance import maintained
+from jaato.server.sessions.maintenance import maintain_sessions
 from jaato.settings import environment
 from jaato.version import __version__
 
 PATH = "/v1/connect"
 VERSION = TOOLS.split("/")[1]
-"""How paths begin that are the registry's to speak of where they lead nowhere, however they are written."""
+"""The first segment of the registry's paths; unknown paths below it are answered in the registry's format."""
+
+
+@dataclass
+class Metrics:
+    """The metrics of a server, in Prometheus' text format."""
+
+    clients: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    def render(self, hub: Hub) -> str:
+        """All metrics, now."""
+        loaded, spans = hub.pool.loaded, hub.pool.spans
+        busy = sum(one.session.is_busy for one in loaded.values())
+        watched = sum(one.watched for one in hub.rooms.values())
+        rows = (
+            ("jaato_uptime_seconds", "counter", "seconds since the start", time.monotonic() - self.since),
+            ("jaato_cpu_seconds_total", "counter", "processor time used", time.process_time()),
+            ("jaato_clients", "gauge", "connected clients", self.clients),
+            ("jaato_sessions_live", "gauge", "sessions in memory", len(loaded)),
+            ("jaato_sessions_busy", "gauge", "sessions in a turn", busy),
+            ("jaato_sessions_watched", "gauge", "sessions with subscribers", watched),
+            ("jaato_events_total", "counter", "events published", hub.events),
+            ("jaato_spans_exported_total", "counter", "spans that were exported", spans.exported),
+            ("jaato_spans_dropped_total", "counter", "spans that were lost", spans.dropped),
+        )
+        lines = []
+        for name, kind, meaning, value in rows:
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", f"{name} {value}"]
+        return "\n".join(lines) + "\n"
 
 
 def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlette:
-    """The routes, with the doors for MCP and for the tool registry among them. Nothing here checks who comes: put a `Gate` before it."""
+    """The routes of the server. They authenticate nobody: put a `Gate` in front."""
 
     async def health(_request: Request) -> Response:
         return JSONResponse(
@@ -59,116 +86,80 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlett
                 "version": __version__,
                 "protocol": PROTOCOL,
                 "uptime_s": round(time.monotonic() - metrics.since, 1),
-                "sessions": len(hub.lives.by_id),
+                "sessions": len(hub.pool.loaded),
                 "clients": metrics.clients,
             },
             503 if hub.closing else 200,
         )
 
-    async def measured(_request: Request) -> Response:
+    async def render_metrics(_request: Request) -> Response:
         return PlainTextResponse(
-            metrics.text(hub), headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"}
+            metrics.render(hub), headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"}
         )
 
-    async def connect(websocket: WebSocket) -> None:
-        await websocket.accept()
-        socket = Attached(websocket)
-        metrics.clients += 1
+    routes = [
+        Route("/health", health),
+        Route("/metrics", render_metrics),
+        WebSocketRoute(PATH, ClientEndpoint(hub, metrics)),
+        Route("/mcp", mcp),
+        Route(TOOLS, registry),
+        Route(f"{TOOLS}/{{rest:path}}", registry),
+        Route(f"{TOOLS}:{{action}}", registry),
+    ]
+    app = Starlette(routes=routes)
+    app.router.default = send_not_found
+    app.router.redirect_slashes = False  # a redirect would repeat the client's Host
+    return app
+
+
+class ClientEndpoint:
+    """The WebSocket of the protocol. It is plain ASGI: a client that disconnects at any moment is no error in the log."""
+
+    def __init__(self, hub: Hub, metrics: Metrics) -> None:
+        self._hub = hub
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one client."""
+        await receive()  # websocket.connect
+        await send({"type": "websocket.accept"})
+        client_socket: FramedSocket = scope["extensions"][EXTENSION]
+        self._metrics.clients += 1
         try:
-            await Connection(hub, socket, getattr(websocket.state, KEY)).serve()
+            await ClientConnection(self._hub, client_socket, scope["state"][KEY]).serve()
         finally:
-            metrics.clients -= 1
-
-    made = Starlette(
-        routes=[
-            Route("/health", health),
-            Route("/metrics", measured),
-            WebSocketRoute(PATH, connect),
-            Route("/mcp", mcp),
-            Route(TOOLS, registry),
-            Route(f"{TOOLS}/{{rest:path}}", registry),
-            Route(f"{TOOLS}:{{action}}", registry),
-        ]
-    )
-    made.router.default = nothing_here
-    made.router.redirect_slashes = False  # a redirect would repeat what the client calls us
-    return made
+            self._metrics.clients -= 1
 
 
-async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
-    """What a path is answered that leads nowhere, with the id of its request."""
+async def send_not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request for an unknown path, with its request id."""
     from jaato.server.registry.requests import request_id
 
     if scope["type"] == "websocket":
         await WebSocketClose()(scope, receive, send)
         return
-    refused = Refused(404, "There is nothing here.")
+    refused = Refused(404, "There is nothing at this path.")
     if scope["path"].lower().split("/", 2)[1] == VERSION:
-        await turn_away(scope, send, refused, worded)
+        await send_refusal(scope, send, refused, worded)
         return
     id_ = request_id(dict(scope["headers"]).get(b"x-request-id"))
     refused.headers["x-request-id"] = id_.decode("ascii")
-    await turn_away(scope, send, refused, problem)
+    await send_refusal(scope, send, refused, server_error)
 
 
-def gate_refusal(scope: Scope, refused: Refused) -> Any:
-    """A refusal of the gate's as the door it is for words it."""
-    return (worded if scope["path"].startswith(TOOLS) else problem)(scope, refused)
-
-
-class Attached:
-    """A WebSocket as a connection uses it: commands come through Starlette, frames go out on the wire."""
-
-    def __init__(self, websocket: WebSocket) -> None:
-        self._websocket = websocket
-        self._wire: FramedSocket = websocket.scope["extensions"][EXTENSION]
-        self.write = self._wire.write
-
-    @property
-    def ready(self) -> bool:
-        """Whether the client takes more now."""
-        return self._wire.ready
-
-    @property
-    def drained(self) -> Any:
-        """Called when the client takes more again."""
-        return self._wire.drained
-
-    @drained.setter
-    def drained(self, heard: Any) -> None:
-        self._wire.drained = heard
-
-    async def receive(self) -> str | None:
-        """The next text frame, None at the end; a binary one is none of ours and ends the connection."""
-        message = await self._websocket.receive()
-        if message["type"] != "websocket.receive":
-            return None
-        text: str | None = message.get("text")
-        if text is None:
-            await self.close(1003, "text frames only")
-        return text
-
-    async def close(self, code: int, reason: str) -> None:
-        """End the connection."""
-        await self._websocket.close(code, reason)
-
-    def let_in(self, frame_bytes: int) -> None:
-        """The client is known: take frames up to this size from now on."""
-        self._wire.let_in(frame_bytes)
-
-    async def room(self) -> None:
-        """Wait while the client leaves too much unread."""
-        await self._wire.room()
+def gate_error(scope: Scope, refused: Refused) -> Any:
+    """The body of a refusal by the gate, in the format of the application at the path."""
+    return (worded if scope["path"].startswith(TOOLS) else server_error)(scope, refused)
 
 
 @dataclass(frozen=True)
-class Doors:
-    """The sockets to serve at, and the names a TCP door may be called by beside its address.
+class ServerOptions:
+    """The sockets of a server, and the allowed `Host` and `Origin` values of those on the network.
 
-    `tls` are the files of a certificate and its key; `mcp` is the workspace that `/mcp` opens.
+    `tls` are the files of a certificate and its key; `mcp` is the workspace of `/mcp`.
     """
 
-    listeners: Sequence[socket.socket]
+    listeners: Sequence[socket.socket] = ()
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     idle_after_s: float = IDLE_AFTER_S
@@ -177,73 +168,66 @@ class Doors:
     mcp: Path | None = None
 
 
-class Running:
-    """A server that serves: its sessions, and what of it can be renewed."""
+class Server:
+    """A running server: its sessions, certificate and tokens."""
 
-    def __init__(self, hub: Hub, doors: Doors) -> None:
+    def __init__(self, hub: Hub, options: ServerOptions) -> None:
         self.hub = hub
-        self.secure = None if doors.tls is None else Certificate(*doors.tls)
+        self.certificate = None if options.tls is None else Certificate(*options.tls)
         self.tokens: Tokens | None = None
 
-    async def renew(self) -> list[JaatoError | OSError]:
-        """New sessions see the configuration, new connections the certificate and the tokens, as they are now: a signal can
-        come from any program of the user, so open sessions stay as they are. What cannot be used stays as it was, and is
-        given back; the rest is renewed all the same."""
+    async def reload(self) -> list[JaatoError | OSError]:
+        """Reload the configuration for new sessions, and the certificate and the tokens for new connections. Open sessions
+        keep theirs, because any program of the user can send the signal. Returns the errors; what failed stays as it was."""
         problems: list[JaatoError | OSError] = []
         try:
-            await self.hub.reload(at_hand=False)
+            await self.hub.reload(open_sessions=False)
         except (JaatoError, OSError) as error:
             problems.append(error)
-        for part in (self.tokens, self.secure):
+        for part in (self.tokens, self.certificate):
             try:
                 if part is not None:
-                    part.renew()
+                    part.reload()
             except (JaatoError, OSError) as error:
                 problems.append(error)
         return problems
 
 
 @asynccontextmanager
-async def running(doors: Doors) -> AsyncIterator[Hub]:
-    """Serve while the body runs, and give the sessions. In the end every turn is interrupted and recorded, and nothing
-    is left behind. Raises `JaatoError`s when it cannot begin."""
-    async with opened(doors) as served:
-        yield served.hub
-
-
-@asynccontextmanager
-async def opened(doors: Doors) -> AsyncIterator[Running]:
-    """The same, and give the server."""
-    base = doors.base
+async def run_server(options: ServerOptions) -> AsyncIterator[Server]:
+    """Serve while the body runs; then turns are interrupted and recorded, and everything is closed. Raises `JaatoError`s
+    if the server cannot start."""
+    base = options.base
     base = replace(base, environ=environment() if base.environ is None else base.environ)
     workspace = Path.home()
     settings = settings_for(replace(base, workspace=workspace), workspace)
     state_dir = base.state_dir or settings.state_dir
     base = replace(base, state_dir=state_dir)
-    store: Store = open_store(settings, state_dir)
+    store = open_store(settings, state_dir)
     async with AsyncExitStack() as stack:
         stack.callback(store.close)
-        hub = Hub(store, base, session_secrets(settings, base), idle_after_s=doors.idle_after_s)
-        served = Running(hub, doors)
+        hub = Hub(store, base, session_secrets(settings, base), idle_after_s=options.idle_after_s)
+        server = Server(hub, options)
         await stack.enter_async_context(hub.running())
-        await stack.enter_async_context(maintained(hub))
-        mounted = Mounted(doors.mcp, base)
-        await stack.enter_async_context(mounted.running())
-        registry = Registry(doors.mcp or workspace, base)
+        await stack.enter_async_context(maintain_sessions(hub))
+        mcp = Mounted(options.mcp, base)
+        await stack.enter_async_context(mcp.running())
+        registry = Registry(options.mcp or workspace, base)
         await stack.enter_async_context(registry.running())
-        app = application(hub, Metrics(), mounted, registry)
+        app = application(hub, Metrics(), mcp, registry)
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
         keys = Keys(state_dir, default_rate(settings))
-        web = sum(one.family != socket.AF_UNIX for one in doors.listeners)
-        for listener in doors.listeners:
+        web = sum(one.family != socket.AF_UNIX for one in options.listeners)
+        for listener in options.listeners:
             if listener.family == socket.AF_UNIX:
-                await stack.enter_async_context(serving(Gate(app, Local()), listener))
+                await stack.enter_async_context(serve_gate(Gate(app, LocalAuthenticator()), listener))
                 continue
-            served.tokens = served.tokens or Tokens(state_dir)
+            server.tokens = server.tokens or Tokens(state_dir)
             host, port = listener.getsockname()[:2]
-            names = names_of(host, port, doors.hosts, doors.origins, secure=served.secure is not None)
-            gate = Gate(app, Remote(served.tokens, names, frozenset({PATH}), keys), gate_refusal)
-            group.start_soon(gate.look)
-            await stack.enter_async_context(serving(gate, listener, served.secure, web))
-        yield served
+            secure = server.certificate is not None
+            hosts = allow_hosts(host, port, options.hosts, options.origins, secure=secure)
+            gate = Gate(app, TokenAuthenticator(server.tokens, hosts, frozenset({PATH}), keys), gate_error)
+            group.start_soon(gate.recheck)
+            await stack.enter_async_context(serve_gate(gate, listener, server.certificate, web))
+        yield server

@@ -1,4 +1,4 @@
-"""How much a server may have open at once, of anything that takes a descriptor."""
+"""Limits on open connections and loaded sessions, derived from the limit of file descriptors (RLIMIT_NOFILE)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import resource
 MAX_CONNECTIONS = 512
 
 
-def most_connections(doors: int = 1) -> int:
-    """As many connections as one of several doors may have and leave descriptors enough for the others and for the work."""
-    return share_of_files(MAX_CONNECTIONS, doors)
+def max_connections(sharing: int = 1) -> int:
+    """The limit of connections for one of several listeners."""
+    return limit_by_descriptors(MAX_CONNECTIONS, sharing)
 
 
-def share_of_files(most: int, doors: int = 1) -> int:
-    """At most so many, fewer where files are few: a quarter of the process's, for one of several doors; never under 16."""
+def limit_by_descriptors(limit: int, sharing: int = 1) -> int:
+    """A limit, lowered to a quarter of the process's descriptors and shared between several users; at least 16."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = most if soft == resource.RLIM_INFINITY else min(most, soft // 4)
-    return max(16, allowed // doors)
+    allowed = limit if soft == resource.RLIM_INFINITY else min(limit, soft // 4)
+    return max(16, allowed // sharing)

@@ -1,4 +1,4 @@
-"""What a server says of itself: in a private file that never grows beyond its bound, or on stderr."""
+"""The log of a server: a private file with rotation by size, or stderr."""
 
 from __future__ import annotations
 
@@ -7,38 +7,37 @@ import os
 from pathlib import Path
 
 MAX_BYTES = 5_000_000
-"""The size at which a log begins anew; the one before is kept beside it."""
+"""The size at which the log is rotated; one old file is kept."""
 MAX_LINE_CHARS = 10_000
-FORM = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-class Bounded(logging.Handler):
-    """Writes to stderr, which it turns to a new file when the file it goes to is full.
-
-    So the file holds also what the interpreter and its libraries say. `path` is None where stderr is no file of ours.
+class RotatingStderr(logging.Handler):
+    """Writes to stderr, which it redirects to a new file when the log is full, so that the log also contains what the
+    interpreter and libraries print. `path` is None if stderr is not redirected.
     """
 
     def __init__(self, path: Path | None, max_bytes: int = MAX_BYTES) -> None:
         super().__init__(logging.INFO)
-        self.setFormatter(logging.Formatter(FORM))
+        self.setFormatter(logging.Formatter(FORMAT))
         self._path = path
         self._max_bytes = max_bytes
         if path is not None:
-            self._turn()
+            self._redirect()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line, or what a fault has for a trace."""
+        """Write one record."""
         try:
             line = self.format(record)[:MAX_LINE_CHARS] + "\n"
             os.write(2, line.encode("utf-8", "backslashreplace"))
             if self._path is not None and os.fstat(2).st_size > self._max_bytes:
-                self._path.replace(old(self._path))
-                self._turn()
+                self._path.replace(old_path(self._path))
+                self._redirect()
         except OSError:
-            pass  # a full disk: the server serves on
+            pass  # a full disk does not stop the server
 
-    def _turn(self) -> None:
-        """Have stdout and stderr go to the file."""
+    def _redirect(self) -> None:
+        """Redirect stdout and stderr to the file."""
         assert self._path is not None
         fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -49,18 +48,18 @@ class Bounded(logging.Handler):
             os.close(fd)
 
 
-def old(path: Path) -> Path:
-    """Where the log before this one is."""
+def old_path(path: Path) -> Path:
+    """The path of the rotated log."""
     return path.with_name(f"{path.name}.old")
 
 
-def keep(path: Path | None) -> None:
-    """Keep the log of this process there, for good; None: on stderr."""
+def configure_logging(path: Path | None) -> None:
+    """Write the log of this process to a file; None: to stderr."""
     root = logging.getLogger("jaato")
-    root.addHandler(Bounded(path))
+    root.addHandler(RotatingStderr(path))
     root.setLevel(logging.INFO if path is not None else logging.WARNING)
     library = logging.getLogger("uvicorn.error")
-    library.addHandler(Bounded(None))
-    library.setLevel(logging.ERROR)  # what a client does wrong, the client is told
+    library.addHandler(RotatingStderr(None))
+    library.setLevel(logging.ERROR)  # errors of clients are answered, not logged
     library.addFilter(lambda record: not str(record.msg).startswith("Invalid UTF-8"))
     library.propagate = False

@@ -41,7 +41,7 @@ def main(args: Namespace) -> int:
 @asynccontextmanager
 async def connected_in_memory(args: Namespace, screen: Screen) -> AsyncIterator[Client]:
     """A client of a hub in this process."""
-    from jaato.server.memory import serve_in_memory
+    from jaato.server.in_memory import serve_in_memory
 
     async with (
         serve_in_memory(memory_blueprint(args, screen), maintain=True) as transport,

@@ -18,7 +18,7 @@ from jaato.cli.signals import interruptible
 from jaato.errors import ConfigError
 
 if TYPE_CHECKING:
-    from jaato.server.auth.gate import Keyring
+    from jaato.server.auth.gate import KeyVerifier
     from jaato.server.tool_sessions import Door, Offer
 
 
@@ -110,7 +110,7 @@ async def closed_after(door: Door, offer: Offer) -> AsyncIterator[None]:
         await door.close()
 
 
-def keyring_of(args: Namespace, door: Door) -> Keyring:
+def keyring_of(args: Namespace, door: Door) -> KeyVerifier:
     """The keys of a registry, which let in for what they are for. Raises `ConfigError`."""
     from jaato.runtime.session_options import settings_for
     from jaato.server.mcp.handlers import Everywhere

@@ -17,7 +17,7 @@ from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.settings import Settings
 
 if TYPE_CHECKING:
-    from jaato.server.auth.hosts import Names
+    from jaato.server.auth.hosts import AllowedHosts
     from jaato.server.registry.keys import Guard
     from jaato.server.registry.routes import ToolRegistry
 
@@ -31,7 +31,7 @@ def main(args: Namespace) -> int:
     from jaato.server import log_file as logs
 
     if args.log is None:
-        logs.keep(None)
+        logs.configure_logging(None)
     return anyio.run(serve, args)
 
 
@@ -50,8 +50,8 @@ async def serve_at(args: Namespace) -> None:
     import anyio
 
     from jaato.server import log_file as logs
-    from jaato.server.auth.hosts import names_of
-    from jaato.server.daemon import set_aside
+    from jaato.server.auth.hosts import allow_hosts
+    from jaato.server.daemon import freeze_objects
     from jaato.server.registry.application import address_of, bound, is_loopback, open_registry, serving
 
     blueprint = serving_options(args, listed(args.plugins))
@@ -64,19 +64,19 @@ async def serve_at(args: Namespace) -> None:
     try:
         door = open_registry(blueprint, settings["tool_registry_domains"], args.allow_entry_point)
         try:
-            names = names_of(
+            names = allow_hosts(
                 host, listener.getsockname()[1], args.allow_host, args.allow_origin, any_port=True
             )
             where = address_of(listener)
             closed = bool(args.token or blueprint.plugins or not is_loopback(host))
             guard, told = guard_of(names, door, settings, closed=closed)
             refuse_empty(door, guard)
-            set_aside()
+            freeze_objects()
             async with serving(door, guard, listener):
                 await door.onward.begin()  # one of those who are asked may ask here, or be this registry
                 say(f"serving {counted(len(door.callers.offered()), 'tool')} at {where}{told}")
                 if args.log is not None:
-                    logs.keep(file_of(args.log))
+                    logs.configure_logging(file_of(args.log))
                 await anyio.sleep_forever()
         finally:
             await door.callers.close()
@@ -84,10 +84,12 @@ async def serve_at(args: Namespace) -> None:
         listener.close()
 
 
-def guard_of(names: Names, door: ToolRegistry, settings: Settings, *, closed: bool) -> tuple[Guard, str]:
+def guard_of(
+    names: AllowedHosts, door: ToolRegistry, settings: Settings, *, closed: bool
+) -> tuple[Guard, str]:
     """Who is let in, and what is said of it: where it is closed, there are keys, or tools that others have put there, whoever
     has a key or the owner's token. Raises `ConfigError`."""
-    from jaato.server.auth.secret_file import OneToken, token_of
+    from jaato.server.auth.tokens import SingleToken, load_or_create_token
     from jaato.server.registry.keys import AllowAnyone, AllowUntilKeys, Keys, RequireKey, default_rate
 
     rate = default_rate(settings)
@@ -99,7 +101,7 @@ def guard_of(names: Names, door: ToolRegistry, settings: Settings, *, closed: bo
 
     @cache
     def keyed() -> RequireKey:
-        return RequireKey(names, OneToken(token_of(state_dir, TOKEN)[0]), keys)
+        return RequireKey(names, SingleToken(load_or_create_token(state_dir, TOKEN)[0]), keys)
 
     if closed or keys.wanted or grown():
         keyed()

@@ -71,10 +71,9 @@ def serve(args: Namespace, path: Path) -> int:
     from jaato.runtime.session_options import SessionOptions
     from jaato.server import daemon
     from jaato.server import log_file as logs
-    from jaato.server.app import Doors
+    from jaato.server.app import ServerOptions
 
-    doors = Doors(
-        (),
+    options = ServerOptions(
         hosts=args.allow_host,
         origins=args.allow_origin,
         idle_after_s=args.idle_after,
@@ -83,8 +82,8 @@ def serve(args: Namespace, path: Path) -> int:
         mcp=Path(args.mcp_workspace).resolve() if args.mcp_workspace else None,
     )
     web = (args.web_socket,) if args.web_socket else ()
-    logs.keep(Path(args.log).absolute() if args.log else None)
-    anyio.run(daemon.serve, daemon.Wanted(path, web, doors), notify_ready)
+    logs.configure_logging(Path(args.log).absolute() if args.log else None)
+    anyio.run(daemon.serve, path, web, options, notify_ready)
     return OK
 
 
@@ -103,16 +102,16 @@ def print_unit(args: Namespace) -> int:
 
 def known(path: Path) -> Path:
     """Where the server meant is when no socket is named: at the usual place, else where the last one was begun."""
-    from jaato.server.lock_file import found, last_begun
+    from jaato.server.lock_file import find_last_server, find_server
 
-    return path if found(path) is not None else last_begun() or path
+    return path if find_server(path) is not None else find_last_server() or path
 
 
 def status(path: Path) -> int:
     """How the server is: exit code 0 when it serves, 1 when none does."""
-    from jaato.server.lock_file import found
+    from jaato.server.lock_file import find_server
 
-    record = found(path)
+    record = find_server(path)
     if record is None:
         print(f"no server at {path}")
         return 1
@@ -138,6 +137,6 @@ def stop(path: Path) -> int:
     """End the server."""
     from jaato.server import lock_file
 
-    record = lock_file.stop(path)
+    record = lock_file.stop_server(path)
     say("the server has stopped" if record is not None else f"no server at {path}")
     return OK

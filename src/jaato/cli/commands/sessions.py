@@ -346,10 +346,10 @@ def standing(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
 
 def cut_off(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
     """The same of those whose process has died at work, where no server tells."""
-    from jaato.server.sessions.interrupted import standing_of
+    from jaato.server.sessions.interrupted import read_standing
 
     left = set(store.abandoned_sessions()) & {row.id for row in rows}
-    found = {session_id: standing_of(store, session_id) for session_id in left}
+    found = {session_id: read_standing(store, session_id) for session_id in left}
     return {key: "cut off" + waiting(one.questions) for key, one in found.items() if one.unfinished}
 
 

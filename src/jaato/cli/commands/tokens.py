@@ -10,7 +10,7 @@ from typing import Any
 from jaato.cli.ending import say
 from jaato.cli.output.tables import print_line, print_records
 from jaato.errors import ConfigError
-from jaato.server.auth.tokens import OWNER, TokenEntry, add_token, read_tokens, remove_token
+from jaato.server.auth.tokens import OWNER, TokenEntry, add_token, remove_token, tokens_file
 from jaato.settings import load
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -35,7 +35,7 @@ def main(args: Namespace) -> int:
                 raise ConfigError(f"There is no token {args.name[:80]!r}; `jaato tokens list` shows them.")
             say(f"The token {args.name} no longer lets anybody in.")
         case _:
-            records = [record_of(entry) for entry in read_tokens(state_dir)]
+            records = [record_of(entry) for entry in tokens_file(state_dir).read()]
             print_records(records, row_of, as_json=args.json, heading=("NAME", "ROLE", "MADE", "GOOD UNTIL"))
             if not args.json:
                 say(f"Your own token is in {state_dir / OWNER}, once a server has used the network.")

@@ -6,16 +6,6 @@ ones are never stored and carry the last durable `seq`.
 
 from __future__ import annotations
 
-from jaato.protocol.events.envelope import Ephemeral, EventBase, now
-from jaato.protocol.events.questions import (
-    ClarificationQuestion,
-    ClarificationResolved,
-    Permission,
-    PermissionGranted,
-    PermissionRequested,
-    PermissionResolved,
-    PermissionRevoked,
-)
 from jaato.protocol.events.session import (
     AgentCompleted,
     AgentCreated,
@@ -35,25 +25,33 @@ from jaato.protocol.events.session import (
     SystemMessage,
     WaypointUpdated,
 )
-from jaato.protocol.events.tools import (
-    BackgroundUpdated,
-    ToolActivated,
-    ToolCallEnd,
-    ToolCallStart,
-    ToolOutput,
-    ToolsStatus,
-    WorkspaceFilesChanged,
-)
 from jaato.protocol.events.turn import (
+    BackgroundUpdated,
+    ClarificationQuestion,
+    ClarificationResolved,
     ContextUpdated,
+    Ephemeral,
+    EventBase,
     GcCompleted,
     MessageModel,
     MessageUser,
     MidTurnInjected,
     MidTurnQueued,
+    Permission,
+    PermissionGranted,
+    PermissionRequested,
+    PermissionResolved,
+    PermissionRevoked,
     Placed,
+    ToolActivated,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolOutput,
+    ToolsStatus,
     TurnCompleted,
     TurnProgress,
+    WorkspaceFilesChanged,
+    now,
 )
 
 Event = (

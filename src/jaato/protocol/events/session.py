@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from jaato.protocol.events.envelope import Ephemeral, EventBase
 from jaato.protocol.events.state import Live, State
+from jaato.protocol.events.turn import Ephemeral, EventBase
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import (
     AgentBounds,

@@ -6,9 +6,16 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from jaato.protocol.events.questions import ClarificationQuestion, PermissionRequested
-from jaato.protocol.events.tools import BackgroundUpdated, ToolCallEnd
-from jaato.protocol.events.turn import GcCompleted, MessageModel, MessageUser, TurnCompleted
+from jaato.protocol.events.turn import (
+    BackgroundUpdated,
+    ClarificationQuestion,
+    GcCompleted,
+    MessageModel,
+    MessageUser,
+    PermissionRequested,
+    ToolCallEnd,
+    TurnCompleted,
+)
 from jaato.protocol.messages import Message, Problem, Usage
 from jaato.protocol.specs import CommandEntry, FileChange, MemoryEntry, Mode, Plan, Waypoint
 

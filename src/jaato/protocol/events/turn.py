@@ -1,13 +1,48 @@
-"""Events of messages and turns: progress, completion, context usage, compaction."""
+"""Events of a turn: messages, tool calls, permission and clarification questions; and the fields that every event has."""
 
 from __future__ import annotations
 
-from typing import Literal
+import time
+from typing import Any, ClassVar, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from jaato.protocol.events.envelope import Ephemeral, EventBase
-from jaato.protocol.messages import FinishReason, Message, Problem, Usage
+from jaato.protocol.messages import FinishReason, Message, Problem, ToolResult, Usage
+from jaato.protocol.specs import FileChange, Grant, SandboxAccess
+
+
+def now() -> str:
+    """The present moment as ISO 8601 in UTC, to the millisecond; its text is made once a millisecond."""
+    global MOMENT
+    milliseconds = time.time_ns() // 1_000_000
+    known, text = MOMENT
+    if milliseconds != known:
+        second, rest = divmod(milliseconds, 1000)
+        if second != known // 1000:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        text = f"{text[:19]}.{rest:03d}Z"
+        MOMENT = (milliseconds, text)
+    return text
+
+
+MOMENT = (-1, "")
+
+
+class EventBase(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type"):
+    """What every event has."""
+
+    durable: ClassVar[bool] = True
+
+    session_id: str
+    agent_id: str
+    seq: int
+    timestamp: str = field(default_factory=now)
+
+
+class Ephemeral(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type"):
+    """What is shown and not stored."""
+
+    durable: ClassVar[bool] = False
 
 
 class MessageUser(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="message.user"):
@@ -102,3 +137,165 @@ class GcCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     usage: Usage | None = None
     """What a model that was asked for a summary used; None where none was, or none said."""
     cost_usd: float | None = None
+
+
+class Permission(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How a call came to be allowed or denied."""
+
+    decision: Literal["allowed", "denied"]
+    reason: str
+    method: str
+    access: SandboxAccess | None = None
+    """What the sandbox of the call's process opens; None for a call that starts none."""
+
+
+class PermissionRequested(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.requested"
+):
+    """May this call run? An answer is bound to the digest of tool, arguments and directory; at the deadline, `default`
+    counts."""
+
+    question_id: str
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    digest: str
+    reason: str
+    options: list[str]
+    shape: str | None = None
+    deadline: str | None = None
+    default: str = "n"
+    access: SandboxAccess | None = None
+    """What a yes opens to the call's process."""
+
+
+class PermissionResolved(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.resolved"
+):
+    """The question is settled: by whom, and how."""
+
+    question_id: str
+    call_id: str
+    answer: str
+    permission: Permission
+    by: str = ""
+
+
+class PermissionGranted(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.granted"
+):
+    """A decision now holds for more than one question."""
+
+    grant: Grant
+
+
+class PermissionRevoked(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="permission.revoked"
+):
+    """A grant no longer holds."""
+
+    grant_id: str
+    reason: str = ""
+
+
+class ClarificationQuestion(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="clarification.question"
+):
+    """The model asks the user, or the server what nobody else can know; at the deadline, the `default` of each question counts."""
+
+    question_id: str
+    call_id: str
+    context: str
+    questions: list[dict[str, Any]]
+    deadline: str | None = None
+    outcome: bool = False
+    """Whether it asks what came of a call that a crash has cut off; that call is never repeated."""
+
+
+class ClarificationResolved(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="clarification.resolved"
+):
+    """The user has answered, each question with its answer (None: left open)."""
+
+    question_id: str
+    qa_pairs: list[tuple[str, str | None]]
+    by: str = ""
+
+
+class ToolCallStart(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.call_start"
+):
+    """A permitted call is about to run; durable before the tool does anything."""
+
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    turn_id: str | None = None
+    permission: Permission | None = None
+    digest: str | None = None
+    origin: dict[str, str] | None = None
+    """Where a call over HTTP comes from: `request_id`, `trace_id`, `flow_id`, `step_id`, as far as it says."""
+
+
+class ToolOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.output"):
+    """Output of a running call; `offset` counts the characters before it."""
+
+    call_id: str
+    text: str
+    offset: int = 0
+
+
+class ToolCallEnd(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.call_end"):
+    """A call has its result; durable before the model sees it."""
+
+    call_id: str
+    tool: str
+    result: ToolResult
+    duration_s: float
+    permission: Permission | None = None
+    continuation_id: str | None = None
+    show_output: bool = True
+    show_popup: bool = True
+    origin: dict[str, str] | None = None
+    """Where a call comes from of which there is no start."""
+    arguments: dict[str, Any] | None = None
+    """What a call was made with that has run and of which there is no start: it could only read, and was over at once."""
+
+
+class ToolActivated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.activated"):
+    """Discoverable tools are declared to the model from now on, in this order, after those before them."""
+
+    tools: list[str]
+
+
+class ToolsStatus(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tools.status"):
+    """The tools that are switched off now; declared ones stay declared and answer `tool_disabled`."""
+
+    disabled: list[str]
+
+
+class BackgroundUpdated(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="background.updated"
+):
+    """A background task began, ended or was stopped."""
+
+    task_id: str
+    tool: str
+    plugin: str
+    status: Literal["running", "completed", "failed", "cancelled", "interrupted"]
+    call_id: str | None = None
+    result: ToolResult | None = None
+
+
+class WorkspaceFilesChanged(
+    EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="workspace.files_changed"
+):
+    """Files that a call or a user command has changed, each once, told with its end: by the file tools, patches, templates,
+    notebooks' own files, archives, databases, and by going back to a waypoint or undoing. What a shell command or code of
+    a notebook changes is not known here. After a crash it is told what a call had changed, or was about to. `more` were
+    left out."""
+
+    files: list[FileChange]
+    call_id: str = ""
+    """The call that changed them; empty: a user command."""
+    more: int = 0

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from jaato.agent.event_redaction import redact_struct
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.protocol.events.envelope import now
+from jaato.protocol.events.turn import now
 from jaato.protocol.messages import FinishReason, Problem, ToolCall, ToolResult, Usage
 from jaato.tools.filesystem.atomic import read_bounded
 from jaato.tools.redaction.redactor import Redactor

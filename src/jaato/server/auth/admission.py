@@ -1,4 +1,4 @@
-"""How a client was let in, and what it may do."""
+"""Who a client is, how it was authenticated, and what it may do."""
 
 from __future__ import annotations
 
@@ -10,45 +10,44 @@ import msgspec
 from jaato.protocol.frames import Role
 
 KEY = "jaato.admission"
-"""Where a request's scope has it, in `state`."""
+"""The key in the `state` of a request's scope."""
 
 
-class Pass(msgspec.Struct, frozen=True):
-    """What a token gives: a role, the token's name, and what tells it from others, which is not the token."""
+class Identity(msgspec.Struct, frozen=True):
+    """Who a token identifies: a role, the token's name, and the token's hash."""
 
     role: Role
     name: str = ""
     digest: str = ""
 
 
-class Judge(Protocol):
-    """Whoever knows the tokens."""
+class TokenVerifier(Protocol):
+    """Verifies tokens."""
 
-    def judge(self, token: str) -> Pass | None:
-        """What a token gives; None for one that is unknown, expired or was taken away."""
+    def verify(self, token: str) -> Identity | None:
+        """Who a token identifies; None if it is unknown, expired or was removed."""
         ...
 
-    def holds(self, held: Pass) -> bool:
-        """Whether it still gives that."""
+    def is_valid(self, identity: Identity) -> bool:
+        """Whether the token of an earlier `verify` is still accepted."""
         ...
 
 
-async def nobody(_token: str) -> None:
-    """Lets none in."""
+async def reject(_token: str) -> None:
+    """Accept no token."""
 
 
 class Admission(msgspec.Struct, eq=False):
-    """How a client was let in: by what, None when it still has to say its token to `ask`, which is kept here. `local` says
-    that it is a process of the same user on the same machine."""
+    """How a client was admitted: with an `identity`, which is None until the client gives its token to `authenticate`; or
+    with a `key` of one application. `local` means a process of the same user on the same machine."""
 
-    held: Pass | None
-    judge: Callable[[str], Awaitable[Pass | None]] = nobody
+    identity: Identity | None
+    verify: Callable[[str], Awaitable[Identity | None]] = reject
     local: bool = False
-    entrance: Any = None
-    """What a door's own key gives, where it was not a token that let the client in."""
+    key: Any = None
 
-    async def ask(self, token: str) -> Pass | None:
-        """What lets the client in, or None. Raises `Refused` when it has tried too often."""
-        if self.held is None:
-            self.held = await self.judge(token)
-        return self.held
+    async def authenticate(self, token: str) -> Identity | None:
+        """The identity of the client, or None. Raises `Refused` after too many wrong tokens."""
+        if self.identity is None:
+            self.identity = await self.verify(token)
+        return self.identity

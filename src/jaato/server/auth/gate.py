@@ -1,4 +1,4 @@
-"""Who is let in, on every route and for every kind of connection, before anything that was sent is looked at."""
+"""Authenticates requests on every route and kind of connection, before anything else of them is read."""
 
 from __future__ import annotations
 
@@ -9,83 +9,85 @@ from typing import Any, Protocol
 import anyio
 
 from jaato.protocol.frames import NOT_LET_IN
-from jaato.server.auth.admission import KEY, Admission, Judge, Pass
-from jaato.server.auth.hosts import Names
+from jaato.server.auth.admission import KEY, Admission, Identity, TokenVerifier
+from jaato.server.auth.hosts import AllowedHosts
 from jaato.server.auth.throttle import Throttle
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send, bearer, values
 
 OBJECTION = "jaato.objection"
-"""Where a request's scope says, in `state`, why the process that sends it is not let in as the owner."""
-LOOK_S = 1.0
-"""How soon those leave whose token was taken away."""
-Form = Callable[[Scope, Refused], Any]
+"""The key, in the `state` of a request's scope, of the reason why the sending process is not admitted as the owner."""
+RECHECK_S = 1.0
+"""How often the admissions of open requests are checked again."""
+ErrorFormat = Callable[[Scope, Refused], Any]
 
 
-class Admit(Protocol):
-    """How one kind of door decides."""
+class Authenticator(Protocol):
+    """Authenticates the requests of one listener."""
 
-    async def admit(self, scope: Scope) -> Admission:
-        """How this request comes in. Raises `Refused`."""
+    async def authenticate(self, scope: Scope) -> Admission:
+        """How a request is admitted. Raises `Refused`."""
         ...
 
-    def stays(self, admission: Admission) -> bool:
-        """Whether somebody who came in so may stay."""
+    def is_admitted(self, admission: Admission) -> bool:
+        """Whether the admission is still valid."""
         ...
 
 
-class Keyring(Protocol):
-    """Keys that let in at some paths only."""
+class KeyVerifier(Protocol):
+    """Verifies keys that are accepted at some paths only."""
 
-    def enter_at(self, path: str, key: str) -> Any:
-        """What a key gives there; None for one that is not let in. Raises `Refused` for one that has asked too often."""
+    def verify_key(self, path: str, key: str) -> Any:
+        """What a key allows there, None if it is not accepted. Raises `Refused` when its rate limit is exceeded."""
         ...
 
-    def holds(self, entrance: Any) -> bool:
-        """Whether it still gives that."""
+    def is_valid(self, key: Any) -> bool:
+        """Whether the result of an earlier `verify_key` is still accepted."""
         ...
 
 
 class Gate:
-    """An ASGI application that lets some requests through to another, with their admission in the scope's state."""
+    """An ASGI application that admits authenticated requests to another one, with their `Admission` in the scope."""
 
-    def __init__(self, app: App, door: Admit, form: Form | None = None) -> None:
+    def __init__(
+        self, app: App, authenticator: Authenticator, error_format: ErrorFormat | None = None
+    ) -> None:
         self._app = app
-        self._door = door
-        self.form = form or problem
-        self._inside: dict[Admission, anyio.CancelScope] = {}
+        self._authenticator = authenticator
+        self.error_format = error_format or server_error
+        self._open: dict[Admission, anyio.CancelScope] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let in or refuse."""
+        """Authenticator or refuse one request."""
         if scope["type"] not in ("http", "websocket"):
             return
         try:
-            admission = await self._door.admit(scope)
+            admission = await self._authenticator.authenticate(scope)
         except Refused as refused:
-            await turn_away(scope, send, refused, self.form)
+            await send_refusal(scope, send, refused, self.error_format)
             return
         scope.setdefault("state", {})[KEY] = admission
-        with anyio.CancelScope() as inside:
-            self._inside[admission] = inside
+        with anyio.CancelScope() as cancel_scope:
+            self._open[admission] = cancel_scope
             try:
                 await self._app(scope, receive, send)
             finally:
-                del self._inside[admission]
-        if inside.cancelled_caught and scope["type"] == "websocket":
+                del self._open[admission]
+        if cancel_scope.cancelled_caught and scope["type"] == "websocket":
             reason = "the token is no longer valid"
             await send({"type": "websocket.close", "code": NOT_LET_IN, "reason": reason})
 
-    async def look(self) -> None:
-        """Send those away, again and again, whose token has expired or was taken away."""
+    async def recheck(self) -> None:
+        """Periodically cancel the requests whose token has expired or was removed."""
         while True:
-            await anyio.sleep(LOOK_S)
-            for admission, inside in list(self._inside.items()):
-                if not self._door.stays(admission):
-                    inside.cancel()
+            await anyio.sleep(RECHECK_S)
+            for admission, cancel_scope in list(self._open.items()):
+                if not self._authenticator.is_admitted(admission):
+                    cancel_scope.cancel()
 
 
-async def turn_away(scope: Scope, send: Send, refused: Refused, form: Form) -> None:
-    """Say no, in words, on whichever kind of connection, and end it: nothing else on it is looked at."""
-    body = json.dumps(form(scope, refused)).encode()
+async def send_refusal(scope: Scope, send: Send, refused: Refused, error_format: ErrorFormat) -> None:
+    """Answer a request, HTTP or WebSocket, with an error, and close its connection."""
+    body = json.dumps(error_format(scope, refused)).encode()
     named = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
     named |= refused.headers
     headers = [(name.encode(), value.encode()) for name, value in named.items()]
@@ -94,77 +96,77 @@ async def turn_away(scope: Scope, send: Send, refused: Refused, form: Form) -> N
     await send({"type": f"{kind}.body", "body": body})
 
 
-def problem(_scope: Scope, refused: Refused) -> Any:
-    """A refusal as the server's own routes give it."""
+def server_error(_scope: Scope, refused: Refused) -> Any:
+    """The body of a refusal on the server's own routes."""
     code = "not_found" if refused.status == 404 else "not_allowed"
     return {"error": {"code": code, "message": refused.text, "retryable": refused.status == 429}}
 
 
-def rpc_problem(_scope: Scope, refused: Refused) -> Any:
-    """A refusal as JSON-RPC has it."""
+def rpc_error(_scope: Scope, refused: Refused) -> Any:
+    """The body of a refusal in JSON-RPC."""
     return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": refused.text}}
 
 
-class Local:
-    """For the Unix socket: whoever comes through is the same user, as the socket has made sure."""
+class LocalAuthenticator:
+    """Authenticates requests on the Unix socket, whose listener accepts only processes of the same user."""
 
-    async def admit(self, scope: Scope) -> Admission:
-        """As the owner. Raises `Refused` for a process that may be none of the owner's own making."""
+    async def authenticate(self, scope: Scope) -> Admission:
+        """Authenticator as the owner. Raises `Refused` for a process that a tool call may have started."""
         objection = scope.get("state", {}).get(OBJECTION)
         if objection is not None:
             raise Refused(403, objection)
-        return Admission(Pass("owner"), local=True)
+        return Admission(Identity("owner"), local=True)
 
-    def stays(self, _admission: Admission) -> bool:
-        """For good."""
+    def is_admitted(self, _admission: Admission) -> bool:
+        """The admission does not expire."""
         return True
 
 
-class Remote:
-    """For TCP: a name of ours in Host, no foreign Origin, and a token: in the header, or, at a path of `greeting`, in the
-    first frame of a WebSocket. A right token is looked at first and never throttled, whatever else its address has tried."""
+class TokenAuthenticator:
+    """Authenticates requests over TCP: an allowed `Host` and `Origin`, and a token in the header or, at the paths
+    `greeting`, in the first frame of a WebSocket. A valid token is checked first and never throttled."""
 
     def __init__(
         self,
-        judge: Judge,
-        names: Names,
+        tokens: TokenVerifier,
+        hosts: AllowedHosts,
         greeting: frozenset[str] = frozenset(),
-        keyring: Keyring | None = None,
+        keys: KeyVerifier | None = None,
     ) -> None:
-        self._judge = judge
-        self._keyring = keyring
-        self._names = names
+        self._tokens = tokens
+        self._keys = keys
+        self._hosts = hosts
         self._greeting = greeting
         self._throttle = Throttle()
 
-    def stays(self, admission: Admission) -> bool:
-        """Whether the token, or the key, still lets in."""
-        if admission.entrance is not None and self._keyring is not None:
-            return self._keyring.holds(admission.entrance)
-        return admission.held is None or self._judge.holds(admission.held)
+    def is_admitted(self, admission: Admission) -> bool:
+        """Whether the token or the key is still valid."""
+        if admission.key is not None and self._keys is not None:
+            return self._keys.is_valid(admission.key)
+        return admission.identity is None or self._tokens.is_valid(admission.identity)
 
-    async def admit(self, scope: Scope) -> Admission:
-        """How this request comes in. Raises `Refused`."""
-        self._names.check(scope)
+    async def authenticate(self, scope: Scope) -> Admission:
+        """How a request is admitted. Raises `Refused`."""
+        self._hosts.check(scope)
         given = values(scope, b"authorization")
         peer = str((scope.get("client") or ("",))[0])
         if not given and scope["type"] == "websocket" and scope["path"] in self._greeting:
-            return Admission(None, lambda token: self._greeted(token, peer))
+            return Admission(None, lambda token: self._verify_greeting(token, peer))
         token = bearer(given)
-        held = self._judge.judge(token)
-        if held is not None:
-            return Admission(held)
-        if self._keyring is not None and scope["type"] == "http":
-            entrance = self._keyring.enter_at(scope["path"], token)
-            if entrance is not None:
-                return Admission(None, entrance=entrance)
+        identity = self._tokens.verify(token)
+        if identity is not None:
+            return Admission(identity)
+        if self._keys is not None and scope["type"] == "http":
+            key = self._keys.verify_key(scope["path"], token)
+            if key is not None:
+                return Admission(None, key=key)
         if token:
-            await self._throttle.wait(peer)  # to present none is no attempt, and costs nobody anything
-        said = 'Bearer error="invalid_token"' if token else "Bearer"
-        raise Refused(401, "Give the token: Authorization: Bearer TOKEN.", **{"www-authenticate": said})
+            await self._throttle.wait(peer)  # a request without a token is no attempt
+        challenge = 'Bearer error="invalid_token"' if token else "Bearer"
+        raise Refused(401, "Send the token: Authorization: Bearer TOKEN.", **{"www-authenticate": challenge})
 
-    async def _greeted(self, token: str, peer: str) -> Pass | None:
-        held = self._judge.judge(token)
-        if held is None and token:
+    async def _verify_greeting(self, token: str, peer: str) -> Identity | None:
+        identity = self._tokens.verify(token)
+        if identity is None and token:
             await self._throttle.wait(peer)
-        return held
+        return identity

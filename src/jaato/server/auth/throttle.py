@@ -1,4 +1,4 @@
-"""Throttles wrong credentials by address. Who presents a right one, or none at all, is never throttled."""
+"""Rate limit of wrong credentials by address. Requests with valid credentials, or none, are never throttled."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import anyio
 from jaato.server.http.asgi import Refused
 
 PROMPT = 10
-"""Wrong credentials of one address that are answered at once; after them an answer is delayed."""
+"""Wrong credentials of one address that are answered without delay."""
 MAX_PENDING = 100
-"""Wrong credentials of one address that may be counted against it; further ones are refused with 429."""
-FORGIVEN_PER_S = 20.0
-"""How many of them are forgiven in a second, so that a refusal is over in no time once the attempts end."""
+"""The size of an address's bucket; attempts beyond it are refused with 429."""
+LEAK_PER_S = 20.0
+"""How fast a bucket leaks."""
 DELAY_S = 0.25
 MAX_DELAYED = 32
-"""Answers delayed at a time, whatever their addresses: each keeps a connection."""
+"""Answers delayed at a time over all addresses, for each occupies a connection."""
 MAX_ADDRESSES = 10_000
 TOO_MANY = "Too many wrong tokens; try again in a second."
 
 
 class Throttle:
-    """A leaky bucket for each address, in bounded memory: the address that failed longest ago is forgotten first."""
+    """A leaky bucket for each address, in bounded memory: the address whose last failure is oldest is evicted first."""
 
     def __init__(self) -> None:
         self._buckets: dict[str, tuple[float, float]] = {}
         self._delayed = 0
 
     async def wait(self, peer: str) -> None:
-        """Count a wrong credential, and return when it may be answered. Raises `Refused` with 429 for too many."""
+        """Count a wrong credential and delay its answer. Raises `Refused` with 429 for too many."""
         level = self._add(network_of(peer))
         if level <= PROMPT:
             return
@@ -44,16 +44,16 @@ class Throttle:
             self._delayed -= 1
 
     def check(self, peer: str, words: str = TOO_MANY) -> None:
-        """Count a wrong credential that is answered at once. Raises `Refused` with 429 for too many."""
+        """Count a wrong credential without a delay. Raises `Refused` with 429 for too many."""
         level = self._add(network_of(peer))
         if level > MAX_PENDING:
             raise too_many(words)
 
     def _add(self, network: str) -> float:
-        """The level of an address with one more attempt; what is refused does not raise it."""
+        """The level of an address after one more attempt; refused attempts do not raise it."""
         now = time.monotonic()
         level, since = self._buckets.pop(network, (0.0, now))
-        level = max(0.0, level - (now - since) * FORGIVEN_PER_S) + 1
+        level = max(0.0, level - (now - since) * LEAK_PER_S) + 1
         self._buckets[network] = (min(level, MAX_PENDING), now)
         while len(self._buckets) > MAX_ADDRESSES:
             del self._buckets[next(iter(self._buckets))]
@@ -61,13 +61,13 @@ class Throttle:
 
 
 def too_many(words: str = TOO_MANY) -> Refused:
-    """The refusal; by the time it names an attempt is forgiven."""
+    """The refusal, with `Retry-After`."""
     return Refused(429, words, **{"retry-after": "1"})
 
 
 @lru_cache(4_096)
 def network_of(peer: str) -> str:
-    """What counts as one address: an IPv4 address, or the 64 bits of an IPv6 one that a provider gives out."""
+    """What counts as one address: an IPv4 address, or the /64 network of an IPv6 one."""
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:

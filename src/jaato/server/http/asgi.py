@@ -1,4 +1,4 @@
-"""What the doors' applications have in common: the shapes of ASGI, a refusal, and a body of some size in some time."""
+"""What the ASGI applications of the server share: types, refusals, headers, and request bodies with a size limit and deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BODY_S = 30.0
 
 
 class Refused(Exception):
-    """A request that is not let in: the status and what is said."""
+    """Refuses a request with an HTTP status and a message."""
 
     def __init__(self, status: int, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -28,26 +28,28 @@ class Refused(Exception):
 
 
 def values(scope: Scope, name: bytes) -> list[str]:
-    """What a header says, each time it is there."""
+    """The values of all headers of a name."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """A header that is there exactly once."""
+    """The value of a header that is present exactly once."""
     found = values(scope, name)
     return found[0] if len(found) == 1 else None
 
 
 def bearer(given: list[str]) -> str:
-    """The token in the `Authorization` headers of a request; empty where there is none, or more than one says so."""
+    """The token in the `Authorization` headers of a request; empty without one, or with several headers."""
     kind, _, token = (given[0] if len(given) == 1 else "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 
 
 async def body_of(scope: Scope, receive: Receive) -> bytes | None:
-    """The body, whole; None when the client has gone. Raises `Refused` when it is too large or too slow."""
+    """The complete body; None if the client disconnected. Raises `Refused` if it is too large or misses the deadline."""
     declared = header(scope, b"content-length")
-    too_large = Refused(413, f"A message has at most {MAX_BODY_BYTES:,} bytes.", connection="close")
+    too_large = Refused(
+        413, f"The body of a request has at most {MAX_BODY_BYTES:,} bytes.", connection="close"
+    )
     if declared is not None and (
         not declared.isdigit() or len(declared) > 12 or int(declared) > MAX_BODY_BYTES
     ):
@@ -66,11 +68,11 @@ async def body_of(scope: Scope, receive: Receive) -> bytes | None:
             parts.append(piece)
             if not message.get("more_body", False):
                 return b"".join(parts)
-    raise Refused(408, f"The message was not there within {BODY_S:g} s.", connection="close")
+    raise Refused(408, f"The body was not complete within {BODY_S:g} s.", connection="close")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that begins with the body."""
+    """A `receive` that returns the body first."""
     given = False
 
     async def next_message() -> Message:

@@ -1,4 +1,4 @@
-"""HTTP connections of uvicorn, bounded: how many, how long they may take, and how much is read at once."""
+"""HTTP connections of uvicorn with limits: on their number, on timeouts, on slow readers, and on bytes read at once."""
 
 from __future__ import annotations
 
@@ -11,120 +11,115 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from jaato.server.auth.gate import Form, problem
-from jaato.server.descriptor_limits import most_connections
+from jaato.server.auth.gate import ErrorFormat, server_error
+from jaato.server.descriptor_limits import max_connections
 
-PLACE = memoryview(bytearray(8_192))
-"""Where everybody's bytes go: they are taken out before anything else is read."""
-STRANGERS = PLACE[:1_024]
+BUFFER = memoryview(bytearray(8_192))
+"""The read buffer of all connections: it is emptied before the next read."""
+IDLE_BUFFER = BUFFER[:1_024]
+REQUEST_S = 15.0
+"""The deadline of a request's head."""
+EOF_S = 1.0
+"""How long a response may still take once the client has closed its sending side."""
+SLOW_READ_S = 30.0
+SLOW_READ_BYTES = 65_536
+"""A client that reads less than this of its responses in that time is disconnected."""
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: discard unsent data on close."""
 
 
-class LittleAtOnce(asyncio.BufferedProtocol):
-    """A protocol whose `data_received` is given no more at once than has room there; `waits_since` is None once it is
-    known what the client wants, and more is worth reading."""
+class SmallReadProtocol(asyncio.BufferedProtocol):
+    """A protocol whose `data_received` gets at most a buffer of data, and less while the connection is `idle_since` a time."""
 
-    waits_since: float | None = None
+    idle_since: float | None = None
+    """Since when no request, or no authentication, is complete; None while one is served."""
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
-        return PLACE if self.waits_since is None else STRANGERS
+        """The buffer of the next read."""
+        return BUFFER if self.idle_since is None else IDLE_BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Some have come."""
-        self.data_received(bytes(PLACE[:nbytes]))
+        """Pass on what was read."""
+        self.data_received(bytes(BUFFER[:nbytes]))
 
     @abstractmethod
     def data_received(self, data: bytes) -> None:
-        """Take them."""
+        """Handle data."""
 
 
-HEAD_S = 15.0
-"""How long a connection may take to say what it wants."""
-ENDING_S = 1.0
-"""How long an answer may still take whose client has ended its side of the connection."""
-UNREAD_S = 30.0
-UNREAD_BYTES = 65_536
-"""A client takes so much of its answers in that time, or is left."""
-AT_ONCE = struct.pack("ii", 1, 0)
-"""Of SO_LINGER: what is not sent yet is dropped."""
+class HttpConfig(uvicorn.Config):
+    """The configuration of an HTTP server: how many listeners are `sharing` the connection limit, the format of refusals,
+    and a limit of `connections` that replaces the share."""
 
-
-class Config(uvicorn.Config):
-    """How an HTTP server is set. `doors`: how many servers on the network share the connections there may be; `form`: how
-    a refusal is worded; `connections` how many there may be, where that is not the server's share."""
-
-    doors = 1
+    sharing = 1
     connections: int | None = None
-    form: Form = staticmethod(problem)
+    error_format: ErrorFormat = staticmethod(server_error)
 
 
-class PatientProtocol(HttpToolsProtocol, LittleAtOnce):
-    """A connection that is closed when it says nothing for long; when there are too many, the one that has waited
-    longest makes room, so that silent ones keep nobody out."""
+class LimitedProtocol(HttpToolsProtocol, SmallReadProtocol):
+    """A connection with timeouts. When there are too many, the one idle for longest is evicted, so that idle connections
+    cannot keep others out."""
 
-    config: Config
-    late: asyncio.TimerHandle | None = None
-    waits_since: float | None = None
-    """Since when the client has said nothing that could be served; None while it is served."""
+    config: HttpConfig
+    request_timer: asyncio.TimerHandle | None = None
     _counted = _upgraded = False
     _running: RequestResponseCycle | None = None
-    _unread: asyncio.TimerHandle | None = None
-    _parting: asyncio.TimerHandle | None = None
+    _slow_read_timer: asyncio.TimerHandle | None = None
+    _eof_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """A client has come."""
-        most = self.config.connections or most_connections(self.config.doors)
-        if len(self.connections) >= most and not self._make_room():
+        """Count the connection."""
+        limit = self.config.connections or max_connections(self.config.sharing)
+        if len(self.connections) >= limit and not self._evict_idle():
             transport.abort()
             return
         self._counted = True
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=1, low=0)  # to know of everything that is not read
+        transport.set_write_buffer_limits(high=1, low=0)  # to notice any unread data
         self._watch()
 
     def eof_received(self) -> bool:  # type: ignore[override] # as asyncio has it
-        """The client says nothing more; it may have gone, or wait for an answer that is nearly there."""
-        if self._serves() and not self._upgraded:
-            self._parting = self._parting or self.loop.call_later(ENDING_S, self.transport.abort)
-        return self._parting is not None
+        """The client has closed its sending side; it may still wait for a response."""
+        if self._is_serving() and not self._upgraded:
+            self._eof_timer = self._eof_timer or self.loop.call_later(EOF_S, self.transport.abort)
+        return self._eof_timer is not None
 
     def on_response_complete(self) -> None:
-        """An answer is written; who says nothing then waits, and makes room for others."""
+        """The connection is idle from now on, unless more requests were pipelined."""
         super().on_response_complete()
-        if not self._serves():
-            self.waits_since = self.loop.time()
-            if self._parting is not None:
+        if not self._is_serving():
+            self.idle_since = self.loop.time()
+            if self._eof_timer is not None:
                 self.transport.close()
 
     def pause_writing(self) -> None:
-        """The client leaves something unread."""
+        """The client has unread data: begin to watch for a slow reader."""
         super().pause_writing()
-        self._wait_for_reader()
+        self._check_reader()
 
     def resume_writing(self) -> None:
-        """It has read everything."""
+        """The client has read everything."""
         super().resume_writing()
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        if self._slow_read_timer is not None:
+            self._slow_read_timer.cancel()
+            self._slow_read_timer = None
 
-    def _wait_for_reader(self, before_bytes: int | None = None) -> None:
-        """Look again after a while whether the client takes what it is sent; close the connection of one that does not, and
-        have the system keep nothing for it either."""
+    def _check_reader(self, before_bytes: int | None = None) -> None:
+        """Periodically check that the client reads; reset the connection of one that does not."""
         left_bytes = self.transport.get_write_buffer_size()
-        if before_bytes is not None and left_bytes > before_bytes - UNREAD_BYTES:
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        if before_bytes is not None and left_bytes > before_bytes - SLOW_READ_BYTES:
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             self.transport.abort()
         else:
-            self._unread = self.loop.call_later(UNREAD_S, self._wait_for_reader, left_bytes)
+            self._slow_read_timer = self.loop.call_later(SLOW_READ_S, self._check_reader, left_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """A client has gone."""
-        for timer in (self.late, self._unread, self._parting):
+        """Cancel the timers, and tell the running request."""
+        for timer in (self.request_timer, self._slow_read_timer, self._eof_timer):
             if timer is not None:
                 timer.cancel()
         if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True  # it need not be the last that was read
+            self._running.disconnected = True  # with pipelining it need not be uvicorn's current one
             self._running.message_event.set()
         if self._counted:
             super().connection_lost(exc)
@@ -133,40 +128,40 @@ class PatientProtocol(HttpToolsProtocol, LittleAtOnce):
         self._running = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _make_room(self) -> bool:
-        """Close the connection that has waited longest; False when all are being served."""
-        waiting = [
+    def _evict_idle(self) -> bool:
+        """Abort the connection idle for longest; False if all are being served."""
+        idle = [
             (since, number, one)
             for number, one in enumerate(self.connections)
-            if (since := getattr(one, "waits_since", None)) is not None
+            if (since := getattr(one, "idle_since", None)) is not None
         ]
-        if not waiting:
+        if not idle:
             return False
-        oldest: Any = min(waiting)[2]
+        oldest: Any = min(idle)[2]
         oldest.transport.abort()
         self.connections.discard(oldest)
         return True
 
     def _watch(self) -> None:
-        """Begin to wait for a whole request, or stop waiting because there is one."""
-        if self._upgraded or self._serves():
-            self._forget()
-        elif self.late is None:
-            self.waits_since = self.loop.time()
-            self.late = self.loop.call_later(HEAD_S, self.hurry)
+        """Start the deadline of a request, or stop it once the request is complete."""
+        if self._upgraded or self._is_serving():
+            self._stop_watching()
+        elif self.request_timer is None:
+            self.idle_since = self.loop.time()
+            self.request_timer = self.loop.call_later(REQUEST_S, self.on_request_timeout)
 
-    def _forget(self) -> None:
-        if self.late is not None:
-            self.late.cancel()
-        self.late = self.waits_since = None
+    def _stop_watching(self) -> None:
+        if self.request_timer is not None:
+            self.request_timer.cancel()
+        self.request_timer = self.idle_since = None
 
-    def hurry(self) -> None:
-        """Close the connection, unless it is being served."""
-        self._forget()
-        if not self._serves():
+    def on_request_timeout(self) -> None:
+        """Close the connection, unless a request is being served."""
+        self._stop_watching()
+        if not self._is_serving():
             self.transport.abort()
 
-    def _serves(self) -> bool:
+    def _is_serving(self) -> bool:
         """Whether a request is being answered."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete and not cycle.disconnected

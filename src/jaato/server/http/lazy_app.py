@@ -1,4 +1,4 @@
-"""A door of a server that has others too: opened by its first request, so that nothing of it is imported before."""
+"""An ASGI application that is started lazily, by its first request, so that nothing of it is imported before."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ import anyio
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.server.auth.admission import KEY, Admission
-from jaato.server.auth.gate import Form, turn_away
+from jaato.server.auth.gate import ErrorFormat, send_refusal
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send
 
 LOG = logger("server")
 
 
-class Later(ABC):
+class LazyApp(ABC):
     """An ASGI application for the owner. Requests are served while `running` is entered, once."""
 
     what: ClassVar[str]
-    """What it is, in a sentence."""
-    form: ClassVar[Form]
-    """How it words a refusal."""
+    """Its name in error messages."""
+    form: ClassVar[ErrorFormat]
+    """How its refusals are formatted."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[App]] = []
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._app: App | None = None
 
     def admits(self, admission: Admission) -> bool:
-        """Whether who came in so may use it."""
-        return admission.held is not None and admission.held.role == "owner"
+        """Whether a client may use it."""
+        return admission.identity is not None and admission.identity.role == "owner"
 
     @abstractmethod
     def check(self) -> None:
-        """Raises `Refused` where it cannot be opened at all."""
+        """Raise `Refused` where it cannot be started at all."""
 
     @abstractmethod
     def opening(self) -> AbstractAsyncContextManager[App]:
@@ -48,18 +48,18 @@ class Later(ABC):
         """Answer one request."""
         try:
             if not self.admits(scope["state"][KEY]):
-                raise Refused(403, f"{self.what}'s tools act as the owner; come with the token of an owner.")
-            app = self._app or await self._opened()
+                raise Refused(403, f"The tools of {self.what} act as the owner; use the owner's token.")
+            app = self._app or await self._start()
         except Refused as refused:
-            await turn_away(scope, send, refused, type(self).form)
+            await send_refusal(scope, send, refused, type(self).form)
             return
         await app(scope, receive, send)
 
-    async def _opened(self) -> App:
+    async def _start(self) -> App:
         self.check()
         app: asyncio.Future[App] = asyncio.get_running_loop().create_future()
         self._waiting.append(app)
-        self._asked.set()
+        self._requested.set()
         try:
             return await app
         except JaatoError as error:
@@ -67,7 +67,7 @@ class Later(ABC):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve while the body runs; in the end every client is sent away."""
+        """Serve while the body runs; then its open requests are cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._serve)
             try:
@@ -77,25 +77,23 @@ class Later(ABC):
 
     async def _serve(self) -> None:
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._requested.wait()
+            self._requested.clear()
             try:
                 async with self.opening() as app:
                     self._app = app
-                    self._tell(None)
+                    for future in self._take_waiting():
+                        future.set_result(app)
                     await anyio.sleep_forever()
             except (JaatoError, OSError) as error:
-                LOG.warning("The door for %s cannot be opened: %s", self.what, error)
-                self._tell(ConfigError(f"The door for {self.what} cannot be opened: {error}"))
+                message = f"Cannot start {self.what}: {error}"
+                LOG.warning(message)
+                for future in self._take_waiting():
+                    future.set_exception(ConfigError(message))
             finally:
                 self._app = None
 
-    def _tell(self, error: JaatoError | None) -> None:
-        for one in self._waiting:
-            if one.done():
-                continue
-            if error is not None:
-                one.set_exception(error)
-            elif self._app is not None:
-                one.set_result(self._app)
-        self._waiting.clear()
+    def _take_waiting(self) -> list[asyncio.Future[App]]:
+        """The requests that wait for the application and were not given up."""
+        waiting, self._waiting = self._waiting, []
+        return [future for future in waiting if not future.done()]

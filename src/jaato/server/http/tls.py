@@ -1,4 +1,4 @@
-"""TLS for a door: each connection is counted before its handshake, which has some seconds, and then served as any other."""
+"""TLS: certificates, and connections whose handshakes are limited in number and time."""
 
 from __future__ import annotations
 
@@ -13,98 +13,103 @@ from jaato.errors import ConfigError
 HANDSHAKE_S = 10.0
 
 
-def context_of(certificate: Path, key: Path) -> ssl.SSLContext:
-    """What a server with this certificate (its chain, PEM) and key speaks. Raises `ConfigError`."""
+def create_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """The TLS context of a server with this certificate (its chain, PEM) and key. Raises `ConfigError`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(certificate, key, password=no_password)
+        context.load_cert_chain(certificate, key, password=refuse_password)
     except (OSError, ssl.SSLError, ValueError) as error:
-        said = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
+        reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError(
-            f"{certificate} with {key} cannot be used for TLS: {said}. Give PEM files that belong together."
+            f"{certificate} with {key} cannot be used for TLS: {reason}. Give a PEM certificate and its PEM key."
         ) from None
     return context
 
 
-class Certificate:
-    """What a door shows of itself: `context`, for each handshake as it is then."""
-
-    def __init__(self, certificate: Path, key: Path) -> None:
-        self._files = (certificate, key)
-        self.context = context_of(certificate, key)
-
-    def renew(self) -> None:
-        """Take what the files hold now. Raises `ConfigError` for what cannot be used, and goes on with what was there."""
-        self.context = context_of(*self._files)  # made apart: half a new one in the old is none
-
-
-def no_password() -> str:
-    """A key that is encrypted is not asked about at a terminal nobody may be at."""
+def refuse_password() -> str:
+    """Fail instead of asking for the password of an encrypted key at a terminal."""
     raise ValueError("the key has a password")
 
 
-class Secured(asyncio.Protocol):
-    """A connection until its handshake is done, then the one that `make` gives."""
+class Certificate:
+    """The certificate of a server; `context` is used for new handshakes."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = (certificate, key)
+        self.context = create_context(certificate, key)
+
+    def reload(self) -> None:
+        """Load the files again. Raises `ConfigError` for invalid ones; the previous certificate stays in use."""
+        self.context = create_context(*self._files)
+
+
+class HandshakeProtocol(asyncio.Protocol):
+    """A connection during its TLS handshake; then `create_protocol` makes the protocol that serves it. When there are
+    `limit` handshakes in progress, the oldest is aborted."""
 
     def __init__(
-        self, context: ssl.SSLContext, make: Callable[[], Any], handshakes: dict[Secured, None], most: int
+        self,
+        context: ssl.SSLContext,
+        create_protocol: Callable[[], Any],
+        handshakes: dict[HandshakeProtocol, None],
+        limit: int,
     ) -> None:
         self._context = context
-        self._make = make
+        self._create_protocol = create_protocol
         self._handshakes = handshakes
-        self._most = most
+        self._limit = limit
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """Begin the handshake."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.pause_reading()  # what it says is the handshake's
-        if len(self._handshakes) >= self._most:
-            next(iter(self._handshakes)).give_up()
+        transport.pause_reading()  # the data belongs to the handshake
+        if len(self._handshakes) >= self._limit:
+            next(iter(self._handshakes)).abort()
         self._handshakes[self] = None
-        self._task = asyncio.get_running_loop().create_task(self._shake())
+        self._task = asyncio.get_running_loop().create_task(self._handshake())
 
-    def give_up(self) -> None:
-        """End it."""
+    def abort(self) -> None:
+        """Abort the handshake."""
         self._handshakes.pop(self, None)
         self._transport.abort()
         self._task.cancel()
 
-    async def _shake(self) -> None:
-        waiting = Waiting()
+    async def _handshake(self) -> None:
+        buffer = BufferProtocol()
         try:
             secured = await asyncio.get_running_loop().start_tls(
-                self._transport, waiting, self._context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
+                self._transport, buffer, self._context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
             )
         except (OSError, asyncio.CancelledError):
             self._transport.abort()
             return
         finally:
             self._handshakes.pop(self, None)
-        if secured is None or waiting.lost:
+        if secured is None or buffer.lost:
             self._transport.abort()
             return
-        inner = self._make()
-        inner.connection_made(secured)
-        secured.set_protocol(inner)
-        if waiting.held:
-            inner.data_received(bytes(waiting.held))
+        protocol = self._create_protocol()
+        protocol.connection_made(secured)
+        secured.set_protocol(protocol)
+        if buffer.data:
+            protocol.data_received(bytes(buffer.data))
 
 
-class Waiting(asyncio.Protocol):
-    """Holds what comes in the very step the handshake ends in, one read at most."""
+class BufferProtocol(asyncio.Protocol):
+    """Buffers data that arrives together with the end of the handshake, one read at most."""
 
     def __init__(self) -> None:
-        self.held = bytearray()
+        self.data = bytearray()
         self.lost = False
 
     def data_received(self, data: bytes) -> None:
-        """The client did not wait."""
-        self.held += data
+        """Keep the data."""
+        self.data += data
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nor stay."""
+        """The connection is closed."""
         self.lost = True

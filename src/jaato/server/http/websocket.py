@@ -1,6 +1,6 @@
-"""A WebSocket of uvicorn's that finished frames can be written to at once, with no task and no queue between.
+"""WebSockets of uvicorn to which finished frames are written directly, with backpressure and limits on what they receive.
 
-An application finds it in its scope, as the extension `jaato.wire`.
+An application finds its socket in the scope, as the extension `jaato.wire`.
 """
 
 from __future__ import annotations
@@ -14,127 +14,140 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
-from jaato.server.http.connection import LittleAtOnce
+from jaato.server.http.connection import SmallReadProtocol
 
 EXTENSION = "jaato.wire"
-MOST_PENDING_BYTES = 4 << 20
-"""What a client may leave unread before it is heard no further."""
-MOST_UNKNOWN_BYTES = 65_536
-"""What a client may say before it is let in: the head of its request, and a greeting that is too long, to be told so."""
-MOST_PARTS = 10_000
-"""Parts a message may come in."""
-CLOSING_S = 10.0
-"""How long a client may take to read the rest once its connection is over."""
+MAX_UNREAD_BYTES = 4 << 20
+"""How much a client may leave unread before its commands are no longer read."""
+MAX_UNAUTHENTICATED_BYTES = 65_536
+"""How much a client may send before it is authenticated: the handshake, and a greeting that may be too long."""
+MAX_FRAGMENTS = 10_000
+CLOSE_S = 10.0
+"""How long a client may take to read what is left once its connection is closed."""
 
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-class FramedSocket(WebSocketsSansIOProtocol, LittleAtOnce):
-    """The server's end of one connection. `drained` is called when it takes more again."""
+class FramedSocket(WebSocketsSansIOProtocol, SmallReadProtocol):
+    """The server's end of a WebSocket. `on_drain` is called when the client can take more again."""
 
     full = False
-    drained: Callable[[], None] | None = None
-    _ending: asyncio.TimerHandle | None = None
-    _unknown_bytes = 0
+    on_drain: Callable[[], None] | None = None
+    _close_timer: asyncio.TimerHandle | None = None
+    _unauthenticated_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """The connection may be evicted until its client is authenticated."""
         super().connection_made(transport)
-        self.waits_since = self.loop.time()  # until it has said who it is
+        self.idle_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
-        """A client says something. An opening that is none, by rules HTTP does not have, ends its connection."""
-        if self.waits_since is not None and not self.close_sent:
-            self._unknown_bytes += len(data)
-            if self._unknown_bytes > MOST_UNKNOWN_BYTES:
+        """Parse data. An invalid handshake closes the connection."""
+        if self.idle_since is not None and not self.close_sent:
+            self._unauthenticated_bytes += len(data)
+            if self._unauthenticated_bytes > MAX_UNAUTHENTICATED_BYTES:
                 self.transport.abort()
                 return
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.transport.is_closing():
             self.transport.write(BAD_REQUEST)
             self.transport.close()
-            self._end()
+            self._start_close_timer()
 
     def handle_connect(self, event: Request) -> None:
-        """The handshake: the application is handed the wire."""
+        """Start the application, with this socket in its scope."""
         super().handle_connect(event)
         if hasattr(self, "scope"):
             extensions: dict[str, Any] = self.scope["extensions"]
             extensions[EXTENSION] = self
 
     def handle_cont(self, event: Frame) -> None:
-        """The next part of a message; parts that bring nothing would count for nothing else."""
-        if len(self.frames) >= MOST_PARTS:
-            self.conn.fail(1009, "too many parts")
+        """Collect a fragment of a message; their number is limited, for empty ones do not count for its size."""
+        if len(self.frames) >= MAX_FRAGMENTS:
+            self.conn.fail(1009, "too many fragments")
             self.handle_parser_exception()
-            self._end()
+            self._start_close_timer()
             return
         super().handle_cont(event)
 
     def handle_ping(self) -> None:
-        """Answer; a client that does not read is owed no more answers."""
+        """Answer a ping, unless the client does not read."""
         if self.full:
             self.conn.data_to_send()
         else:
             super().handle_ping()
 
     async def send(self, message: Any) -> None:
-        """What the application says; a refusal is an answer, and nothing is missing after it."""
+        """Send an ASGI message; after a refusal with a response, the handshake is complete."""
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True
 
-    def let_in(self, message_bytes: int) -> None:
-        """The client is known: take messages up to this size from now on; a longer one ends the connection."""
-        self.conn.max_message_size = message_bytes
-        self.waits_since = None
+    async def receive_text(self) -> str | None:
+        """The next text message, None at the end; a binary message closes the connection. To be called until the end only."""
+        message = await self.receive()
+        if message["type"] != "websocket.receive":
+            return None
+        text: str | None = message.get("text")
+        if text is None:
+            await self.disconnect(1003, "text frames only")
+        return text
+
+    async def disconnect(self, code: int, reason: str) -> None:
+        """Close the connection."""
+        await self.send({"type": "websocket.close", "code": code, "reason": reason})
+
+    def accept_client(self, max_message_bytes: int) -> None:
+        """The client is authenticated: it is not evicted, and may send messages up to this size."""
+        self.conn.max_message_size = max_message_bytes
+        self.idle_since = None
 
     def pause_writing(self) -> None:
-        """The client does not read what it was sent."""
+        """The client does not read."""
         self.full = True
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """The client reads again."""
         self.full = False
         super().resume_writing()
-        if self.drained is not None:
-            self.drained()
+        if self.on_drain is not None:
+            self.on_drain()
 
-    async def room(self) -> None:
-        """Wait while the client leaves too much unread."""
-        if self.transport.get_write_buffer_size() > MOST_PENDING_BYTES:
+    async def wait_writable(self) -> None:
+        """Wait while the client leaves too much unread (backpressure)."""
+        if self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             await self.writable.wait()
 
     def keepalive_timeout(self) -> None:
-        """The client does not answer."""
+        """The client does not answer pings."""
         super().keepalive_timeout()
-        self._end()
+        self._start_close_timer()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """The application is done with it."""
+        """The application has ended."""
         super().on_task_complete(task)
-        self._end()
+        self._start_close_timer()
 
-    def _end(self) -> None:
-        if self._ending is None and not self.disconnected:
-            self._ending = self.loop.call_later(CLOSING_S, self.transport.abort)
+    def _start_close_timer(self) -> None:
+        if self._close_timer is None and not self.disconnected:
+            self._close_timer = self.loop.call_later(CLOSE_S, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
-        self.drained = None
-        self.waits_since = None
-        if self._ending is not None:
-            self._ending.cancel()
-        self.connections.add(self)  # it may have made room for another
+        """The connection is closed."""
+        self.on_drain = None
+        self.idle_since = None
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+        self.connections.add(self)  # it may have been evicted from the set
         super().connection_lost(exc)
 
     @property
     def ready(self) -> bool:
-        """Whether the client takes more now."""
+        """Whether the client can take more now."""
         return not self.full and self.handshake_complete and self.conn.state is State.OPEN
 
     def write(self, frame: bytes) -> None:
-        """Send a finished frame; after the end of the connection nothing."""
+        """Send a finished frame; it is discarded once the connection is closed."""
         if self.conn.state is State.OPEN and not self.transport.is_closing():
             self.transport.write(frame)

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.admission import KEY
-from jaato.server.auth.gate import Form, Gate, Keyring, Remote, rpc_problem, turn_away
-from jaato.server.auth.hosts import names_of
-from jaato.server.auth.secret_file import OneToken, token_of
+from jaato.server.auth.gate import ErrorFormat, Gate, KeyVerifier, TokenAuthenticator, rpc_error, send_refusal
+from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.tokens import SingleToken, load_or_create_token
 from jaato.server.http.asgi import (
     MAX_BODY_BYTES,
     App,
@@ -29,8 +29,8 @@ from jaato.server.http.asgi import (
     header,
     replayed,
 )
-from jaato.server.http.lazy_app import Later
-from jaato.server.http.listeners import Listener, bound, config_of, host_and_port
+from jaato.server.http.lazy_app import LazyApp
+from jaato.server.http.listeners import HttpServer, bind_tcp, create_config, parse_host_port
 
 if TYPE_CHECKING:
     from jaato.server.tool_sessions import Door
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 
 
-class Mounted(Later):
+class Mounted(LazyApp):
     """MCP for the owner, in one workspace; its modules are imported by the first request.
 
     Requests are served while `running` is entered, once.
     """
 
     what = "MCP"
-    form: ClassVar[Form] = staticmethod(rpc_problem)
+    form: ClassVar[ErrorFormat] = staticmethod(rpc_error)
 
     def __init__(self, workspace: Path | None, base: SessionOptions) -> None:
         super().__init__()
@@ -114,9 +114,9 @@ class Application:
             return
         if scope["path"] != PATH:
             refused = Refused(404, f"There is nothing here; MCP is at {PATH}.")
-            await turn_away(scope, send, refused, rpc_problem)
+            await send_refusal(scope, send, refused, rpc_error)
             return
-        held = scope["state"][KEY].entrance if KEY in scope.get("state", {}) else None
+        held = scope["state"][KEY].key if KEY in scope.get("state", {}) else None
         if held is not None:  # a session is then that key's alone
             from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
             from mcp.server.auth.provider import AccessToken
@@ -141,7 +141,7 @@ class Whole:
         try:
             body = await body_of(scope, receive)
         except Refused as refused:
-            await turn_away(scope, send, refused, rpc_problem)
+            await send_refusal(scope, send, refused, rpc_error)
             return
         if body is not None:  # else the client has gone
             await self._app(scope, replayed(body, receive), send)
@@ -153,22 +153,24 @@ async def listen(
     hosts: Iterable[str],
     origins: Iterable[str],
     announce: Callable[[str], None],
-    keyring: Keyring | None = None,
+    keyring: KeyVerifier | None = None,
 ) -> None:
     """Serve at `[HOST]:PORT` until cancelled; keys let in beside the token. Raises `ConfigError` for an address that cannot be had."""
-    host, port = host_and_port(address)
-    token, path = token_of(door.state_dir)
-    listener = bound(host, port)
+    host, port = parse_host_port(address)
+    token, path = load_or_create_token(door.state_dir)
+    listener = bind_tcp(host, port)
     try:
         port = listener.getsockname()[1]
         application = Application(door)
-        names = names_of(host, port, hosts, origins)
-        gate = Gate(Whole(application), Remote(OneToken(token), names, keyring=keyring), rpc_problem)
-        server = Listener(config_of(gate))
+        names = allow_hosts(host, port, hosts, origins)
+        gate = Gate(
+            Whole(application), TokenAuthenticator(SingleToken(token), names, keys=keyring), rpc_error
+        )
+        server = HttpServer(create_config(gate))
         shown = f"[{host}]" if ":" in host else host
         async with application.running():
             announce(f"serving MCP at http://{shown}:{port}{PATH}; the token is in {path}")
-            looking = asyncio.create_task(gate.look())
+            looking = asyncio.create_task(gate.recheck())
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 await asyncio.shield(serving)

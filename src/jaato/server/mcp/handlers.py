@@ -56,13 +56,13 @@ class Everywhere:
     def __init__(self, keys: Any) -> None:
         self._keys = keys
 
-    def enter_at(self, _path: str, key: str) -> Any:
+    def verify_key(self, _path: str, key: str) -> Any:
         """What a key gives. Raises `Refused` for one that has asked too often."""
         return self._keys.enter(key)
 
-    def holds(self, entrance: Any) -> bool:
+    def is_valid(self, entrance: Any) -> bool:
         """Whether it still gives that."""
-        return bool(self._keys.holds(entrance))
+        return bool(self._keys.is_valid(entrance))
 
 
 def who_of(ctx: ServerRequestContext[Any, Any]) -> Who | None:
@@ -70,7 +70,7 @@ def who_of(ctx: ServerRequestContext[Any, Any]) -> Who | None:
     if ctx.request is None:
         return None
     admission = ctx.request.scope.get("state", {}).get(KEY)
-    entrance = None if admission is None else admission.entrance
+    entrance = None if admission is None else admission.key
     return None if entrance is None else entrance.who
 
 

@@ -140,7 +140,7 @@ def bound(host: str, port: int) -> socket.socket:
     """A listening socket. Raises `ConfigError`."""
     if not 0 <= port <= 65_535:
         raise ConfigError(f"{port} is no port: they go from 0 (any that is free) to 65535.")
-    listener = listen.bound(host, port)
+    listener = listen.bind_tcp(host, port)
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # so that a slow client is noticed before megabytes are buffered
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT_BYTES)
     return listener
@@ -160,11 +160,11 @@ def max_connections() -> int:
 @asynccontextmanager
 async def serving(registry: ToolRegistry, guard: Guard, listener: socket.socket) -> AsyncIterator[None]:
     """Serve at a socket while the body runs; then running requests may finish for a while, and calls are cancelled."""
-    config = listen.config_of(Gate(Application(registry), guard, partial(refuse, registry=registry)))
+    config = listen.create_config(Gate(Application(registry), guard, partial(refuse, registry=registry)))
     config.connections = max_connections()
     config.timeout_graceful_shutdown = int(DRAIN_S) + CANCEL_S
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(listen.listening(config, listener))
+        server = await stack.enter_async_context(listen.serve_config(config, listener))
         await stack.enter_async_context(run_maintenance(registry.maintain()))
         try:
             yield
@@ -198,8 +198,8 @@ class Application:
             return
         request = request_from_scope(scope)
         entered = scope.get("state", {}).get(KEY)
-        if entered is not None and entered.entrance is not None:
-            request.rate_headers, request.spend = entered.entrance.rate_headers, entered.entrance.spend
+        if entered is not None and entered.key is not None:
+            request.rate_headers, request.spend = entered.key.rate_headers, entered.key.spend
         answer = self._registry.dispatch(request, principal_in(scope))
         if isinstance(answer, PendingRequest):
             body = await self._body(answer, receive)
@@ -342,12 +342,12 @@ def request_from_scope(scope: Scope) -> Request:
 def principal_in(scope: Scope) -> Principal:
     """Principal makes a request, by its key or token."""
     held = scope.get("state", {}).get(KEY)
-    if held is not None and held.entrance is not None:
-        return cast("Principal", held.entrance.who)
-    if held is None or held.held is None:
+    if held is not None and held.key is not None:
+        return cast("Principal", held.key.who)
+    if held is None or held.identity is None:
         return Principal()
-    name = held.held.name or held.held.role
-    return Principal(f"token {held.held.digest or name}", name, OWNER_SCOPES)
+    name = held.identity.name or held.identity.role
+    return Principal(f"token {held.identity.digest or name}", name, OWNER_SCOPES)
 
 
 def refuse(scope: Scope, problem: Refused, registry: ToolRegistry | None = None) -> Any:

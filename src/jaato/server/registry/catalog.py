@@ -18,8 +18,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.server.registry.registered.handlers import DOMAIN
 from jaato.server.registry.requests import PendingRequest, Route, Visibility
 from jaato.server.registry.responses import NOT_STORED, Response, error_for, error_response
-from jaato.server.remote_tools import Onward
-from jaato.server.tool_sessions import Offer
+from jaato.server.tool_sessions import Offer, Onward
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 

@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.server.auth.admission import Admission, Judge
-from jaato.server.auth.gate import Admit
-from jaato.server.auth.hosts import Names
-from jaato.server.auth.secret_file import Followed, SecretFile, digest_of
+from jaato.server.auth.admission import Admission, TokenVerifier
+from jaato.server.auth.gate import Authenticator
+from jaato.server.auth.hosts import AllowedHosts
 from jaato.server.auth.throttle import Throttle, network_of
+from jaato.server.auth.tokens import SecretFile, SecretIndex, digest_of
 from jaato.server.http.asgi import Refused, Scope, bearer, values
 from jaato.server.registry.limits import Rate, RateLimiter, parse_rate
 from jaato.server.registry.requests import Headers, Principal, Spend, Visibility, is_open
@@ -76,8 +76,8 @@ class Keys:
 
     def __init__(self, state_dir: Path, rate: Rate | None = None) -> None:
         file = keys_in(state_dir)
-        self._given = Followed(file, 0.0, "No key of the registry's lets anybody in")
-        self._begun = Followed(file, LOOK_EVERY_S, "No key of the registry's lets anybody in")
+        self._given = SecretIndex(file, 0.0, "No key of the registry's lets anybody in")
+        self._begun = SecretIndex(file, LOOK_EVERY_S, "No key of the registry's lets anybody in")
         self._known: dict[str, tuple[KeyEntry, Principal, Rate | None]] = {}
         self._asked = RateLimiter("key")
         self._rate = rate
@@ -85,8 +85,8 @@ class Keys:
     @property
     def wanted(self) -> bool:
         """Whether a key is required: the file exists, also if it is empty or damaged."""
-        self._begun.look()
-        return self._begun.there
+        self._begun.refresh()
+        return self._begun.exists
 
     def enter(self, key: str) -> Entrance | None:
         """Principal comes in with a key; None for one that is unknown, expired or was taken away.
@@ -94,7 +94,7 @@ class Keys:
         Raises `Refused` with 429 for one that has asked too often.
         """
         digest = digest_of(key)
-        entry = self._given.of(digest)
+        entry = self._given.find(digest)
         if entry is None:
             return None
         known = self._known.get(digest)
@@ -109,18 +109,18 @@ class Keys:
             raise too_often(wait_s, rate_headers)
         return Entrance(known[1], rate_headers, partial(self._asked.take, digest, known[2]))
 
-    def enter_at(self, path: str, key: str) -> Entrance | None:
+    def verify_key(self, path: str, key: str) -> Entrance | None:
         """The same, where the paths are those of other doors too: keys are for the registry's."""
         return self.enter(key) if PATHS.match(path) else None
 
-    def holds(self, entrance: Entrance) -> bool:
+    def is_valid(self, entrance: Entrance) -> bool:
         """Whether the key that somebody came in with still lets in."""
-        entry = self._given.of(entrance.who.key.removeprefix("key "))
+        entry = self._given.find(entrance.who.key.removeprefix("key "))
         return entry is not None and principal_of(entry) == entrance.who
 
     def is_expired(self, key: str) -> bool:
         """Whether a key has expired."""
-        entry = self._given.whenever(digest_of(key))
+        entry = self._given.find(digest_of(key), or_expired=True)
         return entry is not None and entry.expired
 
 
@@ -188,10 +188,10 @@ def add_key(
     )
 
 
-class Guard(Admit):
+class Guard(Authenticator):
     """Admits requests by their head."""
 
-    def stays(self, _admission: Admission) -> bool:
+    def is_admitted(self, _admission: Admission) -> bool:
         """An admission holds for one request."""
         return True
 
@@ -200,21 +200,21 @@ class Guard(Admit):
 class AllowAnyone(Guard):
     """Admits requests without a key, if `Host` and `Origin` are allowed, within the rate limit."""
 
-    names: Names
+    hosts: AllowedHosts
     rate: Rate | None = None
     asked: RateLimiter = field(default_factory=lambda: RateLimiter("address"))
 
-    async def admit(self, scope: Scope) -> Admission:
-        """Admit a request. Raises `Refused`."""
-        self.names.check(scope)
+    async def authenticate(self, scope: Scope) -> Admission:
+        """Authenticator a request. Raises `Refused`."""
+        self.hosts.check(scope)
         if self.rate is None or is_open(scope["raw_path"], scope["method"]):
-            return Admission(None, entrance=NOBODY)
+            return Admission(None, key=NOBODY)
         network = network_of(peer_of(scope))
         wait_s, rate_headers = self.asked.take(network, self.rate)
         if wait_s:
             raise too_often(wait_s, rate_headers)
         return Admission(
-            None, entrance=Entrance(Principal(), rate_headers, partial(self.asked.take, network, self.rate))
+            None, key=Entrance(Principal(), rate_headers, partial(self.asked.take, network, self.rate))
         )
 
 
@@ -225,22 +225,22 @@ NOBODY = Entrance(Principal())
 class RequireKey(Guard):
     """Admits requests with the owner's token or a key. A valid one is never throttled for wrong attempts."""
 
-    names: Names
-    judge: Judge
+    hosts: AllowedHosts
+    tokens: TokenVerifier
     keys: Keys | None = None
     throttle: Throttle = field(default_factory=Throttle)
 
-    async def admit(self, scope: Scope) -> Admission:
-        """Admit a request. Raises `Refused`."""
-        self.names.check(scope)
+    async def authenticate(self, scope: Scope) -> Admission:
+        """Authenticator a request. Raises `Refused`."""
+        self.hosts.check(scope)
         if is_open(scope["raw_path"], scope["method"]):
-            return Admission(None, entrance=NOBODY)
+            return Admission(None, key=NOBODY)
         token = bearer(values(scope, b"authorization"))
         if not token:
             raise Refused(401, UNSAID, **{"www-authenticate": REALM})
         if self.keys is not None and (entrance := self.keys.enter(token)) is not None:
-            return Admission(None, entrance=entrance)
-        held = self.judge.judge(token)
+            return Admission(None, key=entrance)
+        held = self.tokens.verify(token)
         if held is not None:
             return Admission(held)
         self.throttle.check(peer_of(scope), OFTEN)
@@ -257,16 +257,16 @@ class AllowUntilKeys(Guard):
     keyed: Callable[[], RequireKey]
     grown: Callable[[], bool] = bool
 
-    async def admit(self, scope: Scope) -> Admission:
-        """Admit a request. Raises `Refused`."""
+    async def authenticate(self, scope: Scope) -> Admission:
+        """Authenticator a request. Raises `Refused`."""
         if not (self.keys.wanted or self.grown()):
-            return await self.anyone.admit(scope)
+            return await self.anyone.authenticate(scope)
         try:
             keyed = self.keyed()
         except (ConfigError, OSError) as error:
             LOG.warning("Nobody can be let in: %s", error)
             raise Refused(503, "Nobody can be let in now; the registry's log says why.") from None
-        return await keyed.admit(scope)
+        return await keyed.authenticate(scope)
 
 
 def peer_of(scope: Scope) -> str:

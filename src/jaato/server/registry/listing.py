@@ -36,7 +36,7 @@ from jaato.server.registry.requests import (
     requested_version,
 )
 from jaato.server.registry.responses import JSON, Response, error_for, error_of, error_response, refusal
-from jaato.server.remote_tools import Onward
+from jaato.server.tool_sessions import Onward
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.admission import Admission
-from jaato.server.auth.gate import Form
+from jaato.server.auth.gate import ErrorFormat
 from jaato.server.http.asgi import App, Refused, Scope
-from jaato.server.http.lazy_app import Later
+from jaato.server.http.lazy_app import LazyApp
 
 PATH = "/v1/tools"
 
@@ -25,11 +25,11 @@ def worded(scope: Scope, problem: Refused) -> Any:
     return refuse(scope, problem)
 
 
-class Mounted(Later):
+class Mounted(LazyApp):
     """The lazily opened ASGI application of the registry. Requests are served while `running` is entered, once."""
 
     what = "the registry"
-    form: ClassVar[Form] = staticmethod(worded)
+    form: ClassVar[ErrorFormat] = staticmethod(worded)
 
     def __init__(self, workspace: Path, base: SessionOptions) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Mounted(Later):
 
     def admits(self, admission: Admission) -> bool:
         """Whether the request has the owner's token or a key of the registry."""
-        return admission.entrance is not None or super().admits(admission)
+        return admission.key is not None or super().admits(admission)
 
     def check(self) -> None:
         """Nothing is required."""

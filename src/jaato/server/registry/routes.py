@@ -39,7 +39,7 @@ from jaato.server.registry.responses import (
     with_request_id,
 )
 from jaato.server.registry.results import read_result
-from jaato.server.remote_tools import Onward
+from jaato.server.tool_sessions import Onward
 
 MAX_BODY_BYTES = 1_000_000
 NO_ROUTE = "There is nothing here; the tools are at /v1/tools."

@@ -19,13 +19,12 @@ from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.session_options import Progress, SessionOptions
 from jaato.runtime.user_commands import keep_mode
-from jaato.server.sessions.event_buffer import framed
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.idempotency import remember
 from jaato.server.sessions.listing import is_stored
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import COMES_BACK_S, Live, Resume
-from jaato.server.sessions.subscription import Wire
+from jaato.server.sessions.subscription import Wire, framed
 
 MAX_WORD_CHARS = 200
 REMEMBERED = 10_000
@@ -108,7 +107,7 @@ async def create(
     if not checked_word(command.once):
         return await made_or_opened(hub, command, client_id, None, progress, informs=informs)
     named = id_of("s", command.once)
-    async with hub.alone(f"{named} is made"):
+    async with hub.lock(f"{named} is made"):
         return await made_or_opened(hub, command, client_id, named, progress, informs=informs)
 
 
@@ -132,7 +131,7 @@ async def made_or_opened(
     made = hub.once.get(key) if command.once else None
     if made is None and named is not None and not command.session_id and not command.resume:
         made = named if is_stored(hub.store, named) else None
-    live = hub.lives.by_id.get(made or "")
+    live = hub.pool.loaded.get(made or "")
     if made and (live is not None or not command.passing):
         room = await hub.room(made)
         if live is not None and live.visit:
@@ -148,8 +147,8 @@ async def made_or_opened(
     )
     stored = made or stored_session(hub.store, command)
     if stored is None:
-        await hub.lives.make_room(hub.put_down)
-        live = await hub.lives.begin(blueprint, command.environment, alone=command.alone, informs=informs)
+        await hub.pool.evict_surplus(hub.evict)
+        live = await hub.pool.begin(blueprint, command.environment, alone=command.alone, informs=informs)
         room, before = await hub.room(live.session.state.session_id), 0
         hub.join(room, live)
         mode = "read-only" if command.read_only else command.mode
@@ -182,16 +181,16 @@ async def reopened(
     hub: Hub, session_id: str, command: SessionCreate, blueprint: SessionOptions, *, informs: bool
 ) -> tuple[Room, int, Live]:
     """A stored session under what a client says of it."""
-    live = hub.lives.by_id.get(session_id)
+    live = hub.pool.loaded.get(session_id)
     at_work = f"The session {session_id} is at work in the server; `jaato attach {session_id}` joins it."
     if live is not None and not live.resting:
         raise SessionBusy(at_work)
-    await hub.put_down(session_id)
+    await hub.evict(session_id)
     room = await hub.room(session_id)
     room.catch_up()
     before = room.state.seq
     how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)
-    live = await hub.live(session_id, how, informs=informs)
+    live = await hub.load(session_id, how, informs=informs)
     if live.how is not how:
         raise SessionBusy(at_work)  # another client was faster, under other rules
     return room, before, live
@@ -200,18 +199,18 @@ async def reopened(
 async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> None:
     """A client's visit is over: what it said of a session no longer holds. With `stop` background tasks are stopped
     now; without, its connection was lost: it may come back, and the session goes on while it has something to do."""
-    live = hub.lives.by_id.get(session_id)
+    live = hub.pool.loaded.get(session_id)
     if live is None or not live.visit or live.visitor != client_id:
         return
     live.visitor, live.left_since = "", anyio.current_time() - (COMES_BACK_S if stop else 0)
     while stop and (live.session.is_busy or live.uses) and live.session.state.open_turn is None:  # noqa: ASYNC110
         await anyio.sleep(0.002)  # its turn is over, and about to be left
     if stop and not live.session.is_busy:
-        await hub.put_down(session_id)
+        await hub.evict(session_id)
 
 
 async def wake(hub: Hub, session_id: str) -> None:
     """Have a session at hand that was cut off, if nobody else works in it: what is to be asked is asked then. Raises
     `JaatoError`s."""
     if hub.store.holder(session_id) is None and not hub.store.read_only and not hub.closing:
-        await hub.live(session_id)
+        await hub.load(session_id)

@@ -21,17 +21,17 @@ from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.user_commands import sandbox_view
-from jaato.server.sessions.interrupted import Left
+from jaato.server.sessions.interrupted import InterruptedSessions
 from jaato.server.sessions.listing import entries, tools_of
 from jaato.server.sessions.room import Room
-from jaato.server.sessions.session_pool import AS_BEFORE, Live, Lives, Resume, works
-from jaato.server.sessions.snapshot import Folding
-from jaato.server.sessions.subscription import Feed, Wire
+from jaato.server.sessions.session_pool import AS_BEFORE, Live, Resume, SessionPool, works
+from jaato.server.sessions.snapshot import StateFold
+from jaato.server.sessions.subscription import Subscription, Wire
 from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
-    from jaato.server.sessions.session_info import Surroundings
+    from jaato.server.sessions.session_info import SessionInfoSource
 
 LOG = logger("server")
 REMOVED = "This session was removed; there is nothing more to come."
@@ -50,8 +50,8 @@ class Hub:
         self.secrets = secrets
         self.rooms: dict[str, Room] = {}
         self.idle_after_s = idle_after_s
-        self.lives = Lives(store, base, self._is_watched, idle_after_s)
-        self.left = Left(store)
+        self.pool = SessionPool(store, base, self._is_watched, idle_after_s)
+        self.interrupted = InterruptedSessions(store)
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
         self._work: set[asyncio.Task[None]] = set()
@@ -69,24 +69,24 @@ class Hub:
                 self.closing = True
                 group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
-            await self.lives.close()
+            await self.pool.close()
             if self._work:
                 await asyncio.wait(self._work)
 
-    def begin(self, work: Callable[[], Awaitable[object]]) -> None:
+    def spawn(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do what no command waits for; it ends before the server does."""
         task = asyncio.get_running_loop().create_task(guarded(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
-    def work(self, room: Room, turn: Callable[[], Awaitable[object]]) -> None:
+    def run_turn(self, room: Room, turn: Callable[[], Awaitable[object]]) -> None:
         """Take a turn to its end, which no command waits for; who watches learns when it breaks off."""
 
         async def told() -> None:
             try:
                 await turn()
             except JaatoError as error:
-                live = self.lives.by_id.get(room.session_id)
+                live = self.pool.loaded.get(room.session_id)
                 if live is not None and live.session.is_interrupted:
                     room.broke_off(error)
                 raise
@@ -94,14 +94,14 @@ class Hub:
                 LOG.exception("A turn failed")
                 room.broke_off(failure_of(error))
 
-        self.begin(told)
+        self.spawn(told)
 
     @property
     def events(self) -> int:
         """How much has happened in the rooms there are and were."""
         return self._heard + sum(room.ring.end for room in self.rooms.values())
 
-    def forget(self, session_id: str, said: str = "") -> None:
+    def close_room(self, session_id: str, said: str = "") -> None:
         """Close a room, with a last word to who watches."""
         if (room := self.rooms.pop(session_id, None)) is not None:
             if said:
@@ -120,10 +120,10 @@ class Hub:
         """The room of a session, made if there is none; others have their turns meanwhile. Raises `SessionNotFound`."""
         if (room := self.rooms.get(session_id)) is not None:
             return room
-        async with self.alone(f"room {session_id}"):
+        async with self.lock(f"room {session_id}"):
             if (room := self.rooms.get(session_id)) is not None:
                 return room
-            folding = Folding(self.store, self.secrets, session_id)
+            folding = StateFold(self.store, self.secrets, session_id)
             for _ in folding:
                 await asyncio.sleep(0)
             room = Room(self.store, self.secrets, folding.state, folding.recall)
@@ -132,44 +132,44 @@ class Hub:
         return room
 
     def _settle(self, room: Room) -> None:
-        room.sessions = lambda: entries(self.store, self.lives.by_id, self.left, None, 20)[0]
+        room.sessions = lambda: entries(self.store, self.pool.loaded, self.interrupted, None, 20)[0]
         room.later = asyncio.get_running_loop().call_later
         room.at_work = lambda: (
-            (live := self.lives.by_id.get(room.session_id)) is not None and works(live.session)
+            (live := self.pool.loaded.get(room.session_id)) is not None and works(live.session)
         )
         self.rooms[room.session_id] = room
 
     def enter(
         self, room: Room, wire: Wire, client: ClientView, after_seq: int | None, *, deltas: bool, info: bool
-    ) -> Feed:
+    ) -> Subscription:
         """Watch a session; its questions wait for a watcher who can answer."""
-        feed = room.enter(wire, client, after_seq, deltas=deltas, info=info)
+        subscription = room.enter(wire, client, after_seq, deltas=deltas, info=info)
         self._answerable(room)
-        return feed
+        return subscription
 
-    def leave(self, room: Room, feed: Feed) -> None:
+    def leave(self, room: Room, subscription: Subscription) -> None:
         """Watch a session no more; one that nobody watches is saved, where its workspace says so."""
-        room.leave(feed)
+        room.leave(subscription)
         self._answerable(room)
-        if (live := self.lives.by_id.get(room.session_id)) and not room.watched and not self.closing:
-            self.begin(live.keeper.left)
+        if (live := self.pool.loaded.get(room.session_id)) and not room.watched and not self.closing:
+            self.spawn(live.keeper.left)
 
-    def change(self, room: Room, feed: Feed, client: ClientView) -> None:
+    def change(self, room: Room, subscription: Subscription, client: ClientView) -> None:
         """A watcher answers questions from now on, or no longer."""
-        room.change(feed, client)
+        room.change(subscription, client)
         self._answerable(room)
 
     # --- sessions at work ----------------------------------------------------------------------------------------
 
-    async def live(self, session_id: str, how: Resume = AS_BEFORE, *, informs: bool = False) -> Live:
+    async def load(self, session_id: str, how: Resume = AS_BEFORE, *, informs: bool = False) -> Live:
         """A session ready to work, `informs` as in `create`. Raises `SessionBusy` when another process has it, `JaatoError`s."""
-        known = self.lives.by_id.get(session_id)
+        known = self.pool.loaded.get(session_id)
         if known is not None:
             known.idle_since = anyio.current_time()
             return known
-        await self.lives.make_room(self.put_down)
-        async with self.alone(session_id):
-            known = self.lives.by_id.get(session_id)
+        await self.pool.evict_surplus(self.evict)
+        async with self.lock(session_id):
+            known = self.pool.loaded.get(session_id)
             return known or await self._resumed(session_id, how, informs=informs)
 
     async def _resumed(self, session_id: str, how: Resume, *, informs: bool = False) -> Live:
@@ -178,21 +178,21 @@ class Hub:
         room = await self.room(session_id)
         workspace = Path(room.state.workspace)
         informs = informs or room.informs
-        live = await self.lives.resume(session_id, workspace, how, room.progress, informs=informs)
+        live = await self.pool.resume(session_id, workspace, how, room.progress, informs=informs)
         room.catch_up()
         self.join(room, live)
         return live
 
-    async def anew(self, session_id: str, how: Resume | None = None) -> Live | None:
+    async def reload_session(self, session_id: str, how: Resume | None = None) -> Live | None:
         """Have a session that rests ready again, as it was or under `how`, with nobody in between; its visit goes on. None
         when it is at work. Raises `JaatoError`s; then it is as it was before, where that can be."""
-        async with self.alone(session_id):
-            live = self.lives.by_id.get(session_id)
+        async with self.lock(session_id):
+            live = self.pool.loaded.get(session_id)
             if live is None:
                 return await self._resumed(session_id, how or AS_BEFORE)
             if not live.resting:
                 return None
-            await self.lives.put_down(live)
+            await self.pool.evict(live)
             try:
                 made = await self._resumed(session_id, how or live.how)
             except JaatoError:
@@ -207,7 +207,7 @@ class Hub:
         room.secrets, room.models = session.journal.secrets, []
         room.tools = lambda: tools_of(live)
         room.sandbox = lambda: sandbox_view(session)
-        session.journal.bus.listen(room.hear)
+        session.journal.bus.listen(room.publish)
         session.questions.early = lambda: self._go_on(room, session)
         self.news = True
         self._answerable(room)
@@ -217,17 +217,19 @@ class Hub:
     def _go_on(self, room: Room, session: Session) -> None:
         """Somebody has answered a question of a turn that was cut off: it goes on."""
         if session.is_interrupted:
-            self.work(room, lambda: session.resume(ask_outcomes=True))
+            self.run_turn(room, lambda: session.resume(ask_outcomes=True))
 
     @cached_property
-    def _surroundings(self) -> Surroundings:
-        from jaato.server.sessions.session_info import Surroundings  # not every client wants to know them
+    def _surroundings(self) -> SessionInfoSource:
+        from jaato.server.sessions.session_info import (
+            SessionInfoSource,  # not every client wants to know them
+        )
 
-        return Surroundings(self.lives.by_id, self.rooms, self.begin)
+        return SessionInfoSource(self.pool.loaded, self.rooms, self.spawn)
 
     def _answerable(self, room: Room) -> None:
         """Let a session at work know whether anybody could answer its questions, and wants to know what surrounds it."""
-        live = self.lives.by_id.get(room.session_id)
+        live = self.pool.loaded.get(room.session_id)
         if live is None:
             return
         if room.informs and not live.informs:
@@ -246,7 +248,7 @@ class Hub:
             live.leave, live.answering = (lambda: None), False
 
     @asynccontextmanager
-    async def alone(self, session_id: str) -> AsyncIterator[None]:
+    async def lock(self, session_id: str) -> AsyncIterator[None]:
         """Keep others from opening, making or putting down a session while the body runs."""
         lock = self._opening.setdefault(session_id, anyio.Lock())
         try:
@@ -256,14 +258,14 @@ class Hub:
             if not lock.statistics().tasks_waiting and not lock.locked():
                 self._opening.pop(session_id, None)
 
-    async def put_down(self, session_id: str, *, idle: bool = False) -> None:
+    async def evict(self, session_id: str, *, idle: bool = False) -> None:
         """Let a session rest; with `idle` only if it still is when its turn has come."""
-        live = self.lives.by_id.get(session_id)
+        live = self.pool.loaded.get(session_id)
         if live is not None:
-            async with self.alone(session_id):
-                if idle and not self.lives.is_idle(live):
+            async with self.lock(session_id):
+                if idle and not self.pool.is_idle(live):
                     return
-                await self.lives.put_down(live)
+                await self.pool.evict(live)
 
     def _is_watched(self, session_id: str) -> bool:
         room = self.rooms.get(session_id)
@@ -271,15 +273,15 @@ class Hub:
 
     async def delete(self, session_id: str) -> None:
         """Stop a session and remove it for good; who watches it is told."""
-        async with self.alone(session_id):
-            if (live := self.lives.by_id.get(session_id)) is not None:
-                await self.lives.put_down(live)
+        async with self.lock(session_id):
+            if (live := self.pool.loaded.get(session_id)) is not None:
+                await self.pool.evict(live)
             self.store.hold(session_id)
             try:
                 await anyio.to_thread.run_sync(self.store.delete, session_id)
             finally:
                 self.store.release(session_id)
-            self.forget(session_id, REMOVED)
+            self.close_room(session_id, REMOVED)
         self.news = True
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:
@@ -287,7 +289,7 @@ class Hub:
         if command.provider is not None or command.model is not None:
             await self._change_model(session_id, command)
         if command.name is not None or command.description is not None:
-            journal = (await self.live(session_id)).session.journal
+            journal = (await self.load(session_id)).session.journal
             name = session_name(command.name)
             journal.record(SessionUpdated(**journal.head(), name=name, description=command.description))
         (await self.room(session_id)).tell()
@@ -295,18 +297,20 @@ class Hub:
 
     async def _change_model(self, session_id: str, command: SessionUpdate) -> None:
         """Go on with another model, else as before; a visit goes on either way."""
-        live = self.lives.by_id.get(session_id)
+        live = self.pool.loaded.get(session_id)
         before = live.how if live is not None else AS_BEFORE
         if (
-            await self.anew(session_id, replace(before, provider=command.provider, model=command.model))
+            await self.reload_session(
+                session_id, replace(before, provider=command.provider, model=command.model)
+            )
             is None
         ):
             raise SessionBusy(
                 "The agent is at work; another model can go on when its turn and tasks are over."
             )
 
-    async def reload(self, *, at_hand: bool) -> None:
-        """New sessions see the configuration as it is now, and those `at_hand` when they rest, which only an owner may ask
+    async def reload(self, *, open_sessions: bool) -> None:
+        """New sessions see the configuration as it is now, and those `open_sessions` when they rest, which only an owner may ask
         for: any call may have written what is read. Raises `ConfigError` for one that cannot be used; then workspaces that
         are open stay as they are."""
         try:
@@ -315,17 +319,17 @@ class Hub:
             for room in self.rooms.values():
                 room.refuse(error)
             raise
-        await self.lives.renew(at_hand=at_hand)
+        await self.pool.renew(open_sessions=open_sessions)
         await self.renew()
 
     async def renew(self) -> None:
         """Take up the sessions that rest again if the configuration is another one; one that cannot be used changes nothing."""
-        for session_id, live in list(self.lives.by_id.items()):
+        for session_id, live in list(self.pool.loaded.items()):
             if live.stale and live.resting:
                 live.stale = False
                 try:
-                    self.lives.fresh(live)
-                    await self.anew(session_id)
+                    self.pool.fresh(live)
+                    await self.reload_session(session_id)
                 except JaatoError as error:
                     if (room := self.rooms.get(session_id)) is not None:
                         room.refuse(error)

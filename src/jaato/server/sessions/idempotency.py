@@ -15,7 +15,7 @@ T = TypeVar("T")
 REMEMBERED = 500
 
 
-class Recall:
+class RecentRequests:
     """Folded from events, and bounded."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -46,7 +46,7 @@ def remember(kept: dict[K, T], key: K, value: T, most: int = REMEMBERED) -> None
         del kept[next(iter(kept))]
 
 
-class Accepted:
+class PendingMessage:
     """Waits for the message with this word of its sender's to be in the log. A listener of the session's bus.
 
     Whoever waits may give up; the message is on its way all the same, and others may wait for it.

@@ -52,7 +52,7 @@ class Standing(NamedTuple):
         return cls(family.unfinished, sum(len(state.questions) for state in states))
 
 
-class Left:
+class InterruptedSessions:
     """The sessions of a store that were left unfinished. Work grows with them alone, and each is read once."""
 
     def __init__(self, store: Store) -> None:
@@ -78,14 +78,14 @@ class Left:
                     last = self._store.last_seq(session_id)
                     if session_id in self._known and self._known[session_id][0] == last:
                         continue
-                    standing = await anyio.to_thread.run_sync(standing_of, self._store, session_id)
+                    standing = await anyio.to_thread.run_sync(read_standing, self._store, session_id)
                     if standing.unfinished or self._store.read_only:
                         self._known[session_id] = (last, standing)
                     elif session_id not in lives:
                         self._store.clear_abandoned(session_id)
 
 
-def standing_of(store: Store, session_id: str) -> Standing:
+def read_standing(store: Store, session_id: str) -> Standing:
     """How a stored session stands; reads all of it. Raises `StoreError`."""
     family = Family(State())
     for event in store.read(session_id):

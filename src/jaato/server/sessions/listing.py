@@ -9,14 +9,14 @@ import msgspec
 from jaato.abc.store import Store
 from jaato.errors import SessionNotFound
 from jaato.protocol.specs import SessionEntry
-from jaato.server.sessions.interrupted import Left, Standing
+from jaato.server.sessions.interrupted import InterruptedSessions, Standing
 from jaato.server.sessions.session_pool import Live, works
 
 
 def entries(
     store: Store,
     lives: Mapping[str, Live],
-    left: Left,
+    left: InterruptedSessions,
     workspace: str | None = None,
     limit: int = 50,
     before: str | None = None,
@@ -27,7 +27,7 @@ def entries(
 
 def page_entries(
     lives: Mapping[str, Live],
-    left: Left,
+    left: InterruptedSessions,
     rows: list[SessionEntry],
     limit: int,
     found: Mapping[str, str] | None = None,

@@ -18,7 +18,7 @@ FOLLOW_S = 0.2
 
 
 @asynccontextmanager
-async def maintained(hub: Hub) -> AsyncIterator[None]:
+async def maintain_sessions(hub: Hub) -> AsyncIterator[None]:
     """Look after the sessions of a server that goes on, while the body runs."""
     async with anyio.create_task_group() as group:
         for work in (look, sweep, follow):
@@ -32,30 +32,30 @@ async def maintained(hub: Hub) -> AsyncIterator[None]:
 async def look(hub: Hub) -> None:
     """Look which sessions the end of a server has cut off."""
     with surviving("the sessions that were cut off"):
-        await hub.left.look(hub.lives.by_id)
+        await hub.interrupted.look(hub.pool.loaded)
 
 
 async def sweep(hub: Hub) -> None:
     """Put down what nobody needs, again and again."""
     while True:
         await anyio.sleep(min(SWEEP_S, hub.idle_after_s))
-        for session_id, live in list(hub.lives.by_id.items()):
+        for session_id, live in list(hub.pool.loaded.items()):
             with surviving(f"the session {session_id}"):
                 live.session.questions.expire()
-                if live.passed:
-                    await hub.put_down(session_id)
-                elif hub.lives.is_idle(live):
-                    await hub.put_down(session_id, idle=True)
+                if live.visit_over:
+                    await hub.evict(session_id)
+                elif hub.pool.is_idle(live):
+                    await hub.evict(session_id, idle=True)
         await hub.renew()
         if hub.news:
             hub.news = False
             for room in hub.rooms.values():
                 room.tell()
         for session_id, room in list(hub.rooms.items()):
-            if not room.watched and session_id not in hub.lives.by_id:
-                hub.forget(session_id)
+            if not room.watched and session_id not in hub.pool.loaded:
+                hub.close_room(session_id)
         with surviving("a workspace"):
-            await hub.lives.sweep()
+            await hub.pool.sweep()
 
 
 async def follow(hub: Hub) -> None:
@@ -64,11 +64,11 @@ async def follow(hub: Hub) -> None:
     while True:
         await anyio.sleep(FOLLOW_S)
         for session_id, room in list(hub.rooms.items()):
-            if room.watched and session_id not in hub.lives.by_id:
+            if room.watched and session_id not in hub.pool.loaded:
                 try:
                     room.catch_up()
                 except SessionNotFound:
-                    hub.forget(session_id, REMOVED)
+                    hub.close_room(session_id, REMOVED)
                 except JaatoError as error:
                     if troubled != str(error):
                         troubled = str(error)

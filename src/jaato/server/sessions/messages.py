@@ -10,7 +10,7 @@ from jaato.log import logger
 from jaato.protocol.commands import File, MessageSend
 from jaato.protocol.frames import Done, Settled
 from jaato.protocol.messages import Media
-from jaato.server.sessions.idempotency import Accepted
+from jaato.server.sessions.idempotency import PendingMessage
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import Live
 
@@ -47,14 +47,14 @@ def check_room(live: Live, room: Room) -> None:
         )
 
 
-def said_to(
+def send_message(
     live: Live, room: Room, command: MessageSend, by: Author
-) -> tuple[Accepted, Callable[[], Awaitable[None]]]:
+) -> tuple[PendingMessage, Callable[[], Awaitable[None]]]:
     """What tells when a message is in the log, and what brings it there and goes on to the end of its turn; to be begun at
     once. Raises `StoreError` for files that cannot be kept, `Overloaded` when too much waits already."""
     check_room(live, room)
     media = kept(live, command.files)
-    taken = room.taking[by.once] = Accepted(by.once)
+    taken = room.taking[by.once] = PendingMessage(by.once)
     forget = live.session.journal.bus.listen(taken)
 
     async def turn() -> None:
@@ -82,7 +82,7 @@ async def stop_task(live: Live | None, task_id: str) -> Done:
     return Done()
 
 
-async def settled_down(live: Live | None) -> Done:
+async def wait_for_subagents(live: Live | None) -> Done:
     """Wait for subagents that still work, and let the agent hear of them, until there is nothing more to hear or the work is
     stopped."""
     if live is None:

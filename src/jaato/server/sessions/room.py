@@ -22,9 +22,8 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.state import State
 from jaato.protocol.specs import ClientView, SandboxView, SessionEntry
-from jaato.server.sessions.event_buffer import Ring, framed
-from jaato.server.sessions.idempotency import Accepted, Recall
-from jaato.server.sessions.subscription import Feed, Wire, kind_of
+from jaato.server.sessions.idempotency import PendingMessage, RecentRequests
+from jaato.server.sessions.subscription import EventBuffer, Subscription, Wire, framed, kind_of
 from jaato.tools.redaction.redactor import Redactor
 
 TELL_S = 0.1
@@ -37,11 +36,13 @@ class Room:
     `hear` takes what happens, from the session's bus or from the store; a watcher is told it in the same step.
     """
 
-    def __init__(self, store: Store, secrets: Redactor, state: State, recall: Recall | None = None) -> None:
+    def __init__(
+        self, store: Store, secrets: Redactor, state: State, recall: RecentRequests | None = None
+    ) -> None:
         self.store = store
         self.secrets = secrets
         self.state = state
-        self.ring = Ring()
+        self.ring = EventBuffer()
         self.tools: Callable[[], list[dict[str, object]]] = list
         self.models: list[str] = []
         self.sandbox: Callable[[], SandboxView | None] = lambda: None
@@ -49,9 +50,9 @@ class Room:
         self.sessions: Callable[[], list[SessionEntry]] = list
         self.came: Callable[[], None] = nobody_cares
         """What is done when somebody has come."""
-        self._watchers: dict[Feed, ClientView] = {}
-        self.recall = recall or Recall()
-        self.taking: dict[str, Accepted] = {}
+        self._watchers: dict[Subscription, ClientView] = {}
+        self.recall = recall or RecentRequests()
+        self.taking: dict[str, PendingMessage] = {}
         """Those that are just being prepared."""
         self._snapshot: tuple[int, bytes] = (-1, b"")
         self.later: Callable[[float, Callable[[], None]], object] | None = None
@@ -72,11 +73,11 @@ class Room:
     @property
     def informs(self) -> bool:
         """Whether anybody watches who wants to know what surrounds the session."""
-        return any(feed.info for feed in self._watchers)
+        return any(subscription.info for subscription in self._watchers)
 
     # --- what happens --------------------------------------------------------------------------------------------
 
-    def hear(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """Something has happened."""
         if event.durable and event.seq <= self.state.seq:
             return
@@ -86,8 +87,8 @@ class Room:
             self.ring.start = self.ring.end
             return
         frame, kind = self.ring.add(event), kind_of(event)
-        for feed in self._watchers:
-            feed.heard(frame, kind)
+        for subscription in self._watchers:
+            subscription.heard(frame, kind)
 
     def _keep(self, event: Event) -> None:
         """What is known of the session after an event."""
@@ -98,7 +99,7 @@ class Room:
         """Take in what the store holds beyond what was heard."""
         for event in redact_log(self.store.read(self.session_id, self.state.seq), self.secrets):
             if isinstance(event, Event):
-                self.hear(event)
+                self.publish(event)
 
     # --- watchers ------------------------------------------------------------------------------------------------
 
@@ -110,27 +111,27 @@ class Room:
         *,
         deltas: bool = True,
         info: bool = True,
-    ) -> Feed:
-        """Watch; what the watcher misses is sent by `go_on` of its feed. The others learn who is there."""
-        feed = Feed(self, wire, after_seq, deltas=deltas, info=info)
-        self._watchers[feed] = client
+    ) -> Subscription:
+        """Watch; what the watcher misses is sent by `send_pending` of its subscription. The others learn who is there."""
+        subscription = Subscription(self, wire, after_seq, deltas=deltas, info=info)
+        self._watchers[subscription] = client
         self.tell()
         self.came()
-        return feed
+        return subscription
 
-    def leave(self, feed: Feed) -> None:
+    def leave(self, subscription: Subscription) -> None:
         """Watch no more."""
-        if self._watchers.pop(feed, None) is not None:
+        if self._watchers.pop(subscription, None) is not None:
             if self._watchers:
                 self.tell()
             else:
                 self.ring.clear()
                 self._snapshot = (-1, b"")
 
-    def change(self, feed: Feed, client: ClientView) -> None:
+    def change(self, subscription: Subscription, client: ClientView) -> None:
         """What a watcher is has changed."""
-        if feed in self._watchers and self._watchers[feed] != client:
-            self._watchers[feed] = client
+        if subscription in self._watchers and self._watchers[subscription] != client:
+            self._watchers[subscription] = client
             self.tell()
 
     @property
@@ -155,7 +156,7 @@ class Room:
         self._to_tell = False
         self._told_at = time.monotonic()
         if self.informs:  # they may have gone meanwhile, and the store with the server
-            self.hear(self._info(None))
+            self.publish(self._info(None))
 
     def _head(self) -> dict[str, Any]:
         """What an event has that is told here and is in no log."""
@@ -164,7 +165,7 @@ class Room:
 
     def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """A notice to everybody who watches."""
-        self.hear(SystemMessage(**self._head(), text=text, level=level))
+        self.publish(SystemMessage(**self._head(), text=text, level=level))
 
     def refuse(self, error: JaatoError) -> None:
         """Tell everybody that a new configuration cannot be used."""
@@ -172,15 +173,15 @@ class Room:
 
     def progress(self, step: str, done: int, total: int | None) -> None:
         """Tell everybody how far something has come that the session needs before it can work."""
-        self.hear(InitProgress(**self._head(), step=step, done=done, total=total, unit="bytes"))
+        self.publish(InitProgress(**self._head(), step=step, done=done, total=total, unit="bytes"))
 
     def broke_off(self, error: JaatoError) -> None:
         """Tell everybody that a turn has broken off, and why."""
-        self.hear(AgentStatusChanged(**self._head(), status="error", reason=str(error)))
+        self.publish(AgentStatusChanged(**self._head(), status="error", reason=str(error)))
         self.say(f"The turn has broken off, and can be gone on with: {error}", "error")
         self.tell()
 
-    # --- what feeds send -----------------------------------------------------------------------------------------
+    # --- what subscriptions send -----------------------------------------------------------------------------------------
 
     def stored(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
         """Frames of the durable events after this one, with their numbers, up to what was heard last."""

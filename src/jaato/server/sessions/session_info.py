@@ -28,7 +28,7 @@ KEEPS_NOTES = "store_memory"
 """The tool a session has that keeps notes; who has it is told which there are."""
 
 
-class Surroundings:
+class SessionInfoSource:
     """The sessions of a server and what is around them. Everything happens on the loop."""
 
     def __init__(
@@ -147,7 +147,7 @@ def head_of(room: Room) -> dict[str, Any]:
 def hear(room: Room, event: Event) -> None:
     """Tell whoever watches, without the secrets that may be in it."""
     for masked in redact_events((event,), room.secrets):
-        room.hear(masked)
+        room.publish(masked)
 
 
 LOG = logger("server")
@@ -156,8 +156,8 @@ MOST = 500
 
 
 async def learn(room: Room, live: Live) -> None:
-    """Tell who watches which models there are; the provider is asked once for all sessions of a workshop."""
-    provider, known = live.session.model.provider, live.shop.models
+    """Tell who watches which models there are; the provider is asked once for all sessions of a factory."""
+    provider, known = live.session.model.provider, live.entry.models
     where = (provider.name, live.how.blueprint.base_url if live.how.blueprint is not None else None)
     if where not in known:
         known[where] = []

@@ -1,4 +1,4 @@
-"""Sessions at work: made in the workshop of their workspace, put down when nobody needs them."""
+"""Sessions at work: made in the factory of their workspace, put down when nobody needs them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jaato.runtime.session_saving import SessionSaving
 from jaato.runtime.session_store import load_session_in_steps
 from jaato.runtime.tracing.config import SpanCounters
 from jaato.runtime.user_commands import find_backend
-from jaato.server.descriptor_limits import share_of_files
+from jaato.server.descriptor_limits import limit_by_descriptors
 
 LOG = logger("server")
 MAX_VARIABLES = 1_000
@@ -55,7 +55,7 @@ class Live(msgspec.Struct, eq=False):
 
     session: Session
     close: Callable[[], Awaitable[None]]
-    shop: Shop
+    entry: FactoryEntry
     leave: Callable[[], None] = lambda: None
     silence: Callable[[], None] = lambda: None
     """Ends what is told of it beside its log."""
@@ -93,7 +93,7 @@ class Live(msgspec.Struct, eq=False):
         return now - self.idle_since >= after_s and not watched and self.resting
 
     @property
-    def passed(self) -> bool:
+    def visit_over(self) -> bool:
         """Whether the visit it is made for is over, and nothing would be lost."""
         late = anyio.current_time() - self.left_since >= COMES_BACK_S
         return bool(self.visit) and not self.visitor and late and self.resting
@@ -119,17 +119,17 @@ class Live(msgspec.Struct, eq=False):
             self.idle_since = anyio.current_time()
 
 
-class Shop(msgspec.Struct, eq=False):
-    """A workshop and how long nobody has worked in it."""
+class FactoryEntry(msgspec.Struct, eq=False):
+    """The session factory of a workspace, and since when it has no sessions."""
 
     key: tuple[str, str]
-    workshop: SessionFactory
+    factory: SessionFactory
     idle_since: float = 0.0
     models: dict[tuple[str, str | None], list[str]] = msgspec.field(default_factory=dict)
     """Those of each provider, by its name and address, as far as they were asked for."""
 
 
-class Lives:
+class SessionPool:
     """The sessions at work in this process. Everything happens on the loop; `base` is what every session begins with."""
 
     def __init__(
@@ -139,9 +139,9 @@ class Lives:
         self._is_watched = is_watched
         self._idle_after_s = idle_after_s
         self._base = base
-        self._shops: dict[tuple[str, str], Shop] = {}
-        self._left: list[Shop] = []
-        self.by_id: dict[str, Live] = {}
+        self._factories: dict[tuple[str, str], FactoryEntry] = {}
+        self._retired: list[FactoryEntry] = []
+        self.loaded: dict[str, Live] = {}
         self.spans = SpanCounters()
 
     async def begin(
@@ -155,8 +155,8 @@ class Lives:
         """A new session. Raises `JaatoError`s."""
         assert blueprint.workspace is not None
         how = Resume(environment=environment, alone=alone, blueprint=blueprint)
-        shop = self._shop(blueprint.workspace, environment, alone=alone)
-        return await self._enter(shop, blueprint, None, how, informs=informs)
+        entry = self._factory(blueprint.workspace, environment, alone=alone)
+        return await self._enter(entry, blueprint, None, how, informs=informs)
 
     async def resume(
         self,
@@ -171,16 +171,16 @@ class Lives:
         takes long.
 
         Raises `SessionBusy` when another process has it, `JaatoError`s."""
-        shop = self._shop(workspace, how.environment, alone=how.alone)
+        entry = self._factory(workspace, how.environment, alone=how.alone)
         base = how.blueprint or self._base
-        journal = Journal(self.store, State(), secrets=shop.workshop.secrets)
-        shop.idle_since = anyio.current_time()  # it is not to be closed while a long log is read
+        journal = Journal(self.store, State(), secrets=entry.factory.secrets)
+        entry.idle_since = anyio.current_time()  # it is not to be closed while a long log is read
         with closing(load_session_in_steps(journal, session_id)) as pieces:
             for _ in pieces:
                 await anyio.lowlevel.checkpoint()
         try:
             return await self._enter(
-                shop,
+                entry,
                 replace(
                     base,
                     workspace=workspace,
@@ -198,47 +198,47 @@ class Lives:
 
     async def _enter(
         self,
-        shop: Shop,
+        entry: FactoryEntry,
         blueprint: SessionOptions,
         journal: Journal | None,
         how: Resume,
         *,
         informs: bool = False,
     ) -> Live:
-        session, close = await shop.workshop.session(blueprint, journal, resumable=True)
+        session, close = await entry.factory.session(blueprint, journal, resumable=True)
         if informs:
             await find_backend(session)
-        live = self.by_id[session.state.session_id] = Live(session, close, shop, how=how)
+        live = self.loaded[session.state.session_id] = Live(session, close, entry, how=how)
         return live
 
-    async def put_down(self, live: Live) -> None:
+    async def evict(self, live: Live) -> None:
         """Close a session; what it was doing is stopped and recorded as such."""
-        if self.by_id.pop(live.session.state.session_id, None) is None:
+        if self.loaded.pop(live.session.state.session_id, None) is None:
             return
         live.leave()
         live.silence()
         with anyio.CancelScope(shield=True):
             await live.close()
-        live.shop.idle_since = anyio.current_time()
+        live.entry.idle_since = anyio.current_time()
 
     def is_idle(self, live: Live) -> bool:
         """Whether nobody watches a session and it has done nothing for long enough."""
         return live.rests(self._idle_after_s, watched=self._is_watched(live.session.state.session_id))
 
-    async def make_room(self, put_down: Callable[[str], Awaitable[None]]) -> None:
+    async def evict_surplus(self, evict: Callable[[str], Awaitable[None]]) -> None:
         """Evict what has rested longest, when as many sessions are at hand as may be. Raises `Overloaded`."""
         while surplus := self.surplus():
-            await put_down(surplus)
+            await evict(surplus)
 
     def surplus(self) -> str:
         """The id of the session that has rested longest, where as many are at hand as may be, for each has files open;
         empty where there is room for one more. Raises `Overloaded` when all of them are watched or at work."""
         most = most_live()
-        if len(self.by_id) < most:
+        if len(self.loaded) < most:
             return ""
         resting = [
             (live.idle_since, session_id)
-            for session_id, live in self.by_id.items()
+            for session_id, live in self.loaded.items()
             if live.resting and not live.visit and not self._is_watched(session_id)
         ]
         if not resting:
@@ -247,64 +247,66 @@ class Lives:
 
     def fresh(self, live: Live) -> None:
         """See to it that a session could be resumed now. Raises `JaatoError`s for settings that cannot be used."""
-        self._shop(live.shop.workshop.workspace, live.how.environment, alone=live.how.alone)
+        self._factory(live.entry.factory.workspace, live.how.environment, alone=live.how.alone)
 
-    def _shop(self, workspace: Path, environment: Mapping[str, str], *, alone: bool = False) -> Shop:
+    def _factory(
+        self, workspace: Path, environment: Mapping[str, str], *, alone: bool = False
+    ) -> FactoryEntry:
         workspace = workspace.resolve()
         key = (str(workspace), ("=" if alone else "+") + digest_of(environment))
-        shop = self._shops.get(key)
-        if shop is not None and not shop.workshop.trust.is_current:
-            self._left.append(self._shops.pop(key))  # sessions in it keep the trust they began with
-            shop = None
-        if shop is None:
+        entry = self._factories.get(key)
+        if entry is not None and not entry.factory.trust.is_current:
+            self._retired.append(self._factories.pop(key))  # sessions in it keep the trust they began with
+            entry = None
+        if entry is None:
             base = replace(self._base, workspace=workspace)
             if environment:
                 own = {} if alone else base.environ or {}
                 base = replace(base, environ={**own, **checked(environment)})
             settings = settings_for(base, workspace)
             secrets = session_secrets(settings, base)
-            workshop = SessionFactory(workspace, settings, self.store, secrets, self.spans, base.state_dir)
-            shop = self._shops[key] = Shop(key, workshop, anyio.current_time())
-        return shop
+            factory = SessionFactory(workspace, settings, self.store, secrets, self.spans, base.state_dir)
+            entry = self._factories[key] = FactoryEntry(key, factory, anyio.current_time())
+        return entry
 
-    async def renew(self, *, at_hand: bool) -> None:
+    async def renew(self, *, open_sessions: bool) -> None:
         """Make workshops anew for the sessions to come; those in use are closed when their last session is, and with
-        `at_hand` their sessions are `stale` until then."""
-        for live in self.by_id.values():
-            live.stale = live.stale or at_hand
-        self._left += self._shops.values()
-        self._shops.clear()
-        await self._close_left()
+        `open_sessions` their sessions are `stale` until then."""
+        for live in self.loaded.values():
+            live.stale = live.stale or open_sessions
+        self._retired += self._factories.values()
+        self._factories.clear()
+        await self._close_retired()
 
-    async def _close_left(self) -> None:
-        for shop in [shop for shop in self._left if not shop.workshop.sessions]:
-            self._left.remove(shop)
-            await shop.workshop.close()
+    async def _close_retired(self) -> None:
+        for entry in [entry for entry in self._retired if not entry.factory.sessions]:
+            self._retired.remove(entry)
+            await entry.factory.close()
 
     async def sweep(self, idle_after_s: float | None = None) -> None:
         """Close the workshops nobody has used for so long, else for as long as a session may rest."""
         late = anyio.current_time() - (self._idle_after_s if idle_after_s is None else idle_after_s)
-        for shop in list(self._shops.values()):
-            if not shop.workshop.sessions and shop.idle_since <= late:
-                del self._shops[shop.key]
-                await shop.workshop.close()
-        await self._close_left()
+        for entry in list(self._factories.values()):
+            if not entry.factory.sessions and entry.idle_since <= late:
+                del self._factories[entry.key]
+                await entry.factory.close()
+        await self._close_retired()
 
     async def close(self) -> None:
         """Put every session down, turns that run as if the process had died, to be gone on with; then close the workshops."""
-        for live in self.by_id.values():
+        for live in self.loaded.values():
             session = live.session
             if works(session) or session.journal.family.unfinished:
                 session.suspend()
         async with anyio.create_task_group() as group:
-            for live in list(self.by_id.values()):
-                group.start_soon(self.put_down, live)
+            for live in list(self.loaded.values()):
+                group.start_soon(self.evict, live)
         await self.sweep(-1.0)
 
 
 def most_live() -> int:
     """As many sessions as leave files enough for connections and for the work."""
-    return share_of_files(MOST_LIVE)
+    return limit_by_descriptors(MOST_LIVE)
 
 
 def works(session: Session) -> bool:

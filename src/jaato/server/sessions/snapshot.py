@@ -25,7 +25,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import Event
 from jaato.protocol.events import state as shape
 from jaato.protocol.events.state import State
-from jaato.server.sessions.idempotency import Recall
+from jaato.server.sessions.idempotency import RecentRequests
 from jaato.tools.redaction.redactor import Redactor
 from jaato.version import __version__
 
@@ -50,7 +50,7 @@ class Kept(msgspec.Struct, frozen=True):
 KEPT = msgspec.json.Decoder(Kept)
 
 
-class Folding:
+class StateFold:
     """One stored session on its way to a state. Iterate it; `state` is whole at the end, as of the last event that was
     stored when it began. Raises `SessionNotFound`."""
 
@@ -61,7 +61,7 @@ class Folding:
         self._last: Event | None = None
         self._folded = 0
         self._state, self._records = begun(store, session_id)
-        self.recall = Recall(self._state.entries)
+        self.recall = RecentRequests(self._state.entries)
         """What is known of the newest answers and messages."""
 
     def __iter__(self) -> Iterator[None]:

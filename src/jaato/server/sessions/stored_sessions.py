@@ -23,8 +23,10 @@ async def listed(hub: Hub, command: SessionList) -> Sessions:
     limit = min(max(command.limit, 1), MOST_LISTED)
     if command.query:
         return await searched(hub, command, limit)
-    await hub.left.look(hub.lives.by_id)
-    return Sessions(*entries(hub.store, hub.lives.by_id, hub.left, command.workspace, limit, command.cursor))
+    await hub.interrupted.look(hub.pool.loaded)
+    return Sessions(
+        *entries(hub.store, hub.pool.loaded, hub.interrupted, command.workspace, limit, command.cursor)
+    )
 
 
 async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
@@ -40,14 +42,14 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
             break
     rows = [hit.row for hit in hits.found]
     found = {hit.row.id: hit.snippet for hit in hits.found}
-    await hub.left.look(hub.lives.by_id)
-    return Sessions(*page_entries(hub.lives.by_id, hub.left, rows, limit, found))
+    await hub.interrupted.look(hub.pool.loaded)
+    return Sessions(*page_entries(hub.pool.loaded, hub.interrupted, rows, limit, found))
 
 
 async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
     """A new session with what this one has. Raises `StoreError`."""
     made = id_of("s", command.once) if command.once else new_id("s")
-    async with hub.alone(made):
+    async with hub.lock(made):
         again = is_stored(hub.store, made)
         if not again:
             name = session_name(command.name)

@@ -30,12 +30,11 @@ from jaato.protocol.frames import (
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ClientView
-from jaato.server.auth.admission import Admission, Pass
+from jaato.server.auth.admission import Admission, Identity
 from jaato.server.http.asgi import Refused
-from jaato.server.protocol.handlers import Carrier
-from jaato.server.sessions.event_buffer import framed
+from jaato.server.sessions.command_handlers import CommandHandlers
 from jaato.server.sessions.hub import Hub
-from jaato.server.sessions.subscription import Wire
+from jaato.server.sessions.subscription import Wire, framed
 from jaato.version import __version__
 
 LOG = logger("server")
@@ -48,26 +47,26 @@ MAX_MISTAKES = 20
 class Socket(Wire, Protocol):
     """A connection of the transport."""
 
-    async def receive(self) -> str | None:
+    async def receive_text(self) -> str | None:
         """The next frame, None at the end."""
         ...
 
-    async def close(self, code: int, reason: str) -> None:
+    async def disconnect(self, code: int, reason: str) -> None:
         """End the connection."""
         ...
 
-    def let_in(self, frame_bytes: int) -> None:
+    def accept_client(self, max_message_bytes: int) -> None:
         """The client is known: take frames up to this size from now on."""
         ...
 
-    async def room(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait while the client leaves too much unread."""
         ...
 
-    drained: Callable[[], None] | None
+    on_drain: Callable[[], None] | None
 
 
-class Connection:
+class ClientConnection:
     """A client from its greeting to its end."""
 
     def __init__(self, hub: Hub, socket: Socket, admission: Admission) -> None:
@@ -82,18 +81,18 @@ class Connection:
         client = await self._greeted()
         if client is None:
             return
-        self._socket.let_in(MAX_FRAME_BYTES if client.role == "owner" else MAX_OTHERS_FRAME_BYTES)
-        carrier = Carrier(self._hub, self._socket, client, local=self._admission.local)
-        self._socket.drained = carrier.go_on
+        self._socket.accept_client(MAX_FRAME_BYTES if client.role == "owner" else MAX_OTHERS_FRAME_BYTES)
+        handlers = CommandHandlers(self._hub, self._socket, client, local=self._admission.local)
+        self._socket.on_drain = handlers.send_pending
         try:
-            while (text := await self._socket.receive()) is not None:
-                if not await self._take(carrier, text):
+            while (text := await self._socket.receive_text()) is not None:
+                if not await self._take(handlers, text):
                     return
-                await self._socket.room()
+                await self._socket.wait_writable()
                 await asyncio.sleep(0)  # many commands at once leave others their turn
         finally:
-            self._socket.drained = None
-            carrier.leave()
+            self._socket.on_drain = None
+            handlers.leave()
             for task in self._tasks:
                 task.cancel()
 
@@ -101,9 +100,9 @@ class Connection:
         """Who it is; None when it was sent away."""
         try:
             async with asyncio.timeout(HELLO_S):
-                text = await self._socket.receive()
+                text = await self._socket.receive_text()
         except TimeoutError:
-            await self._socket.close(NOT_UNDERSTOOD, f"no hello within {HELLO_S:g} s")
+            await self._socket.disconnect(NOT_UNDERSTOOD, f"no hello within {HELLO_S:g} s")
             return None
         if text is None:
             return None
@@ -112,36 +111,36 @@ class Connection:
                 raise ValueError("too long")
             hello = HELLO.decode(text)
         except (ValueError, msgspec.DecodeError, RecursionError):
-            await self._socket.close(NOT_UNDERSTOOD, "the first frame is hello, of at most 4 kB")
+            await self._socket.disconnect(NOT_UNDERSTOOD, "the first frame is hello, of at most 4 kB")
             return None
         try:
-            held = await self._admission.ask(hello.token)
+            held = await self._admission.authenticate(hello.token)
         except Refused as refused:
-            await self._socket.close(NOT_LET_IN, refused.text)
+            await self._socket.disconnect(NOT_LET_IN, refused.text)
             return None
         if held is None:
-            await self._socket.close(NOT_LET_IN, "give the token: in Authorization, or in hello")
+            await self._socket.disconnect(NOT_LET_IN, "give the token: in Authorization, or in hello")
             return None
         if hello.protocol != PROTOCOL:
-            await self._socket.close(OTHER_PROTOCOL, f"this server speaks protocol {PROTOCOL}")
+            await self._socket.disconnect(OTHER_PROTOCOL, f"this server speaks protocol {PROTOCOL}")
             return None
         return self._welcome(hello, held)
 
-    def _welcome(self, hello: Hello, held: Pass) -> ClientView:
+    def _welcome(self, hello: Hello, held: Identity) -> ClientView:
         client_id = new_id("k")
         name = clean(hello.name) or held.name or clean(hello.client) or "a client"
         place = str(self._hub.base.state_dir or "") if self._admission.local else ""
         self._send(Welcome(PROTOCOL, f"jaato {__version__}", client_id, held.role, place))
         return ClientView(client_id, name, held.role, answers=held.role != "viewer")
 
-    async def _take(self, carrier: Carrier, text: str) -> bool:
+    async def _take(self, handlers: CommandHandlers, text: str) -> bool:
         """One frame; whether there may be more."""
         try:
             command = COMMANDS.decode(text)
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
             self._mistakes += 1
             if self._mistakes > MAX_MISTAKES:
-                await self._socket.close(NOT_UNDERSTOOD, "too many frames that are no command")
+                await self._socket.disconnect(NOT_UNDERSTOOD, "too many frames that are no command")
                 return False
             problem = Problem("command_invalid", f"This is no command: {str(error)[:500]}")
             self._send(Reply(id_of(text), error=problem))
@@ -151,23 +150,23 @@ class Connection:
             self._send(Reply(command.id, error=problem_of(refused)))
             return True
         try:
-            await carrier.ready(command)
-            work = carrier.carry_out(command)
+            await handlers.prepare(command)
+            work = handlers.handle(command)
         except JaatoError as error:
             self._send(Reply(command.id, error=problem_of(error)))
             return True
         if isinstance(work, Awaitable):
-            task = asyncio.get_running_loop().create_task(self._carry(carrier, command, work))
+            task = asyncio.get_running_loop().create_task(self._carry(handlers, command, work))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
             self._send(Reply(command.id, work))
-        carrier.go_on()
+        handlers.send_pending()
         return True
 
-    async def _carry(self, carrier: Carrier, command: Command, work: Awaitable[Result]) -> None:
+    async def _carry(self, handlers: CommandHandlers, command: Command, work: Awaitable[Result]) -> None:
         self._send(await replied(command.id, work))
-        carrier.go_on()
+        handlers.send_pending()
 
     def _send(self, frame: Welcome | Reply) -> None:
         self._socket.write(framed(encode(frame)))

@@ -19,9 +19,9 @@ from jaato.protocol.frames import FRAMES, Result
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import ClientView, SessionEntry
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.app import Doors, opened
-from jaato.server.http.listeners import bound, unix_listener
-from jaato.server.protocol.handlers import Carrier
+from jaato.server.app import ServerOptions, run_server
+from jaato.server.http.listeners import bind_tcp, bind_unix
+from jaato.server.sessions.command_handlers import CommandHandlers
 from jaato.server.sessions.creation import create
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.listing import entries
@@ -54,9 +54,9 @@ class JaatoServer:
         self.state: State
         self._listeners: list[Callable[[Event], None]] = []
         client = ClientView(new_id("k"), "this process", "owner", answers=answers)
-        self._carrier = Carrier(hub, Heard(self.emit), client)
-        self._carrier.carry_out(SessionAttach(session_id=session_id))
-        self._carrier.go_on()
+        self._handlers = CommandHandlers(hub, Heard(self.emit), client)
+        self._handlers.handle(SessionAttach(session_id=session_id))
+        self._handlers.send_pending()
 
     def subscribe(self, heard: Callable[[Event], None]) -> Callable[[], None]:
         """Be told every event, from now on; the function that is given back ends it."""
@@ -74,9 +74,9 @@ class JaatoServer:
 
     async def execute(self, command: Command) -> Result:
         """The result of a command for this session. Raises `JaatoError`s."""
-        work = self._carrier.carry_out(command)
+        work = self._handlers.handle(command)
         result = await work if isinstance(work, Awaitable) else work
-        self._carrier.go_on()
+        self._handlers.send_pending()
         return result
 
     async def send_message(self, text: str) -> Result:
@@ -89,7 +89,7 @@ class JaatoServer:
 
     def leave(self) -> None:
         """Watch the session no more; its work goes on."""
-        self._carrier.leave()
+        self._handlers.leave()
 
 
 class SessionManager:
@@ -107,20 +107,20 @@ class SessionManager:
     async def attach_session(self, session: str) -> JaatoServer:
         """A session by id, unique prefix or name, loaded if it was at rest. Raises `SessionNotFound`, `SessionBusy`."""
         session_id = self._hub.find(session)
-        await self._hub.live(session_id, informs=True)
+        await self._hub.load(session_id, informs=True)
         return JaatoServer(self._hub, session_id)
 
     async def detach_client(self, server: JaatoServer) -> None:
         """Leave a session; when nobody else is there and nothing would be lost, it is put down now."""
         server.leave()
-        live = self._hub.lives.by_id.get(server.session_id)
+        live = self._hub.pool.loaded.get(server.session_id)
         room = self._hub.rooms.get(server.session_id)
         if live is not None and live.resting and not (room is not None and room.watched):
-            await self._hub.put_down(server.session_id)
+            await self._hub.evict(server.session_id)
 
     def list_sessions(self, workspace: str | None = None, limit: int = 50) -> list[SessionEntry]:
         """Stored sessions, newest first, those in memory marked as loaded."""
-        return entries(self._hub.store, self._hub.lives.by_id, self._hub.left, workspace, limit)[0]
+        return entries(self._hub.store, self._hub.pool.loaded, self._hub.interrupted, workspace, limit)[0]
 
     async def delete_session(self, session: str) -> None:
         """Remove a session for good."""
@@ -143,11 +143,11 @@ class Door(ABC):
         return self._sessions
 
     @abstractmethod
-    def _doors(self) -> Doors:
+    def _doors(self) -> ServerOptions:
         """Its sockets, closed with the stack."""
 
     async def __aenter__(self) -> Self:
-        served = await self._stack.enter_async_context(opened(self._doors()))
+        served = await self._stack.enter_async_context(run_server(self._doors()))
         self._sessions = SessionManager(served.hub)
         return self
 
@@ -163,11 +163,11 @@ class JaatoIPCServer(Door):
         super().__init__(blueprint)
         self.socket_path = Path(socket_path).absolute()
 
-    def _doors(self) -> Doors:
-        listener = unix_listener(self.socket_path)
+    def _doors(self) -> ServerOptions:
+        listener = bind_unix(self.socket_path)
         self._stack.callback(self.socket_path.unlink, missing_ok=True)
         self._stack.callback(listener.close)
-        return Doors([listener], base=self._blueprint)
+        return ServerOptions([listener], base=self._blueprint)
 
 
 class JaatoWSServer(Door):
@@ -187,9 +187,9 @@ class JaatoWSServer(Door):
         self.port = port
         self._names = (tuple(hosts), tuple(origins))
 
-    def _doors(self) -> Doors:
-        listener = bound(self.host, self.port)
+    def _doors(self) -> ServerOptions:
+        listener = bind_tcp(self.host, self.port)
         self._stack.callback(listener.close)
         self.port = listener.getsockname()[1]
         hosts, origins = self._names
-        return Doors([listener], hosts=hosts, origins=origins, base=self._blueprint)
+        return ServerOptions([listener], hosts=hosts, origins=origins, base=self._blueprint)

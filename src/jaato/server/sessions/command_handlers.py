@@ -44,11 +44,11 @@ from jaato.runtime.session_store import namesakes
 from jaato.runtime.user_commands import find_backend
 from jaato.server.sessions.creation import being_made, checked_word, create, visited, wake
 from jaato.server.sessions.hub import Hub
-from jaato.server.sessions.messages import said_to, settled, settled_down, stop_task
+from jaato.server.sessions.messages import send_message, settled, stop_task, wait_for_subagents
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import Live
 from jaato.server.sessions.stored_sessions import forked, listed
-from jaato.server.sessions.subscription import Feed, Wire
+from jaato.server.sessions.subscription import Subscription, Wire
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, BlobRequest, ClientConfig)
 """What a viewer may do."""
@@ -58,7 +58,7 @@ MOST_WATCHED = 256
 """Sessions one connection may watch: the state of each is in memory as long."""
 
 
-class Carrier:
+class CommandHandlers:
     """Carries out the commands of one client, and holds its places in the sessions it watches."""
 
     def __init__(self, hub: Hub, wire: Wire, client: ClientView, *, local: bool = True) -> None:
@@ -68,25 +68,25 @@ class Carrier:
         self._local = local
         """Whether the client is a process of the same user on the same machine."""
         self._deltas = self._info = True
-        self._feeds: dict[str, tuple[Room, Feed]] = {}
+        self._subscriptions: dict[str, tuple[Room, Subscription]] = {}
         self._visits: set[str] = set()
         """Sessions that are as this client said while it is there."""
 
-    def go_on(self) -> None:
+    def send_pending(self) -> None:
         """Send what is due on every session this client watches."""
-        for _, feed in list(self._feeds.values()):
-            feed.go_on()
+        for _, subscription in list(self._subscriptions.values()):
+            subscription.send_pending()
 
     def leave(self) -> None:
         """The client has gone."""
-        for room, feed in self._feeds.values():
-            self._hub.leave(room, feed)
-        self._feeds.clear()
+        for room, subscription in self._subscriptions.values():
+            self._hub.leave(room, subscription)
+        self._subscriptions.clear()
         hub, client_id = self._hub, self._client.id
         for session_id in self._visits:
-            hub.begin(partial(visited, hub, session_id, client_id, stop=False))
+            hub.spawn(partial(visited, hub, session_id, client_id, stop=False))
 
-    async def ready(self, command: Command) -> None:
+    async def prepare(self, command: Command) -> None:
         """Have the session at hand that is to be looked at; others have their turns while a long log is read. Raises
         `SessionNotFound`."""
         if isinstance(command, SessionAttach):
@@ -97,15 +97,15 @@ class Carrier:
         elif isinstance(command, HistoryRequest | BlobRequest):
             await self._room(command)
         elif isinstance(command, ClientConfig) and command.info:
-            for session_id in list(self._feeds):
+            for session_id in list(self._subscriptions):
                 await self._look_around(session_id)
 
     async def _look_around(self, session_id: str) -> None:
         """Find out what takes time of that which surrounds a session at work: what confines its commands."""
-        if (live := self._hub.lives.by_id.get(session_id)) is not None:
+        if (live := self._hub.pool.loaded.get(session_id)) is not None:
             await find_backend(live.session)
 
-    def carry_out(self, command: Command) -> Result | Awaitable[Result]:
+    def handle(self, command: Command) -> Result | Awaitable[Result]:
         """The result of a command that is `ready`, or what will give it. Raises `JaatoError`s."""
         self._must_be_allowed(command)
         match command:
@@ -146,11 +146,11 @@ class Carrier:
             case ToolsDisable():
                 return self._disable(command)
             case TaskStop():
-                return stop_task(self._hub.lives.by_id.get(self._id_of(command)), command.task_id)
+                return stop_task(self._hub.pool.loaded.get(self._id_of(command)), command.task_id)
             case ServerReload():
                 return self._reload()
             case SessionSettle():
-                return settled_down(self._hub.lives.by_id.get(self._id_of(command)))
+                return wait_for_subagents(self._hub.pool.loaded.get(self._id_of(command)))
         raise ConfigError(f"This server does not know {type(command).__name__} yet.")
 
     def _must_be_allowed(self, command: Command) -> None:
@@ -166,15 +166,15 @@ class Carrier:
     def _id_of(self, command: Command) -> str:
         if command.session_id:
             return self._hub.find(command.session_id)
-        if len(self._feeds) == 1:
-            return next(iter(self._feeds))
+        if len(self._subscriptions) == 1:
+            return next(iter(self._subscriptions))
         raise ConfigError("Say which session is meant: session_id.")
 
     async def _room(self, command: Command) -> Room:
         return await self._hub.room(self._id_of(command))
 
     async def _live(self, command: Command) -> Live:
-        return await self._hub.live(self._id_of(command))
+        return await self._hub.load(self._id_of(command))
 
     def _at_hand(self, session_id: str) -> Room:
         if (room := self._hub.rooms.get(session_id)) is None:
@@ -187,22 +187,22 @@ class Carrier:
         room = self._at_hand(self._hub.find(command.session_id))
         self._watch(room, command.after_seq)
         if unfinished(room.state) and self._client.role != "viewer":
-            self._hub.begin(partial(wake, self._hub, room.session_id))
+            self._hub.spawn(partial(wake, self._hub, room.session_id))
         return Opened(room.session_id, room.state.seq, room.state.name)
 
     def _watch(self, room: Room, after_seq: int | None) -> None:
-        held = self._feeds.pop(room.session_id, None)
+        held = self._subscriptions.pop(room.session_id, None)
         if held is not None:
             self._hub.leave(*held)
-        elif len(self._feeds) >= MOST_WATCHED:
+        elif len(self._subscriptions) >= MOST_WATCHED:
             raise Overloaded(f"One connection watches at most {MOST_WATCHED} sessions; detach from some.")
         wants = {"deltas": self._deltas, "info": self._info}
-        feed = self._hub.enter(room, self._wire, self._client, after_seq, **wants)
-        self._feeds[room.session_id] = (room, feed)
+        subscription = self._hub.enter(room, self._wire, self._client, after_seq, **wants)
+        self._subscriptions[room.session_id] = (room, subscription)
 
     async def _detach(self, command: SessionDetach) -> Done:
         session_id = self._id_of(command)
-        held = self._feeds.pop(session_id, None)
+        held = self._subscriptions.pop(session_id, None)
         if session_id in self._visits:
             self._visits.discard(session_id)
             await visited(self._hub, session_id, self._client.id, stop=True)
@@ -217,9 +217,9 @@ class Carrier:
             self._info = command.info
         if command.answers is not None:
             self._client = msgspec.structs.replace(self._client, answers=command.answers)
-        for room, feed in self._feeds.values():
-            feed.want(deltas=self._deltas, info=self._info)
-            self._hub.change(room, feed, self._client)
+        for room, subscription in self._subscriptions.values():
+            subscription.want(deltas=self._deltas, info=self._info)
+            self._hub.change(room, subscription, self._client)
             if command.info:
                 room.tell()
         return Done()
@@ -229,7 +229,7 @@ class Carrier:
     async def _answer(self, command: PermissionResponse | ClarificationResponse) -> Settled:
         room = await self._room(command)
         if command.question_id in room.state.questions:
-            live = await self._hub.live(room.session_id)  # it may be that of an earlier process
+            live = await self._hub.load(room.session_id)  # it may be that of an earlier process
         asked = room.state.questions.get(command.question_id)
         if asked is None:
             return settled(room, command.question_id)
@@ -269,20 +269,20 @@ class Carrier:
 
     async def _send(self, command: MessageSend) -> Taken:
         room = await self._room(command)
-        live = await self._hub.live(room.session_id)
+        live = await self._hub.load(room.session_id)
         word = checked_word(command.once) or new_id("m")
         if (before := room.recall.taken.get(word)) is not None:
             return msgspec.structs.replace(before, again=True)
         if (under_way := room.taking.get(word)) is not None:
             return msgspec.structs.replace(await under_way, again=True)
-        taken, turn = said_to(live, room, command, Author(self._client.name, word))
-        self._hub.work(room, turn)
+        taken, turn = send_message(live, room, command, Author(self._client.name, word))
+        self._hub.run_turn(room, turn)
         return await taken
 
     async def _stop(self, command: SessionStop) -> Done:
         room = await self._room(command)
-        if room.session_id in self._hub.lives.by_id or unfinished(room.state):
-            live = await self._hub.live(room.session_id)
+        if room.session_id in self._hub.pool.loaded or unfinished(room.state):
+            live = await self._hub.load(room.session_id)
             live.stops += 1
             if live.session.is_interrupted:
                 live.session.abandon()
@@ -291,10 +291,10 @@ class Carrier:
 
     async def _continue(self, command: TurnContinue) -> Done:
         room = await self._room(command)
-        session = (await self._hub.live(room.session_id)).session
+        session = (await self._hub.load(room.session_id)).session
         if not session.is_interrupted:
             raise ConfigError("No turn was cut off here; say something to begin one.")
-        self._hub.work(room, session.resume)
+        self._hub.run_turn(room, session.resume)
         return Done()
 
     async def _delete(self, command: SessionDelete) -> Done:
@@ -302,7 +302,7 @@ class Carrier:
             raise ConfigError("Say which session is to be removed: session_id.")
         session_id = self._hub.find(command.session_id)
         await self._hub.delete(session_id)
-        self._feeds.pop(session_id, None)
+        self._subscriptions.pop(session_id, None)
         return Done()
 
     async def _update(self, command: SessionUpdate) -> Done:
@@ -319,7 +319,7 @@ class Carrier:
         return Said(said)
 
     async def _reload(self) -> Done:
-        await self._hub.reload(at_hand=True)
+        await self._hub.reload(open_sessions=True)
         return Done()
 
     async def _disable(self, command: ToolsDisable) -> Done:

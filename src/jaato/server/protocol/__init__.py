@@ -1,1 +1,0 @@
-"""The protocol with one client: its connection, and the handlers of its commands."""
