@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaato.agent.compaction.strategies import HybridGCPlugin
-
-create_plugin = HybridGCPlugin
+from jaato.agent.compaction.strategies import HybridGCPlugin as create_plugin
 
 __all__ = ["HybridGCPlugin", "create_plugin"]

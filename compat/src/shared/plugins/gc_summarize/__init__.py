@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaato.agent.compaction.strategies import SummarizeGCPlugin
-
-create_plugin = SummarizeGCPlugin
+from jaato.agent.compaction.strategies import SummarizeGCPlugin as create_plugin
 
 __all__ = ["SummarizeGCPlugin", "create_plugin"]

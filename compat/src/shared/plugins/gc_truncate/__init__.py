@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaato.agent.compaction.strategies import TruncateGCPlugin
-
-create_plugin = TruncateGCPlugin
+from jaato.agent.compaction.strategies import TruncateGCPlugin as create_plugin
 
 __all__ = ["TruncateGCPlugin", "create_plugin"]
