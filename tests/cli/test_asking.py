@@ -72,7 +72,7 @@ def test_editing_the_arguments(desk: Desk) -> None:
         child.expect('"command": "touch made"')
         child.expect("arguments as JSON")
         child.sendline("{nonsense")
-        child.expect("not JSON")
+        child.expect("[Nn]ot valid JSON")
         child.sendline('{"command": "touch other", "need": ["write"]}')
         child.expect("Over.")
         assert leave(child) == 0
@@ -88,7 +88,7 @@ def test_a_question_at_the_terminal_shows_its_deadline(desk: Desk) -> None:
     ) as child:
         child.expect("> $")
         child.sendline("go")
-        child.expect(r"denied at \d\d:\d\d:\d\d if nobody has answered")
+        child.expect(r"denied at \d\d:\d\d:\d\d without an answer")
         child.expect("Over.")
         assert leave(child) == 0
     assert not (desk.work / "made").exists()

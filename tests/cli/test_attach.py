@@ -67,7 +67,7 @@ def test_two_terminals_see_the_same(served: Desk) -> None:
             two.expect("user: hello")
             two.expect("agent: First.")
             two.expect("> $")
-            one.expect("bea at .* has come")
+            one.expect("bea at .* joined")
             one.sendline("go on")
             two.expect("ana at [^:]*: go on")
             for child in (one, two):
@@ -87,7 +87,7 @@ def test_two_terminals_see_the_same(served: Desk) -> None:
             two.sendline("/help")
             two.expect(r"/waypoint +create TEXT")
             assert leave(two) == 0
-        one.expect("bea at .* has left")
+        one.expect("bea at .* left")
         one.sendline("/exit")
         one.expect(pexpect.EOF)
 
@@ -102,7 +102,7 @@ def test_the_first_answer_wins(served: Desk) -> None:
             two.expect("May run run")
             two.expect(r"allow\? ")
             two.sendline("y")
-            one.expect("bea at .* has answered: y")
+            one.expect("bea at .* answered: y")
             for child in (one, two):
                 child.expect("Over.")
                 child.expect("tokens in")
@@ -121,16 +121,16 @@ def test_leaving_lets_the_work_go_on(served: Desk) -> None:
     while b"> run" not in running.stderr.readline():
         pass
     with attached(served) as one:
-        one.expect("> run touch begun; sleep 60 .runs.")
+        one.expect("> run touch begun; sleep 60 .running.")
         one.sendeof()
-        one.expect("Leaving; the work goes on")
+        one.expect("Detached; the turn continues")
         one.expect(pexpect.EOF)
     assert running.poll() is None
     with attached(served, "long") as two:
         two.expect("runs")
         two.expect("Ctrl-D leaves")
         two.sendintr()
-        two.expect("Stopped; what was done is kept")
+        two.expect("Interrupted; completed work is kept")
         assert leave(two) == 0
     running.communicate(timeout=30)
     assert running.returncode == 130
@@ -164,11 +164,11 @@ def test_a_server_that_dies_in_mid_turn(served: Desk) -> None:
         while not (served.work / "begun").exists():
             time.sleep(0.01)
         kill_server(served)
-        one.expect("connection to the server is lost")
+        one.expect("Lost the connection to the server")
         assert "(cut off) shared" in served.run("sessions", "list").stdout
         assert '"standing":"cut off"' in served.run("sessions", "list", "--json").stdout.replace(": ", ":")
         assert served.run("serve", "--daemon").returncode == 0
-        one.expect("server is there again")
+        one.expect("Reconnected")
         one.expect("was cut off|interrupted")
         with attached(served, "shared") as two:
             two.expect("agent: First.")
@@ -187,7 +187,7 @@ def test_what_is_said_where_there_is_nothing(served: Desk) -> None:
     """No server, a wrong token, a session nobody knows, one that several have: one line that says what to do."""
     for args, code, words in (
         (["attach", "nope"], 2, "No session has the id or name 'nope'"),
-        (["attach"], 2, "has no session yet"),
+        (["attach"], 2, "has no sessions"),
         (["attach", "x", "--connect", str(served.root / "none.sock")], 1, "jaato serve --daemon"),
         (["attach", "x", "--connect", "ws://127.0.0.1:9"], 2, "--token-file"),
         (["attach", "x", "--connect", "ws://a:b@127.0.0.1:9", "--token-file", "none"], 2, "cannot be used"),

@@ -20,7 +20,7 @@ def complaint(desk: Desk, *args: str, code: int, words: str, **options: object) 
     assert made.returncode == code, made.stderr
     assert words in made.stderr
     assert "Traceback" not in made.stderr
-    assert "wrong in jaato itself" not in made.stderr
+    assert "Internal error" not in made.stderr
 
 
 def test_unknown_names(desk: Desk) -> None:
@@ -42,7 +42,7 @@ def test_unknown_names(desk: Desk) -> None:
     complaint(desk, "sessions", "show", "s_no", code=2, words="'s_no'")
     complaint(desk, "models", "--provider", "nobody", code=2, words="choose one of")
     complaint(desk, "permissions", "revoke", "abc", code=2, words="no grant 'abc'")
-    complaint(desk, "run", *desk.script(say("x")), code=2, words="Say what the agent should do")
+    complaint(desk, "run", *desk.script(say("x")), code=2, words="There is no prompt")
     complaint(
         desk, "run", *desk.script(say("x")), "--workspace", "gone", "x", code=2, words="not a directory"
     )

@@ -45,7 +45,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(desk: Desk, toolkit: bool) ->
         child.send("wait\r")
         child.expect("> run sleep 60")
         child.sendintr()
-        child.expect("Stopped; what was done is kept")
+        child.expect("Interrupted; completed work is kept")
         child.expect("tokens in")
         child.expect(">")
         child.sendintr()
@@ -68,7 +68,7 @@ def test_typing_while_the_agent_works(desk: Desk) -> None:
         child.expect("> run touch")
         child.sendline("and hurry")
         child.expect("hears this at its next pause")
-        child.expect("your message has reached the agent")
+        child.expect("your message was delivered to the agent")
         child.expect("I heard you.")
         assert leave(child) == 0
     kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]

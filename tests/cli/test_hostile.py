@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.cli.desk import Desk, call, say
 
-from jaato.cli.output.renderers import call_text, indented
-from jaato.cli.output.terminal import Screen, printable, visible
+from jaato.cli.output.console import Console, printable, visible
+from jaato.cli.output.printer import call_text, indented
 
 HUGE = "a" * 120_000
 BYTES = "a\udcff\udcfeb"
@@ -149,7 +149,7 @@ class Terminal(StringIO):
 def test_progress_tells_its_end_once(term: str) -> None:
     """However often the end of a download is reported, and whatever is said meanwhile, it is told once."""
     out = Terminal() if term == "xterm" else StringIO()
-    screen = Screen({"TERM": term, "NO_COLOR": "1"}, out=StringIO(), err=out)
+    screen = Console({"TERM": term, "NO_COLOR": "1"}, out=StringIO(), err=out)
     for done in (50, 100, 100):
         screen.progress("fetching", done, 100)
     screen.note("by the way")

@@ -15,7 +15,7 @@ from tests.cli.desk import Desk, call, say
 from tests.docs.pages import accepted
 from tests.providers.server import answer, serve
 
-from jaato.cli.arguments import remote, servers, sessions, settings
+from jaato.cli.arguments import servers, sessions, settings
 from jaato.cli.arguments.options import GROUPS, OPTIONS
 from jaato.cli.arguments.parser import make_parser
 
@@ -58,7 +58,7 @@ def test_every_command_has_examples() -> None:
 def test_every_option_is_taken() -> None:
     """Each row of the tables of options is one that a command takes or has by default; groups name no other."""
     used: set[str] = set()
-    for table in (sessions, settings, servers, remote):
+    for table in (sessions, settings, servers):
         commands = list(table.COMMANDS)
         for command in commands:
             commands += command.actions
@@ -118,7 +118,7 @@ def test_permissions_name_patterns_without_a_tool(desk: Desk) -> None:
     )
     notes = [line for line in desk.run("permissions").stdout.splitlines() if line.startswith("note:")]
     assert [note for note in notes if "no effect" in note] == [
-        "note: writFile(x) names no tool that is here now, so it has no effect"
+        "note: writFile(x) has no effect: there is no such tool"
     ]
 
 

@@ -21,15 +21,15 @@ def test_what_a_server_has_open(served: Desk) -> None:
         one.expect("> run sleep 60")
         kill_server(served)
         assert served.run("serve", "--daemon").returncode == 0
-        one.expect("server is there again")
-        one.expect("/continue goes on with it")
+        one.expect("Reconnected")
+        one.expect("/continue or a message resumes it")
         assert "has left" not in one.before
         told = one.before + one.after
         with attached(served, "shared") as two:
             two.expect("> $")
-            one.expect("bea at .* has come")
-            assert (told + one.before).count("was cut off") == 1
-            assert two.before.count("was cut off") == 1
+            one.expect("bea at .* joined")
+            assert (told + one.before).count("was interrupted") == 1
+            assert two.before.count("was interrupted") == 1
             assert served.run("sessions", "rename", "shared", "open").returncode == 0
             assert "(cut off, 1 question waiting) open" in served.run("sessions", "list").stdout
             refused = served.run("run", "--no-daemon", "--session", "open", "hi")

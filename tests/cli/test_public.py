@@ -63,7 +63,6 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
         "jaato.cli.arguments",
         "jaato.cli.arguments.options",
         "jaato.cli.arguments.parser",
-        "jaato.cli.arguments.remote",
         "jaato.cli.arguments.servers",
         "jaato.cli.arguments.sessions",
         "jaato.cli.arguments.settings",

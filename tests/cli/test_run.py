@@ -284,7 +284,7 @@ def test_background_tasks_do_not_outlive_the_run(desk: Desk) -> None:
     steps = [call("run", command="sleep 60", background=True), say("started")]
     made = desk.run("run", *desk.script(*steps), "--yes", "go")
     assert made.returncode == 0
-    assert re.search(r"background task b\w+ \(run\) still runs and is stopped now", made.stderr)
+    assert re.search(r"background task b\w+ \(run\) is still running and is stopped now", made.stderr)
 
 
 def test_a_lone_surrogate_in_the_prompt_is_no_failure(desk: Desk) -> None:

@@ -108,7 +108,7 @@ def sleeping() -> list[str]:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ([], 2, "Say what to run"),
+        ([], 2, "There is no command"),
         (["--", "no-such-program"], 127, "No such file"),
         (["--allow-domain", "pypi.org", "--", "true"], 2, "--profile workspace-write"),
         ([*WRITES, "--add-dir", "/", "--", "true"], 2, "whole machine"),
@@ -287,12 +287,12 @@ def test_a_question_says_what_a_yes_opens(desk: Desk, served: bool) -> None:
     with in_a_server(desk) if served else nullcontext(), talking(desk, *desk.script(*steps)) as child:
         child.expect("> $")
         child.sendline("go")
-        for line in ("a yes opens:", "workspace-write: may", "network: pypi.org", f"may change {beside}"):
+        for line in ("yes allows:", "workspace-write: may", "network: pypi.org", f"may change {beside}"):
             child.expect(line)
         child.expect("a for good")
         child.expect(r"allow\? ")
         child.sendline("a")
-        child.expect("a yes opens:")
+        child.expect("yes allows:")
         child.expect("NO SANDBOX")
         child.expect("this call only")
         assert "for good" not in child.before

@@ -64,11 +64,11 @@ def test_run_show_replay(desk: Desk, it: Shop) -> None:
     assert (again.returncode, again.stdout) == (0, made.stdout)
     assert again.stderr.splitlines() == [
         *(line for line in told if "script" not in line),
-        "plays as it was recorded",
+        "the replay matches the recording",
     ]
     shown = desk.run("flow", "show", "t.jsonl")
     assert shown.returncode == 0
-    for text in ("Say x. And y.", it.url, 'arguments: {"text":"x"}', "answer:    It says x.", "refused:   /"):
+    for text in ("Say x. And y.", it.url, 'arguments: {"text":"x"}', "answer:    It says x.", "invalid:   /"):
         assert text in shown.stdout
     document = json.loads(desk.run("flow", "show", "t.jsonl", "--json").stdout)
     assert (document["status"], document["instruction"]) == ("ok", "Say x.\n\nAnd y.")
@@ -92,7 +92,7 @@ def test_what_is_asked_for_wrongly(desk: Desk, it: Shop) -> None:
         (("show", "."), 2, "name a trace that `jaato flow run --trace FILE` has written"),
         (("show", ""), 2, "name a trace that"),
         (("replay", "/dev/null"), 2, "name a trace that"),
-        (("replay", "cut.jsonl"), 1, "The trace was cut off here"),
+        (("replay", "cut.jsonl"), 1, "The trace is incomplete"),
         (("run", "x", "--registry", it.url.removeprefix("http://"), *model), 2, f"by its URL ({it.url})"),
         (("run", "x", "--registry", "http://", *model), 2, "https://host/path.\n"),
     ):
@@ -173,12 +173,12 @@ def test_killed_and_interrupted(desk: Desk, it: Shop) -> None:
         shown = desk.run("flow", "show", trace).stdout
         if sent == signal.SIGKILL:
             assert running.returncode == -signal.SIGKILL
-            assert (again.returncode, "cut off here" in again.stderr) == (1, True)
+            assert (again.returncode, "trace is incomplete" in again.stderr) == (1, True)
             assert "step-1 echo: interrupted" in shown
         else:
             assert running.returncode == 130, err
             assert b"Interrupted" in err
-            assert (again.returncode, "plays as it was recorded" in again.stderr) == (0, True)
+            assert (again.returncode, "matches the recording" in again.stderr) == (0, True)
             assert "step-1 echo: cancelled" in shown
         session = shown.split()[1].rstrip(",")
         assert any(event["type"] == "tool.call_start" for event in desk.events(session))

@@ -170,7 +170,7 @@ def test_a_changed_definition(desk: Machine) -> None:
     assert "\\u200b" in made.out
     assert desk.run("mcp", "trust", "small", "--yes").code == 0
     assert desk.run("mcp", "call", "small", "greet", '{"name": "Ada"}').code == 0
-    assert "nothing waits" in desk.run("mcp", "trust", "small").out
+    assert "nothing to accept" in desk.run("mcp", "trust", "small").out
 
 
 def test_a_definition_that_changes_before_the_call(desk: Machine) -> None:

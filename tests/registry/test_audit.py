@@ -16,7 +16,7 @@ from tests.registry.opened import Opened, during
 from tests.registry.registering import Registry, put_body
 from tests.registry.registering import during as registering
 
-from jaato.cli.commands.registry_log import put
+from jaato.cli.commands.registry_server import print_calls
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.server.auth.hosts import allow_hosts
@@ -115,11 +115,11 @@ def test_what_is_secret_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None
         request_id="r-1",
     )
     secrets = Redactor({"PASSWORD": "hunter2hunter2"})
-    put([entry], secrets, as_json=False)
+    print_calls([entry], secrets, as_json=False)
     shown = capsys.readouterr().out
     assert not any(one in shown for one in ("hunter2", "\x1b"))
     assert shown.startswith("2030-01-02 03:04:05  key ci  echo  tool.execution_error  1.2 ms  r-1  flow ")
-    put([entry, entry], secrets, as_json=True)
+    print_calls([entry, entry], secrets, as_json=True)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert "hunter2" not in lines[0]
@@ -262,8 +262,8 @@ def test_who_put_and_took_away_what(tmp_path: Path, capsys: pytest.CaptureFixtur
             found = audit.newest(100)
             assert [call.request_id for call in Audit(store, AuditFilter(trace=TRACE)).newest(9)] == ["p-1"]
             assert len(Audit(store, AuditFilter(tool="say", key="ci")).newest(9)) == 3
-            put(found, Redactor(), as_json=False)
-            put(found, Redactor(), as_json=True)
+            print_calls(found, Redactor(), as_json=False)
+            print_calls(found, Redactor(), as_json=True)
         handler = "webhook http://127.0.0.1:9"
         assert [(e.request_id, e.who, e.action, e.tool, e.version, e.handler, e.outcome) for e in found] == [
             ("p-1", "key ci", "put", "say", "1.0.0", handler, "ok"),

@@ -12,7 +12,7 @@ from anyio.from_thread import start_blocking_portal
 from tests.registry.registering import TOKEN, Registry, put_body, serve, webhook
 
 from jaato.cli.arguments.parser import make_parser
-from jaato.cli.ending import guarded
+from jaato.cli.exit_codes import run_command
 from jaato.testing.arp.peer import result_of
 
 Run = Callable[..., tuple[int, str, str]]
@@ -32,7 +32,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         monkeypatch.setenv(name, str(tmp_path / "user"))
 
     def made(*words: str) -> tuple[int, str, str]:
-        code = guarded(make_parser().parse_args(["registry", *words, "--workspace", str(tmp_path)]))
+        code = run_command(make_parser().parse_args(["registry", *words, "--workspace", str(tmp_path)]))
         said = capsys.readouterr()
         return code, said.out, said.err
 

@@ -28,7 +28,7 @@ def test_a_server_is_begun_found_and_ended(home: Desk) -> None:
         assert (begun.returncode, begun.stdout) == (0, "")
         assert f"serving at {home.path} and ws://127.0.0.1:" in begun.stderr
         again = home.serve("--daemon")
-        assert (again.returncode, "runs already" in again.stderr) == (0, True)
+        assert (again.returncode, "is already running" in again.stderr) == (0, True)
         there = home.serve("--status")
         assert (there.returncode, f"serving at {home.path}" in there.stdout) == (0, True)
         clash = home.serve()
@@ -112,7 +112,7 @@ def test_places_that_will_not_do_are_refused(home: Desk) -> None:
             "--web-socket",
             ":0",
         ): "cannot be used for TLS",
-        ("--ipc-socket", str(home.path), "--mcp-workspace", "nowhere"): "is no directory",
+        ("--ipc-socket", str(home.path), "--mcp-workspace", "nowhere"): "is not a directory",
     }
     for args, said in cases.items():
         done = home.jaato("serve", *args)

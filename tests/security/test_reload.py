@@ -63,7 +63,7 @@ def test_a_call_cannot_have_its_session_begin_anew(tmp_path: Path) -> None:
             )
             assert (done.returncode, done.stderr) == (
                 0,
-                "jaato: open sessions begin anew, each once it rests\n",
+                "jaato: sessions are reloaded, each as soon as it is idle\n",
             )
             assert turn() == [True, False, True], "a scripted model begins anew too"
             assert turn()[-1]

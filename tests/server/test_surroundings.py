@@ -12,7 +12,7 @@ import pytest
 from tests.kit import call, say
 from tests.server.serving import served
 
-from jaato.cli.output.terminal import Screen
+from jaato.cli.output.console import Console
 from jaato.cli.repl.editor import Keyboard
 from jaato.client.connection import connect
 from jaato.client.session import RemoteSession
@@ -168,14 +168,14 @@ def test_what_is_completed_follows_the_session(tmp_path: Path, monkeypatch: pyte
     environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
     with Path("/dev/null").open() as nobody:
         monkeypatch.setattr("sys.stdin", nobody)
-        keyboard = Keyboard(environ, Screen(environ), ["/help"])
+        keyboard = Keyboard(environ, Console(environ), ["/help"])
         completer = keyboard._editor._toolkit_session().completer
 
         def completed(text: str) -> list[str]:
             return [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
 
         assert (completed("/h"), completed("/w")) == (["/help"], [])
-        keyboard.offer(["/waypoint"])
+        keyboard.set_completions(["/waypoint"])
         assert completed("/w") == ["/waypoint"]
 
 

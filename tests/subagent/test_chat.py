@@ -36,7 +36,7 @@ def test_a_subagent_in_the_background_asks_at_the_prompt(desk: Desk, toolkit: bo
         child.expect(r"\[bob\] May run run\?")
         child.send("y\r")
         child.expect(r"\[bob\] I made it.")
-        child.expect(r"\[bob\] is done")
+        child.expect(r"\[bob\] completed")
         child.send("and?\r")
         child.expect("Good.")
         child.expect("tokens in")

@@ -37,11 +37,11 @@ def test_the_words_of_a_subagent_are_not_the_answer(desk: Desk) -> None:
     assert (made.returncode, made.stdout) == (0, "The reader says hello.\n")
     lines = made.stderr.splitlines()
     assert [line for line in lines if line.startswith("  [reader] ")] == [
-        "  [reader] begins (scripted " + next(x for x in lines if "begins" in x).partition("(scripted ")[2],
+        "  [reader] started (scripted " + next(x for x in lines if "started" in x).partition("(scripted ")[2],
         "  [reader] > readFile path=a.txt",
         "  [reader] It is hello.",
         "  [reader] Truly.",
-        "  [reader] is done",
+        "  [reader] completed",
     ]
     assert "5,000 tokens in, 100 out" in lines[-1]
     assert "3 calls" in lines[-1]

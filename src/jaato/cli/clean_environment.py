@@ -1,7 +1,7 @@
-"""Re-execute the program with a clean environment, and keep other processes of the user from reading its memory.
+"""Re-execute the program with a clean environment, and protect its memory from other processes of the user.
 
-The environment a process is started with can be read in `/proc/PID/environ` for as long as it runs. Here it goes through
-a sealed memory file to a new image of the same process, which sets it with `putenv(3)`: that memory no file shows.
+`/proc/PID/environ` shows the environment that a process was started with. Here it is passed in a sealed memory file to a
+new image of the same process, which sets it with `putenv(3)`: that memory is not shown there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 VARIABLE = "JAATO_ENVIRON_FD"
-"""The descriptor of the memory file that holds the environment, in the clean one."""
+"""The variable of the clean environment with the descriptor of the memory file."""
 PROGRAMS = frozenset(("jaato.__main__", "jaato.cli.__main__", "server.__main__"))
-"""What `python -m` runs as this program."""
+"""The modules that are this program with `python -m`."""
 SCRIPT = "jaato"
-"""How the script is called that an installation makes."""
+"""The name of the installed script."""
 OWN_IMAGE = "/proc/self/exe"
 PR_SET_DUMPABLE = 4
 LOWEST_FD = 3
@@ -40,14 +40,14 @@ KEPT = frozenset(
         *("PYTHON_JIT", "PYTHON_CPU_COUNT", "PYTHON_TLBC", "PYTHON_COLORS"),
     )
 )
-"""What the loader and the interpreter read before the program runs, by name, so that nothing else goes with it."""
+"""The variables that stay, as the loader and the interpreter read them before the program runs."""
 KEPT_PREFIX = b"LC_"
 
 
 def protect() -> None:
-    """Continue in an image without the environment in view that cannot be dumped or traced; at most one exec.
+    """Continue in an image without a visible environment, which cannot be dumped or traced, after at most one exec.
 
-    Where the system cannot do it, as much as it can is done. Nothing happens in a process that another program began.
+    Does as much of this as the system supports; nothing in a process of another program.
     """
     if not is_program():
         return
@@ -61,7 +61,7 @@ def protect() -> None:
 
 
 def is_program() -> bool:
-    """Whether this process was started as this program, rather than by one that calls it."""
+    """Whether this process runs this program, not one that calls it."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None:
@@ -70,34 +70,34 @@ def is_program() -> bool:
 
 
 def restart() -> None:
-    """Become a new image of this program; returns where that cannot be."""
+    """Execute a new image of this program; returns when that fails."""
     environ = os.environb if os.supports_bytes_environ else None
-    fd = packed(environ) if environ is not None and sys.executable else None
+    fd = write_memory_file(environ) if environ is not None and sys.executable else None
     if environ is None or fd is None:
         return
     os.set_inheritable(fd, True)
     for image in (sys.executable, OWN_IMAGE):
         try:
-            os.execve(image, [sys.executable, *sys.orig_argv[1:]], cleaned(environ, fd))  # noqa: S606 no shell
+            os.execve(image, [sys.executable, *sys.orig_argv[1:]], clean_environ(environ, fd))  # noqa: S606 no shell
         except OSError:
-            continue  # it was removed meanwhile, or stands in a directory of another user
+            continue  # it was removed, or is in a directory of another user
     os.close(fd)
 
 
-def handed_over(
+def pass_environment(
     environ: Mapping[str, str],
 ) -> AbstractContextManager[tuple[dict[bytes, bytes], tuple[int, ...]]]:
-    """What to start another process of this program with, so that it need not be re-executed: an environment, and the
-    descriptors to pass on, which are closed afterwards."""
+    """The environment and the descriptors for another process of this program, which then need not be re-executed; the
+    descriptors are closed afterwards."""
     from contextlib import contextmanager
 
     whole = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
 
     @contextmanager
     def given() -> Iterator[tuple[dict[bytes, bytes], tuple[int, ...]]]:
-        fd = packed(whole)
+        fd = write_memory_file(whole)
         try:
-            yield (whole, ()) if fd is None else (cleaned(whole, fd), (fd,))
+            yield (whole, ()) if fd is None else (clean_environ(whole, fd), (fd,))
         finally:
             if fd is not None:
                 os.close(fd)
@@ -105,8 +105,8 @@ def handed_over(
     return given()
 
 
-def packed(environ: Mapping[bytes, bytes]) -> int | None:
-    """A descriptor of a sealed memory file with these variables; None where there is no such thing."""
+def write_memory_file(environ: Mapping[bytes, bytes]) -> int | None:
+    """Write the variables to a sealed memory file and return its descriptor; None if it is not supported."""
     if not hasattr(os, "memfd_create"):
         return None
     import fcntl
@@ -127,26 +127,26 @@ def packed(environ: Mapping[bytes, bytes]) -> int | None:
             os.close(made)
 
 
-def cleaned(environ: Mapping[bytes, bytes], fd: int) -> dict[bytes, bytes]:
-    """The environment to start an image with that finds the whole one behind this descriptor."""
+def clean_environ(environ: Mapping[bytes, bytes], fd: int) -> dict[bytes, bytes]:
+    """The clean environment, which names the descriptor of the whole one."""
     kept = {name: value for name, value in environ.items() if is_kept(name)}
     return {**kept, VARIABLE.encode(): b"%d" % fd}
 
 
 def is_kept(name: bytes) -> bool:
-    """Whether a variable stays where others of the user can read it."""
+    """Whether a variable stays in the visible environment."""
     return name.startswith(KEPT_PREFIX) or os.fsdecode(name) in KEPT
 
 
 def seals() -> int:
-    """What makes a memory file unchangeable."""
+    """The seals that make a memory file immutable."""
     import fcntl
 
     return fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 def restore(given: str) -> None:
-    """Set the variables of the memory file and close it; a descriptor that is none changes nothing."""
+    """Set the variables from the memory file and close it; an invalid descriptor is ignored."""
     import fcntl
 
     try:
@@ -165,7 +165,7 @@ def restore(given: str) -> None:
 
 
 def forbid_dumps() -> None:
-    """Let no other process of this user read the memory, trace this one or dump its core (Linux)."""
+    """Prevent core dumps, tracing and reading of the memory by other processes of the user (Linux)."""
     if sys.platform != "linux":
         return
     import _ctypes  # a fifth of what its package takes to import

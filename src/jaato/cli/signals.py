@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a terminal that closes: the first stops the work, the second ends the program at once."""
+"""Handle Ctrl-C, SIGTERM and SIGHUP: the first stops the work, the second exits at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jaato.cli.ending import INTERRUPTED
+from jaato.cli.exit_codes import INTERRUPTED
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def heeded() -> list[signal.Signals]:
-    """The signals to be handled; what was ignored when the program began, as under nohup, stays ignored."""
+def get_handled_signals() -> list[signal.Signals]:
+    """The signals to handle; those that were ignored at the start, as under nohup, stay ignored."""
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 class SignalPipe:
-    """Counts signals while its `with` lasts, and has `descriptor` readable for each; the second ends the program at once.
+    """Counts signals within its `with`, and makes `descriptor` readable for each; the second exits at once.
 
-    For a program that waits on descriptors: no exception is raised in the middle of what it does.
+    For a program that polls descriptors: no exception interrupts its work.
     """
 
     def __enter__(self) -> SignalPipe:
@@ -34,7 +34,7 @@ class SignalPipe:
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._writing, False)
         self._before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
-        self._handlers = [(number, signal.signal(number, self._signalled)) for number in heeded()]
+        self._handlers = [(number, signal.signal(number, self._handle)) for number in get_handled_signals()]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -44,59 +44,51 @@ class SignalPipe:
         os.close(self.descriptor)
         os.close(self._writing)
 
-    def _signalled(self, _number: int, _frame: object) -> None:
+    def _handle(self, _number: int, _frame: object) -> None:
         self.count += 1
-        if self.count > 1:
-            restore_terminal()
-            os._exit(INTERRUPTED)
+        exit_if_repeated(self.count)
 
     def clear(self, ready: Collection[int]) -> None:
-        """Take what makes the descriptor readable, if it is."""
+        """Drain the descriptor, if it is among those ready."""
         if self.descriptor in ready:
             os.read(self.descriptor, 4_096)
 
 
-class Interrupts:
-    """What a signal stops: the work that has a way to be stopped, else the whole task."""
-
-    def __init__(self, task: asyncio.Task[object]) -> None:
-        self.count = 0
-        self.stop: Callable[[], object] | None = None
-        self._task = task
-
-    def __call__(self) -> None:
-        """A signal has come."""
-        self.count += 1
-        if self.count > 1:
-            restore_terminal()
-            os._exit(INTERRUPTED)
-        if self.stop is not None:
-            self.stop()
-        else:
-            self._task.cancel()
-
-
 @contextmanager
-def interruptible() -> Iterator[Interrupts]:
-    """Handle the signals while the body runs."""
-    import asyncio  # slow, and a client of the server needs none
+def cancel_on_signal(stop: Callable[[], object] | None = None) -> Iterator[None]:
+    """On a signal call `stop`, or cancel the current task, while the body runs."""
+    import asyncio  # slow, and a client of the server does not need it
 
     loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
+    task: asyncio.Task[object] | None = asyncio.current_task()
     assert task is not None
-    interrupts = Interrupts(task)
-    numbers = heeded()
+    count = 0
+
+    def handle() -> None:
+        nonlocal count
+        count += 1
+        exit_if_repeated(count)
+        (stop or task.cancel)()
+
+    numbers = get_handled_signals()
     for number in numbers:
-        loop.add_signal_handler(number, interrupts)
+        loop.add_signal_handler(number, handle)
     try:
-        yield interrupts
+        yield
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
 
 
-def restore_terminal() -> None:
-    """Write out what is buffered and leave the terminal on a fresh line."""
+def exit_if_repeated(count: int) -> None:
+    """Exit the program at the second signal."""
+    if count > 1:
+        flush_streams()
+        os._exit(INTERRUPTED)
+
+
+def flush_streams() -> None:
+    """Write out buffered output."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

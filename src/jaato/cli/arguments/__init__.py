@@ -1,1 +1,1 @@
-"""The arguments of every command, as tables; nothing but argparse is imported to parse them or to show help."""
+"""The arguments of every command, as tables; parsing and help import only argparse."""

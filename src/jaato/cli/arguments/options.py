@@ -1,4 +1,4 @@
-"""The forms in which options and commands are declared, and the options that several commands share."""
+"""The declarations of commands and options, and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MODES = ("ask", "accept-edits", "auto", "plan", "read-only")
 
 
 class Command:
-    """A command, or one of its actions.
+    """A command, or one of its subcommands (`actions`).
 
-    `text` is its line of help, `usage` its arguments by their names in the table of options: `[name]` may be left out, `name...`
-    can be several, of `--one|--other` at most one is given. `epilog` stands below the help; an action without one has the examples
-    that its command has of it. `module` of `jaato.cli` has its `main` (default: that in `commands` of its name). Without `action`, one of
-    `actions` must be given. `unused` are options that the code behind it reads and that it does not take: they have their defaults.
+    `text` is its line of help. `usage` lists its arguments as keys of the option table: `[name]` is optional, `name...` repeatable,
+    `--one|--other` mutually exclusive. `epilog` follows the help; an action without one shows its examples from its command's.
+    `module` (within `jaato.cli`) has the `main` to call; the default is the module of its name in `commands`. `action` is the default
+    action; without it one is required. `unused` are options that `main` reads and this command does not accept: they get defaults.
     """
 
     def __init__(
@@ -50,27 +50,27 @@ class Command:
 
 
 def positive(text: str) -> int:
-    """A whole number above zero."""
+    """Parse a positive integer."""
     if not text.isdecimal() or len(text) > MAX_DIGITS or not int(text):
-        raise ArgumentTypeError(f"{text!r} is no whole number above zero")
+        raise ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
 def natural(text: str) -> int:
-    """A whole number from zero up."""
+    """Parse a non-negative integer."""
     if not text.isdecimal() or len(text) > MAX_DIGITS:
-        raise ArgumentTypeError(f"{text!r} is no whole number")
+        raise ArgumentTypeError(f"{text!r} is not a non-negative integer")
     return int(text)
 
 
 def temperature(text: str) -> float:
-    """A finite number from zero up."""
+    """Parse a finite, non-negative number."""
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is no number from zero up")
+        raise ArgumentTypeError(f"{text!r} is not a non-negative number")
     return number
 
 
@@ -85,12 +85,12 @@ def value(metavar: str, text: str | None = None, **settings: Any) -> dict[str, A
 
 
 def repeated(metavar: str, text: str) -> dict[str, Any]:
-    """An option that may be given again, for more values."""
+    """An option that may be repeated."""
     return {"metavar": metavar, "help": text, "action": "append", "default": []}
 
 
 def choice(choices: Sequence[str], text: str, default: str | None = None, **settings: Any) -> dict[str, Any]:
-    """An option whose value is one of a few words."""
+    """An option with a fixed set of values."""
     return {"choices": choices, "default": default, "help": text, **settings}
 
 
@@ -101,54 +101,56 @@ GROUPS = {
     "server": "--connect --token-file --no-daemon",
     "over the network": "--http --host --port --allow-host --allow-origin --tls-cert --tls-key",
 }
-"""The options that stand under a title of their own."""
+"""The option groups of the help, by title."""
 MODEL = "--provider --model --base-url --interface --temperature --effort"
 OPENING = "--mode --read-only --sandbox --allow-domain --add-dir"
 PERMISSIONS = f"--yes --allow --deny {OPENING}"
 OPTIONS: Options = {
-    "--json": flag("as JSON"),
-    "--workspace": value("DIR", "the workspace (default: this directory)"),
-    "--yes:no-question": flag("do not ask"),
-    "--full": flag("with whole arguments and results"),
-    "--verbose": flag("show thinking, tool output and results too"),
-    "session": value("SESSION", "its id, the beginning of it, or its name"),
-    "--name": value("NAME", "name the session"),
+    "--json": flag("print JSON"),
+    "--workspace": value("DIR", "workspace directory (default: the current directory)"),
+    "--yes:no-question": flag("do not ask for confirmation"),
+    "--full": flag("show complete arguments and results"),
+    "--verbose": flag("also show thinking, tool output and results"),
+    "session": value("SESSION", "session id, a prefix of it, or its name"),
+    "--name": value("NAME", "name of the session"),
     "--provider": value("NAME", f"one of {', '.join(PROVIDERS)}"),
-    "--model": value("NAME", "which model (jaato models lists them)", short="-m"),
-    "--base-url": value("URL", "where the provider is, when not at its usual place"),
+    "--model": value("NAME", "model to use (see jaato models)", short="-m"),
+    "--base-url": value("URL", "base URL of the provider's API"),
     "--interface": choice(
         ("chat", "responses"),
-        "how openai and ollama are spoken to (default: responses at OpenAI's own host, else chat)",
+        "API of openai and ollama to use (default: responses for api.openai.com, else chat)",
     ),
     "--temperature": value("T", "sampling temperature", type=temperature),
-    "--effort": choice(("minimal", "low", "medium", "high"), "how hard the model thinks"),
-    "--system-prompt": value("TEXT", "replaces the system prompt of a new session"),
-    "--max-turns": value("N", "model calls one prompt may take (default 200)", type=positive),
-    "--session": value("ID", "go on with a session: its id, the beginning of it, or its name", short="-s"),
-    "--continue": flag("go on with the newest session of this workspace", short="-c", dest="resume"),
-    "--yes": flag("allow everything that no rule denies, downloads included"),
+    "--effort": choice(("minimal", "low", "medium", "high"), "reasoning effort"),
+    "--system-prompt": value("TEXT", "replace the system prompt of a new session"),
+    "--max-turns": value("N", "maximum model calls per prompt (default 200)", type=positive),
+    "--session": value("ID", "resume a session: its id, a prefix of it, or its name", short="-s"),
+    "--continue": flag("resume the most recent session of this workspace", short="-c", dest="resume"),
+    "--yes": flag("allow everything that no rule denies, including downloads"),
     "--allow": repeated("PATTERN", "allow a tool or command: writeNewFile, 'run(git *)'"),
-    "--deny": repeated("PATTERN", "never allow it, whatever else is said"),
+    "--deny": repeated("PATTERN", "deny a tool or command; takes precedence over every allow"),
     "--mode": choice(
         MODES,
-        "what runs without a question: ask (default) what only reads; accept-edits file tools in the workspace too; auto "
-        "commands in it too; plan only what reads, until a plan is approved; read-only nothing more, ever",
+        "what runs without asking: ask (default) reads only; accept-edits also edits files in the workspace; auto also "
+        "runs commands in it; plan reads only until a plan is approved; read-only denies everything else",
     ),
-    "--read-only": flag("as --mode read-only: nothing can be opened"),
-    "--read-only:serve": flag("deny every call that does more than read"),
+    "--read-only": flag("same as --mode read-only; grants cannot extend it"),
+    "--read-only:serve": flag("deny every call that is not read-only"),
     "--sandbox": choice(
         ("workspace-write", "full"),
-        "what a command that a rule allows may reach (default: workspace-write); full is no sandbox",
+        "sandbox of commands that a rule allows (default: workspace-write); full disables the sandbox",
     ),
     "--allow-domain": repeated(
         "HOST",
-        "a host that commands which may write reach, again for more: pypi.org, '*.npmjs.org', host:8443",
+        "allow commands with write access to reach a host: pypi.org, '*.npmjs.org', host:8443 (repeatable)",
     ),
-    "--add-dir": repeated("DIR", "a directory outside the workspace that they may change, again for more"),
-    "--connect": value("PATH|URL", "the server to work in: a socket, or ws://HOST:PORT"),
-    "--token-file": value("FILE", "the token of a server over the network"),
-    "--no-daemon": flag("work in this process, whatever runs"),
-    "--allow-host": repeated("HOST[:PORT]", "a name clients may use for it beside its address"),
-    "--allow-origin": repeated("ORIGIN", "a web origin whose pages may come, such as http://localhost:3000"),
+    "--add-dir": repeated(
+        "DIR", "also allow them to write to a directory outside the workspace (repeatable)"
+    ),
+    "--connect": value("PATH|URL", "connect to a server: a socket, or ws://HOST:PORT"),
+    "--token-file": value("FILE", "file with the access token of a remote server"),
+    "--no-daemon": flag("run in this process even when a server is running"),
+    "--allow-host": repeated("HOST[:PORT]", "additional host name that clients may use"),
+    "--allow-origin": repeated("ORIGIN", "allow a web origin, such as http://localhost:3000"),
 }
-"""The options that commands of several tables have; `--name:variant` is the option `--name` in another meaning."""
+"""The options that several commands have; `--name:variant` is the option `--name` with another meaning."""

@@ -1,4 +1,4 @@
-"""The command line's parser, made from the tables of commands and options."""
+"""Build the argument parser from the tables of commands and options."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ MAX_COMPLAINT_CHARS = 500
 TABLES = {
     "sessions": "run chat attach events sessions",
     "settings": "tools models permissions sandbox plugins config login logout doctor",
-    "servers": "serve tokens",
-    "remote": "mcp registry flow",
+    "servers": "serve tokens mcp registry flow",
 }
-"""The modules beside this one, and the commands they declare, as `jaato --help` lists them."""
+"""The modules of this package that declare commands, and their commands in the order of `jaato --help`."""
 TOP = """examples:
   jaato run "what does this project do?"
   git diff | jaato run --read-only "review this change"
@@ -34,21 +33,21 @@ exit codes: 0 ok, 1 error, 2 usage or configuration, 3 provider, 4 denied, 5 lim
 
 
 class Parser(ArgumentParser):
-    """A parser with short error messages that are safe for a terminal, whatever it was given."""
+    """Parses arguments; its error messages are short and free of terminal control characters."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """The arguments; a key among them that has no place there is not repeated."""
+        """Parse arguments; the error for a key given to `login` does not repeat the key."""
         found, rest = self.parse_known_args(args, namespace)
         if rest and getattr(found, "command", None) == "login":
             self.error(
-                "a key is not given as an argument, where others can see it: type it, or use --key-stdin"
+                "do not pass a key as an argument, where other users can see it: type it, or use --key-stdin"
             )
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does; a command with `program` gets all that follows `--` as that, another program's command line."""
+        """Parse known arguments; for a command with `program`, everything after `--` is that program's command line."""
         if self.get_default("program") is None:
             return super().parse_known_args(args, namespace)
         given = list(args or ())
@@ -58,12 +57,12 @@ class Parser(ArgumentParser):
         return found, rest
 
     def add_subparsers(self, **options: Any) -> Any:
-        """The commands below this one, which has no positional argument: no usage is formatted to learn their names."""
+        """Add subcommands; `prog` is passed so that argparse need not format the usage to derive it."""
         return super().add_subparsers(**{"prog": self.prog, **options})
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, with the usage, and end with 2."""
-        from jaato.cli.output.terminal import visible
+        """Print the usage and an error message, and exit with 2."""
+        from jaato.cli.output.console import visible
 
         if len(message) > MAX_COMPLAINT_CHARS:
             message = f"{message[:MAX_COMPLAINT_CHARS]}… ({len(message):,} characters)"
@@ -71,10 +70,10 @@ class Parser(ArgumentParser):
 
 
 def make_parser(wanted: str | None = None) -> ArgumentParser:
-    """The whole command line, or only the command that is wanted, if there is one of that name."""
+    """Build the parser of all commands, or of `wanted` only if it is a command."""
     parser = Parser(
         prog="jaato",
-        description="An agent that works with tools in your files.",
+        description="An AI agent for the command line that works on your files.",
         epilog=TOP,
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -100,7 +99,7 @@ def add_command(
     path: str = "jaato",
     examples: str = "",
 ) -> Parser:
-    """Add a command, its arguments and its actions; `examples` has those of its own among others."""
+    """Add a command, its arguments and its actions; `examples` is the text to select its own examples from."""
     path, dest = f"{path} {command.name}", "action" if path == "jaato" else f"{command.name}_action"
     own = [line for line in examples.splitlines() if f"{line} ".startswith(f"  {path} ")]
     epilog = command.epilog or "\n".join(["examples:", *own])
@@ -126,7 +125,7 @@ def add_command(
 
 
 def add_arguments(parser: Parser, command: Command, options: Options) -> None:
-    """Add what the usage of a command names, and the defaults of what it does not take."""
+    """Add the arguments in a command's usage, and the defaults of its unused options."""
     for key in command.unused.split():
         settings = options[key]
         name = settings.get("dest", key.partition(":")[0].lstrip("-").replace("-", "_"))

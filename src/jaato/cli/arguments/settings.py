@@ -1,4 +1,4 @@
-"""The arguments of the commands that show and change what an agent here has and may do."""
+"""The arguments of the commands for tools, models, permissions, plugins, settings and keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from argparse import REMAINDER
 from jaato.cli.arguments.options import PERMISSIONS, Command, choice, flag, value
 
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
-"""The providers that take a key."""
+"""The providers that need an API key."""
 TOOLS = """examples:
   jaato tools list filesystem
   jaato tools search "replace text in many files"
@@ -23,16 +23,16 @@ PERMISSIONS_HELP = """examples:
   jaato permissions explain writeNewFile '{"path": "a.txt", "content": ""}'
   jaato permissions revoke 3f9c2a61b07d
   jaato permissions trust"""
-SANDBOX = """Runs COMMAND as the agent's commands run: the profile read-only sees the files and changes nothing, workspace-write may
-change the workspace. The exit code is the command's.
+SANDBOX = """Runs COMMAND in the sandbox of the agent's commands: the profile read-only can read files, workspace-write can also change
+the workspace. The exit code is the command's.
 
 examples:
   jaato sandbox -- ls -la ~/.ssh
   jaato sandbox --profile workspace-write -- make test
   jaato sandbox --profile workspace-write --allow-domain pypi.org --allow-domain files.pythonhosted.org -- pip download six
   jaato sandbox --profile workspace-write --explain"""
-PLUGINS = """A plugin that a workspace brings (.jaato/plugins) is shown and never run, until its files are trusted as they are.
-What you install, or copy into ~/.config/jaato/plugins, is yours and runs.
+PLUGINS = """Plugins of a workspace (.jaato/plugins) are listed but not loaded until you trust their current files.
+Plugins that you install, or copy to ~/.config/jaato/plugins, are loaded.
 
 examples:
   jaato plugins
@@ -40,8 +40,8 @@ examples:
   jaato plugins trust notes
   jaato plugins untrust notes
   jaato plugins check ./notes.py"""
-CONFIG = """Settings come from flags, then JAATO_* variables, then a trusted .jaato/config.toml of the workspace, then the
-user's config.toml, then the defaults. An untrusted workspace can only tighten.
+CONFIG = """Settings are read from flags, JAATO_* variables, a trusted .jaato/config.toml of the workspace, the user's config.toml
+and the defaults, in this order of precedence. The file of an untrusted workspace can only restrict.
 
 examples:
   jaato config --explain
@@ -49,7 +49,7 @@ examples:
 LOGIN = """examples:
   jaato login anthropic
   pass show openai | jaato login openai --key-stdin"""
-DOCTOR = """Exit code 1 when something is broken; a warning is something you may want.
+DOCTOR = """The exit code is 1 when a check failed; warnings are optional improvements.
 
 examples:
   jaato doctor
@@ -58,63 +58,64 @@ examples:
 OPTIONS = {
     "category": value("CATEGORY"),
     "query": value("QUERY"),
-    "--limit": value("N", "this many at most (10)", type=int, choices=range(1, 201), default=10),
-    "name": value("NAME"),
-    "grants": value("ID", "the grant's id, as list shows it"),
-    "subject": value("COMMAND|TOOL", "a shell command, or a tool's name followed by JSON"),
-    "arguments": value("JSON", "the tool's arguments"),
-    "--profile": choice(
-        ("read-only", "workspace-write"), "how far the command may reach (default: read-only)", "read-only"
+    "--limit": value(
+        "N", "maximum number of tools (default 10)", type=int, choices=range(1, 201), default=10
     ),
-    "--explain:sandbox": flag("print what the command would see, and run nothing"),
-    "--json:sandbox": flag("with --explain: as JSON"),
-    "words": value("COMMAND", "after --: the program and its arguments", nargs=REMAINDER),
-    "name:plugin": value("NAME", "its name"),
-    "name:check": value("NAME", "a name, file or module:Class"),
-    "--explain": flag("with what each setting means and how to change it"),
-    "--trust": flag("let .jaato/config.toml of this workspace decide, as it is now"),
+    "name": value("NAME"),
+    "grants": value("ID", "id of the grant, as shown by list"),
+    "subject": value("COMMAND|TOOL", "a shell command, or the name of a tool followed by JSON"),
+    "arguments": value("JSON", "arguments of the tool"),
+    "--profile": choice(
+        ("read-only", "workspace-write"), "sandbox profile (default: read-only)", "read-only"
+    ),
+    "--explain:sandbox": flag("print what the sandbox allows and hides, without running anything"),
+    "--json:sandbox": flag("with --explain: print JSON"),
+    "words": value("COMMAND", "the program and its arguments, after --", nargs=REMAINDER),
+    "name:plugin": value("NAME", "name of the plugin"),
+    "name:check": value("NAME", "name, file or module:Class"),
+    "--explain": flag("also print what each setting means and how to change it"),
+    "--trust": flag("trust the current .jaato/config.toml of this workspace"),
     "provider": value("PROVIDER", f"one of {', '.join(KEYED)}"),
     "--key-stdin": flag("read the key from stdin"),
 }
 TOOL_ACTIONS = (
-    Command("list", "all tools, or those of one category", "[category] --workspace --json"),
-    Command("search", "the best tools for what you want to do", "query... --limit --workspace --json"),
-    Command("schema", "everything about one tool, as JSON", "name --workspace --json"),
-    Command("tokens", "what the tools cost in the first request", "--workspace --json"),
+    Command("list", "list all tools, or those of a category", "[category] --workspace --json"),
+    Command("search", "find tools for a task", "query... --limit --workspace --json"),
+    Command("schema", "print the definition of a tool as JSON", "name --workspace --json"),
+    Command("tokens", "show how many tokens the tool definitions take", "--workspace --json"),
 )
 PERMISSION_ACTIONS = (
-    Command("list", "the rules and the lasting answers in force here", "--workspace --json"),
-    Command("revoke", "take lasting answers back", "grants... --workspace --json"),
+    Command("list", "list the rules and grants that apply here", "--workspace --json"),
+    Command("revoke", "revoke grants", "grants... --workspace --json"),
     Command(
         "explain",
-        "what would happen to a command or a tool's call, and why",
+        "show whether a command or a tool call would be allowed, and why",
         f"subject [arguments] {PERMISSIONS} --workspace --json",
     ),
-    Command(
-        "trust", "let the permission file of this workspace allow things, as it is now", "--workspace --json"
-    ),
+    Command("trust", "trust the current permission file of this workspace", "--workspace --json"),
 )
 PLUGIN_ACTIONS = (
-    Command("list", "every plugin, and why one does not run", "--workspace --json"),
+    Command("list", "list all plugins, and why one is not loaded", "--workspace --json"),
     Command(
         "trust",
-        "let a plugin of this workspace run, as it is now",
+        "trust the current files of a workspace plugin, so that it is loaded",
         "name:plugin --yes:no-question --workspace --json",
     ),
-    Command("untrust", "let it not run any more", "name:plugin --workspace --json"),
-    Command("check", "hold a plugin against all that is asked of one", "name:check --workspace --json"),
+    Command("untrust", "revoke the trust in a workspace plugin", "name:plugin --workspace --json"),
+    Command("check", "run the conformance checks on a plugin", "name:check --workspace --json"),
 )
 COMMANDS = (
-    Command("tools", "list, search and show the tools the agent has", epilog=TOOLS, actions=TOOL_ACTIONS),
+    Command("tools", "list, search and show the agent's tools", epilog=TOOLS, actions=TOOL_ACTIONS),
     Command(
         "models",
-        "list the models of the providers that can be used",
+        "list the models of the usable providers",
         "--provider --model --base-url --json",
         MODELS,
+        module="commands.providers",
     ),
     Command(
         "permissions",
-        "list and revoke lasting answers, and say what would happen to a call",
+        "list, explain and revoke permissions",
         epilog=PERMISSIONS_HELP,
         action="list",
         actions=PERMISSION_ACTIONS,
@@ -122,13 +123,13 @@ COMMANDS = (
     ),
     Command(
         "sandbox",
-        "run a command in the sandbox by hand, or show what the sandbox opens and hides",
+        "run a command in the sandbox, or show what the sandbox allows and hides",
         "--profile --allow-domain --add-dir --explain:sandbox --workspace --json:sandbox words",
         SANDBOX,
     ),
     Command(
         "plugins",
-        "list the plugins, trust those of a workspace, check your own",
+        "list, trust and check plugins",
         epilog=PLUGINS,
         action="list",
         actions=PLUGIN_ACTIONS,
@@ -136,22 +137,23 @@ COMMANDS = (
     ),
     Command(
         "config",
-        "show every setting, its value and where that comes from",
+        "show every setting, its value and its source",
         "--explain --trust --workspace --json",
         CONFIG,
     ),
     Command(
         "login",
-        "save a provider's key in the system keyring or a private file",
+        "save a provider's API key in the system keyring or a private file",
         "provider --key-stdin",
         LOGIN,
+        module="commands.providers",
     ),
     Command(
         "logout",
-        "forget a provider's saved key",
+        "remove a provider's saved API key",
         "provider",
         "examples:\n  jaato logout openai",
-        module="commands.login",
+        module="commands.providers",
     ),
-    Command("doctor", "check everything jaato needs, and say how to mend it", "--workspace --json", DOCTOR),
+    Command("doctor", "check the installation, and show how to fix problems", "--workspace --json", DOCTOR),
 )

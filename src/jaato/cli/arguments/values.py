@@ -1,30 +1,38 @@
-"""From arguments to the description of a session."""
+"""Turn parsed arguments into values: the workspace, lists, a JSON Schema, and the session to create."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.errors import ConfigError
+from jaato.settings import environment
 
 if TYPE_CHECKING:
-    from jaato.runtime.known_providers import ProviderChoice
+    from jaato.protocol.commands import File, SessionCreate
     from jaato.runtime.session_options import SessionOptions
 
-MAX_SCHEMA_BYTES = 1_000_000
+MAX_JSON_BYTES = 4_000_000
+TERMINAL_VARIABLES = {
+    *("_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "TERM_SESSION_ID", "JAATO_READY_FD"),
+}
+"""Environment variables that differ between two commands of one shell and do not matter to tools."""
+MAX_VARIABLES = 1_000
+MAX_VARIABLE_CHARS = 100_000
 
 
 def workspace_of(args: Namespace) -> Path:
-    """The directory to work in. Raises `ConfigError` when it is none."""
+    """The workspace directory. Raises `ConfigError` when it is not a directory."""
     try:
         workspace = Path(args.workspace) if args.workspace else Path.cwd()
     except OSError:
         raise ConfigError(
-            "This directory is gone; change to one that exists, or name one with --workspace."
+            "The current directory no longer exists; change to another one, or pass --workspace DIR."
         ) from None
     try:
         if workspace.is_dir():
@@ -35,12 +43,12 @@ def workspace_of(args: Namespace) -> Path:
 
 
 def directories_of(args: Namespace) -> tuple[str, ...]:
-    """The directories of `--add-dir`, absolute; whether they can be opened is seen when they are."""
+    """The absolute paths of `--add-dir`; the sandbox checks them when they are used."""
     return tuple(os.path.abspath(path) if path else "" for path in args.add_dir)
 
 
 def serving_options(args: Namespace, plugins: tuple[str, ...] | None) -> SessionOptions:
-    """The sessions that clients of a served registry or MCP server get; `plugins` None: the tools of all."""
+    """The session options for clients of a served registry or MCP server; `plugins` None enables all plugins."""
     from jaato.runtime.session_options import SessionOptions
 
     return SessionOptions(
@@ -53,78 +61,116 @@ def serving_options(args: Namespace, plugins: tuple[str, ...] | None) -> Session
     )
 
 
-def blueprint_of(
-    args: Namespace,
-    *,
-    chosen: Callable[[ProviderChoice, str], None],
-    progress: Callable[[str, int, int | None], None],
-    confirm: Callable[[str], Awaitable[bool]] | None,
-    schema: dict[str, Any] | None = None,
-) -> SessionOptions:
-    """What `run` and `chat` were asked for. Raises `ConfigError`."""
-    from jaato.agent.turn import Limits
-    from jaato.protocol.specs import ModelSettings
-    from jaato.runtime.session_options import SessionOptions
+def session_create(
+    args: Namespace, *, local: bool, in_process: bool, schema: dict[str, Any] | None = None
+) -> SessionCreate:
+    """The command that creates or resumes the session of `run` and `chat`. Raises `ConfigError`.
+
+    `local`: the server is on this machine; `in_process`: it is part of this process.
+    """
+    from jaato.client.blocking import Client
+    from jaato.protocol.commands import SessionCreate
 
     if args.session and args.resume:
-        raise ConfigError("--session and --continue are two ways to name a session; give one of them.")
-    return SessionOptions(
-        model=clean_text(args.model),
-        provider=clean_text(args.provider),
-        workspace=workspace_of(args),
-        session=clean_text(args.session),
+        raise ConfigError("--session and --continue both select a session; use one of them.")
+    if not (local or args.workspace):
+        raise ConfigError("The server is on another machine; pass a directory there with --workspace DIR.")
+    return SessionCreate(
+        workspace=(clean_text(str(workspace_of(args))) or "") if local else args.workspace,
+        session_id=clean_text(args.session) or "",
         resume=args.resume,
         name=clean_text(args.name),
-        prompt=clean_text(args.system_prompt),
-        allow=tuple(args.allow),
-        deny=tuple(args.deny),
+        provider=clean_text(args.provider),
+        model=clean_text(args.model),
+        base_url=clean_text(args.base_url),
+        interface=args.interface,
+        system_prompt=clean_text(args.system_prompt),
+        allow=clean_list(args.allow),
+        deny=clean_list(args.deny),
         yes=args.yes,
         read_only=args.read_only,
         mode=args.mode,
         sandbox=args.sandbox,
-        allow_domains=tuple(args.allow_domain),
-        add_dirs=directories_of(args),
-        settings=ModelSettings(temperature=args.temperature, effort=args.effort, response_schema=schema),
-        limits=Limits(model_calls=args.max_turns) if args.max_turns else None,
-        base_url=clean_text(args.base_url),
-        interface=args.interface,
-        progress=progress,
-        chosen=chosen,
-        confirm=confirm,
+        allow_domains=clean_list(args.allow_domain),
+        add_dirs=clean_list(directories_of(args) if local else args.add_dir),
+        temperature=args.temperature,
+        effort=args.effort,
+        max_turns=args.max_turns,
+        response_schema=schema,
+        environment=session_environment() if local and not in_process else {},
+        alone=local and not in_process,
+        passing=True,
+        attach=False,
+        once="" if in_process else Client.word(),
     )
 
 
+def session_environment() -> dict[str, str]:
+    """This process's environment variables to pass to a session at the server, within the limits of a command."""
+    found = {
+        name: value
+        for name, value in environment().items()
+        if name not in TERMINAL_VARIABLES
+        and len(name + value) <= MAX_VARIABLE_CHARS
+        and clean_text(name + value) == name + value
+    }
+    return dict(list(found.items())[:MAX_VARIABLES])
+
+
+def read_attachment(path: Path) -> File:
+    """A file to send with a message. Raises `ConfigError`."""
+    from jaato.protocol.commands import File
+    from jaato.runtime.embedding.attachments import file_of
+
+    mime_type, data = file_of(path)
+    return File(path.name, mime_type, data)
+
+
 def clean_text(text: str | None) -> str | None:
-    """An argument as Unicode: bytes that are none become U+FFFD."""
+    """An argument as valid Unicode; undecodable bytes become U+FFFD."""
     return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def listed(text: str | None) -> tuple[str, ...]:
-    """The names of a list with commas."""
+def clean_list(texts: Iterable[str]) -> list[str]:
+    """Arguments as valid Unicode."""
+    return [clean_text(text) or "" for text in texts]
+
+
+def split_list(text: str | None) -> tuple[str, ...]:
+    """The items of a comma-separated list."""
     return tuple(name.strip() for name in (clean_text(text) or "").split(",") if name.strip())
 
 
-def schema_of_argument(text: str | None) -> dict[str, Any] | None:
-    """The JSON Schema an argument gives, or the file it names. Raises `ConfigError` saying what is wrong with it."""
+def read_schema(text: str | None) -> dict[str, Any] | None:
+    """The JSON Schema of `--schema`: JSON text, or the file it names. Raises `ConfigError`."""
     if text is None:
         return None
-    where = "--schema"
-    if not text.lstrip().startswith("{"):
-        where = text
-        try:
-            with Path(text).open("rb") as file:
-                data = file.read(MAX_SCHEMA_BYTES + 1)
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"The schema {text} cannot be read: {getattr(error, 'strerror', error)}."
-            ) from None
-        if len(data) > MAX_SCHEMA_BYTES:
-            raise ConfigError(f"The schema {text} is larger than {MAX_SCHEMA_BYTES} bytes.")
-        text = data.decode("utf-8", "replace")
+    if text.lstrip().startswith("{"):
+        return parse_object(text, "--schema")
+    return parse_object(read_input(text), text)
+
+
+def read_input(path: str) -> str:
+    """The text of a file, or of stdin for `-`. Raises `ConfigError`."""
     try:
-        schema = json.loads(text)
+        if path == "-":
+            data = sys.stdin.buffer.read(MAX_JSON_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_JSON_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', error)}.") from None
+    if len(data) > MAX_JSON_BYTES:
+        raise ConfigError(f"{'stdin' if path == '-' else path} is larger than {MAX_JSON_BYTES:,} bytes.")
+    return data.decode("utf-8", "replace")
+
+
+def parse_object(text: str, source: str) -> dict[str, Any]:
+    """Parse a JSON object; `source` names it in errors. Raises `ConfigError`."""
+    try:
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where} is not JSON: {error}.") from None
-    if not isinstance(schema, dict):
-        raise ConfigError(f'{where} must be a JSON object, a schema such as {{"type": "object"}}.')
-    return schema
+        raise ConfigError(f"{source} is not JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f'{source} must be a JSON object, such as {{"a": 1}}.')
+    return value

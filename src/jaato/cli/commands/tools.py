@@ -1,4 +1,4 @@
-"""`jaato tools`: what the agent can do."""
+"""`jaato tools`: list, search and show the agent's tools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from jaato.cli.arguments.values import clean_text, workspace_of
-from jaato.cli.ending import say
+from jaato.cli.exit_codes import print_message
 from jaato.cli.output.tables import print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ToolSpec
@@ -23,23 +23,23 @@ from jaato.tools.search.ranking import access_by, rank_tools
 from jaato.tools.tool import Tool
 
 BYTES_PER_TOKEN = 4
-MEANING_WAIT_S = 5.0
+EMBEDDINGS_TIMEOUT_S = 5.0
 
 
 def main(args: Namespace) -> int:
-    """List, search, show or weigh the tools."""
+    """Run one action."""
     workspace = workspace_of(args)
-    blueprint = SessionOptions(workspace=workspace)
-    settings = settings_for(blueprint, workspace)
-    registry = create_registry(workspace, settings, settings["model"] or "", blueprint)
+    options = SessionOptions(workspace=workspace)
+    settings = settings_for(options, workspace)
+    registry = create_registry(workspace, settings, settings["model"] or "", options)
     try:
         for name, problem in registry.problems.items():
-            say(f"The plugin {name} {problem}")
+            print_message(f"The plugin {name} {problem}")
         match args.action:
             case "list":
                 list_tools(registry, args)
             case "search":
-                search(registry, args, policy_for(blueprint, settings, workspace))
+                search(registry, args, policy_for(options, settings, workspace))
             case "schema":
                 schema(registry, args)
             case "tokens":
@@ -50,7 +50,7 @@ def main(args: Namespace) -> int:
 
 
 def list_tools(registry: PluginRegistry, args: Namespace) -> None:
-    """All tools by category. Raises `ConfigError` for a category there is none of."""
+    """List the tools by category. Raises `ConfigError` for an unknown category."""
     catalog = registry.catalog
     category = clean_text(args.category)
     if category is not None and not catalog.in_category(category):
@@ -67,7 +67,7 @@ def list_tools(registry: PluginRegistry, args: Namespace) -> None:
 
 
 def record_of(tool: Tool) -> dict[str, Any]:
-    """A tool in a list."""
+    """A tool as data."""
     return {
         "name": tool.spec.name,
         "category": tool.spec.category,
@@ -80,9 +80,9 @@ def record_of(tool: Tool) -> dict[str, Any]:
 
 
 def search(registry: PluginRegistry, args: Namespace, policy: Policy) -> None:
-    """What `list_tools` answers to these queries, by meaning too where that can be had soon."""
+    """Search as `list_tools` does, with embeddings if they load within the timeout."""
     catalog = registry.catalog
-    catalog.await_meaning(MEANING_WAIT_S)
+    catalog.await_meaning(EMBEDDINGS_TIMEOUT_S)
     gate = Gate(policy, workspace=registry.workspace)
     access = access_by(gate, catalog, Call(id="", name="", arguments={}, workspace=registry.workspace))
     queries = [clean_text(query) or "" for query in args.query]
@@ -105,13 +105,13 @@ def search(registry: PluginRegistry, args: Namespace, policy: Policy) -> None:
 
 
 def schema(registry: PluginRegistry, args: Namespace) -> None:
-    """Everything about one tool. Raises `ConfigError`, with names that are like it; `ToolError` where it is elsewhere and
-    cannot be asked for."""
+    """Print the definition of a tool. Raises `ConfigError` with similar names, and `ToolError` for a remote tool that cannot
+    be fetched."""
     name = clean_text(args.name) or ""
     found = registry.catalog.find(name)
     if found is None:
         similar = registry.catalog.similar(name)
-        hint = f"; is it {' or '.join(similar)}?" if similar else "."
+        hint = f"; did you mean {' or '.join(similar)}?" if similar else "."
         raise ConfigError(f"There is no tool {name!r}{hint} `jaato tools list` shows them all.")
     tool = found.tool
     if tool.remote is not None:
@@ -120,7 +120,7 @@ def schema(registry: PluginRegistry, args: Namespace) -> None:
 
 
 def tokens(registry: PluginRegistry, args: Namespace) -> None:
-    """What declaring each tool costs, and the first request as a whole; estimates of four bytes a token."""
+    """Print the size of each tool definition and of the first request, in tokens estimated at four bytes each."""
     from jaato.protocol.codec import encode
 
     def cost(spec: ToolSpec) -> int:
@@ -147,12 +147,12 @@ def tokens(registry: PluginRegistry, args: Namespace) -> None:
     more = sum(row["tokens"] for row in tools) - core
     print_line(f"""
 declared in the first request: {core} tokens in {len(registry.catalog.core)} tools
-system prompt: {prompt} tokens; first request: about {core + prompt} tokens and your message
-when asked for: {more} more (estimates of four bytes a token)""")
+system prompt: {prompt} tokens; first request: about {core + prompt} tokens plus your message
+on demand: {more} more (estimate: 4 bytes per token)""")
 
 
 def first_prompt(registry: PluginRegistry) -> str:
-    """The system prompt a new session here would have."""
+    """The system prompt of a new session."""
     from jaato.agent.prompt import system_prompt
 
     instructions = [toolset.instructions for toolset in registry.toolsets()]

@@ -1,12 +1,12 @@
-"""Print the events of a session as they come: the answer, calls, denials, retries, subagents."""
+"""Print the events of a session as they arrive: the answer, calls, denials, retries, subagents."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaato.cli.output.renderers import call_text, confined_line, printable_line, result_lines
-from jaato.cli.output.terminal import Look, Screen, one_line
+from jaato.cli.output.console import Console, Look, one_line, visible
 from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
@@ -30,22 +30,30 @@ from jaato.protocol.events import (
     WorkspaceFilesChanged,
 )
 from jaato.protocol.events.state import AgentView
-from jaato.protocol.messages import Usage
+from jaato.protocol.messages import Text, ToolResult, Usage
+from jaato.protocol.specs import SandboxView
+from jaato.tools.permissions.access import access_text
+
+MAX_LINES = 8
+MAX_ARGUMENT_LINES = 30
+MAX_LINE_CHARS = 1_000
+MIN_WIDTH = 20
+Line = tuple[str, Look]
 
 
-class Kin:
-    """The agents below the one the user talks to. Takes in events before they are told."""
+class SubagentNames:
+    """The names of the subagents of a session, by agent id. Receives events before they are printed."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, str]] = {}
 
     def __call__(self, event: Event) -> None:
-        """Something has happened."""
+        """Add the subagent that an event creates."""
         if isinstance(event, AgentCreated) and event.parent_agent_id is not None:
             self._known[event.agent_id] = event.name, event.parent_agent_id
 
     def restore(self, agents: Mapping[str, AgentView]) -> None:
-        """Those of a session that is joined."""
+        """Add the subagents of a session's state."""
         for agent in agents.values():
             if agent.parent_agent_id is not None:
                 self._known[agent.id] = agent.name, agent.parent_agent_id
@@ -57,7 +65,7 @@ class Kin:
         return bool(self._known)
 
     def name_of(self, agent_id: str) -> str:
-        """The names from the agent below the root down to this one, with `/` between them; empty for the root's own id."""
+        """The names from the root's subagent down to this one, separated by `/`; empty for the root agent."""
         names: list[str] = []
         while agent_id in self._known and len(names) < len(self._known):
             name, agent_id = self._known[agent_id]
@@ -65,229 +73,299 @@ class Kin:
         return "/".join(reversed(names))
 
 
-SHOWN_LINES = 8
-NARROWEST = 20
+class EventPrinter:
+    """Prints events: the root agent's answer on stdout, everything else on stderr.
 
-
-def below_lines(event: Event, width: int, *, verbose: bool) -> Iterator[tuple[str, Look]]:
-    """The lines that tell an event of a subagent, each with its look."""
-    width = max(NARROWEST, width)
-    match event:
-        case AgentCreated():
-            profile = f" as {event.profile}" if event.profile else ""
-            yield one_line(f"begins{profile} ({event.provider} {event.model})", width), "dim"
-        case MessageModel():
-            lines = event.message.text.strip().splitlines()
-            shown = lines if verbose else lines[:SHOWN_LINES]
-            yield from ((one_line(line, 1_000), "") for line in shown)
-            if len(shown) < len(lines):
-                yield f"… {len(lines) - len(shown)} more lines", "dim"
-        case ToolCallStart():
-            yield f"> {call_text(event.tool, event.arguments, width - 2)}", "cyan"
-        case ToolCallEnd():
-            yield from ended_lines(event, width, verbose=verbose)
-        case AgentStatusChanged(status="blocked", reason=str(reason)):
-            yield one_line(reason, width), "yellow"
-        case Retry():
-            said = f"retry {event.attempt} of {event.max_attempts} in {event.wait_s:.3g} s: {event.error.message}"
-            yield one_line(said, 1_000), "yellow"
-        case PlanUpdated() if verbose:
-            done = sum(step.status in ("completed", "skipped") for step in event.plan.steps)
-            yield one_line(f"plan {done}/{len(event.plan.steps)}: {event.plan.title}", width), "blue"
-        case AgentCompleted(reason="completed" | "closed"):
-            yield "is done" if event.reason == "completed" else "is closed", "dim"
-        case AgentCompleted():
-            yield one_line(f"{event.reason}: {event.summary or ''}", 1_000), "yellow"
-
-
-def ended_lines(event: ToolCallEnd, width: int, *, verbose: bool) -> Iterator[tuple[str, Look]]:
-    """How a call ended, where that is worth a line."""
-    if event.permission is not None and event.permission.decision == "denied":
-        yield (
-            f"x {call_text(event.tool, {}, width)} denied: {printable_line(event.permission.reason)}",
-            "yellow",
-        )
-    elif not event.result.ok:
-        problem = event.result.error.message if event.result.error else "failed"
-        yield f"x {one_line(f'{event.tool}: {problem}', width - 2)}", "red"
-    elif verbose:
-        yield from ((f"    {line}", "dim") for line in result_lines(event.result))
-
-
-class Narrator:
-    """Listens to a session and tells it on a screen: the answer as it streams, calls, denials, retries.
-
-    `quiet_text` keeps the answer back; `plan` tells more, as somebody at the keyboard wants it. What a subagent does is
-    told beside the answer with its name in front, its words once they are whole; `kin` knows the names.
+    `quiet_text` suppresses the answer; `interactive` adds what a user at the prompt wants to see. Events of a subagent are
+    prefixed with its name, its messages printed when they are complete.
     """
 
     def __init__(
         self,
-        screen: Screen,
+        console: Console,
         *,
         verbose: bool = False,
         quiet_text: bool = False,
-        plan: bool = False,
-        kin: Kin | None = None,
+        interactive: bool = False,
+        names: SubagentNames | None = None,
     ) -> None:
-        self.screen = screen
-        self.kin = Kin() if kin is None else kin
+        self.console = console
+        self.names = SubagentNames() if names is None else names
         self.verbose = verbose
         self.quiet_text = quiet_text
-        self.plan = plan
+        self.interactive = interactive
         self.denied: list[ToolCallEnd] = []
         self.denied_last = False
-        """Whether a call of the model's last round of calls was denied."""
+        """Whether a call in the root agent's last round of calls was denied."""
 
     def __call__(self, event: Event) -> None:
-        """Tell one event."""
-        self.kin(event)
-        if event.agent_id in self.kin:
-            self._below(event)
+        """Print one event."""
+        self.names(event)
+        if isinstance(event, ToolCallEnd) and is_denied(event):
+            self.denied.append(event)
+        if event.agent_id in self.names:
+            self._print_subagent(event)
             return
         match event:
+            case AgentOutput(source="thinking"):
+                if self.verbose and event.text:
+                    self.console.note(event.text.rstrip("\n"), "dim")
             case AgentOutput():
-                self._output(event)
+                if not self.quiet_text and not self.console.whole_messages:
+                    self.console.text(event.text)
             case MessageModel():
-                self._message(event)
-            case ToolCallStart():
-                self._begun(event.tool, event.arguments)
+                self._print_message(event)
             case ToolCallEnd():
                 if event.arguments is not None:
-                    self._begun(event.tool, event.arguments)
-                self._ended(event)
-            case ToolOutput() if self.verbose:
-                for line in event.text.splitlines():
-                    self.screen.note(f"    {line}", "dim")
-            case Retry():
-                self.screen.note(retry_text(event), "yellow")
-            case _:
-                self._rest(event)
-
-    def _begun(self, tool: str, arguments: dict[str, Any]) -> None:
-        self.screen.note(f"> {call_text(tool, arguments, self.screen.width - 2)}", "cyan")
-
-    def _below(self, event: Event) -> None:
-        """What a subagent does."""
-        if self.plan and isinstance(event, AgentStatusChanged):
-            return  # whoever sits at the keyboard is asked the question itself
-        name = self.kin.name_of(event.agent_id)
-        if isinstance(event, ToolCallEnd) and event.permission and event.permission.decision == "denied":
-            self.denied.append(event)
-        for line, look in below_lines(event, self.screen.width - len(name) - 5, verbose=self.verbose):
-            self.screen.note(f"  [{name}] {line}", look)
-
-    def _rest(self, event: Event) -> None:
-        match event:
+                    self._note(call_line(event.tool, event.arguments, self.console.width))
+                self.denied_last = self.denied_last or is_denied(event)
+                self._notes(result_lines(event, self.console.width, verbose=self.verbose))
             case InitProgress():
-                self.screen.progress(event.step, event.done, event.total)
-            case SystemMessage():
-                self.screen.note(event.text, "" if event.level == "info" else "yellow")
-            case GcCompleted():
-                self.screen.note(room_text(event), "yellow" if event.problem else "dim")
-            case ErrorRaised():
-                self.screen.note(f"error: {event.error.message}", "red")
-            case BackgroundUpdated():
-                self.screen.note(f"background task {event.task_id} ({event.tool}): {event.status}", "dim")
-            case PlanUpdated() if self.plan or self.verbose:
-                steps = event.plan.steps
-                done = sum(step.status in ("completed", "skipped") for step in steps)
-                now = next(
-                    (step.description for step in steps if step.status == "in_progress"), event.plan.title
-                )
-                text = f"plan {done}/{len(steps)}: {now}"
-                self.screen.note(one_line(text, self.screen.width), "blue")
-            case WaypointUpdated() if self.plan or self.verbose:
-                text = f"waypoint {event.waypoint.id} {event.action}: {printable_line(event.waypoint.description)}"
-                self.screen.note(one_line(text, self.screen.width), "blue")
-            case WorkspaceFilesChanged() if (self.plan or self.verbose) and len(event.files) + event.more > 1:
-                self.screen.note(f"{len(event.files) + event.more} files changed", "dim")
-            case MidTurnInjected() if self.plan:
-                self.screen.note("(your message has reached the agent)", "dim")
+                self.console.progress(event.step, event.done, event.total)
+            case _:
+                self._notes(event_lines(event, self.console.width, verbose=self.verbose))
+                if self.interactive or self.verbose:
+                    self._notes(progress_lines(event, self.console.width))
+                if self.interactive and isinstance(event, MidTurnInjected):
+                    self.console.note("(your message was delivered to the agent)", "dim")
 
-    def _output(self, event: AgentOutput) -> None:
-        if event.source == "thinking":
-            if self.verbose and event.text:
-                self.screen.note(event.text.rstrip("\n"), "dim")
-            return
-        if not self.quiet_text and not self.screen.whole_messages:
-            self.screen.text(event.text)
+    def _note(self, line: Line) -> None:
+        self.console.note(*line)
 
-    def _message(self, event: MessageModel) -> None:
+    def _notes(self, lines: Iterator[Line]) -> None:
+        for line in lines:
+            self._note(line)
+
+    def _print_subagent(self, event: Event) -> None:
+        if self.interactive and isinstance(event, AgentStatusChanged):
+            return  # the user sees the question itself
+        name = self.names.name_of(event.agent_id)
+        width = max(MIN_WIDTH, self.console.width - len(name) - 5)
+        for line, look in subagent_lines(event, width, verbose=self.verbose):
+            self.console.note(f"  [{name}] {line}", look)
+
+    def _print_message(self, event: MessageModel) -> None:
         if event.message.function_calls:
             self.denied_last = False
         if self.quiet_text:
             return
-        if self.screen.whole_messages and event.message.text:
-            self.screen.text(event.message.text)
-        self.screen.end_text()
+        if self.console.whole_messages and event.message.text:
+            self.console.text(event.message.text)
+        self.console.end_text()
 
-    def _ended(self, event: ToolCallEnd) -> None:
-        if event.permission is not None and event.permission.decision == "denied":
-            self.denied.append(event)
-            self.denied_last = True
-            name = call_text(event.tool, {}, self.screen.width)
-            self.screen.note(f"x {name} denied: {printable_line(event.permission.reason)}", "yellow")
-            return
-        confined = confined_line(event) if self.verbose else None
-        if confined:
-            self.screen.note(f"    {confined}", "dim")
-        if event.result.ok:
-            if self.verbose:
-                for line in result_lines(event.result):
-                    self.screen.note(f"    {line}", "dim")
-            return
-        problem = event.result.error.message if event.result.error else "failed"
-        self.screen.note(f"x {one_line(f'{event.tool}: {problem}', self.screen.width - 2)}", "red")
+
+def is_denied(event: ToolCallEnd) -> bool:
+    """Whether the call was denied."""
+    return event.permission is not None and event.permission.decision == "denied"
+
+
+def event_lines(event: Event, width: int, *, verbose: bool) -> Iterator[Line]:
+    """The lines for an event of any agent or of the session."""
+    match event:
+        case ToolCallStart():
+            yield call_line(event.tool, event.arguments, width)
+        case ToolOutput() if verbose:
+            yield from ((f"    {line}", "dim") for line in event.text.splitlines())
+        case Retry():
+            yield retry_text(event), "yellow"
+        case SystemMessage():
+            yield event.text, "" if event.level == "info" else "yellow"
+        case GcCompleted():
+            yield compaction_text(event), "yellow" if event.problem else "dim"
+        case ErrorRaised():
+            yield f"error: {event.error.message}", "red"
+        case BackgroundUpdated():
+            yield f"background task {event.task_id} ({event.tool}): {event.status}", "dim"
+
+
+def progress_lines(event: Event, width: int) -> Iterator[Line]:
+    """The lines for plans, waypoints and changed files."""
+    match event:
+        case PlanUpdated():
+            steps = event.plan.steps
+            done = sum(step.status in ("completed", "skipped") for step in steps)
+            now = next((step.description for step in steps if step.status == "in_progress"), event.plan.title)
+            yield one_line(f"plan {done}/{len(steps)}: {now}", width), "blue"
+        case WaypointUpdated():
+            text = f"waypoint {event.waypoint.id} {event.action}: {event.waypoint.description}"
+            yield one_line(text, width), "blue"
+        case WorkspaceFilesChanged() if len(event.files) + event.more > 1:
+            yield f"{len(event.files) + event.more} files changed", "dim"
+
+
+def subagent_lines(event: Event, width: int, *, verbose: bool) -> Iterator[Line]:
+    """The lines for an event of a subagent, without its name."""
+    match event:
+        case AgentCreated():
+            profile = f" as {event.profile}" if event.profile else ""
+            yield one_line(f"started{profile} ({event.provider} {event.model})", width), "dim"
+        case MessageModel():
+            lines = event.message.text.strip().splitlines()
+            shown = lines if verbose else lines[:MAX_LINES]
+            yield from ((one_line(line, MAX_LINE_CHARS), "") for line in shown)
+            if len(shown) < len(lines):
+                yield f"… {len(lines) - len(shown)} more lines", "dim"
+        case ToolCallEnd():
+            yield from result_lines(event, width, verbose=verbose)
+        case AgentStatusChanged(status="blocked", reason=str(reason)):
+            yield one_line(reason, width), "yellow"
+        case ToolCallStart() | Retry():
+            yield from event_lines(event, width, verbose=verbose)
+        case PlanUpdated() if verbose:
+            yield from progress_lines(event, width)
+        case AgentCompleted(reason="completed" | "closed"):
+            yield event.reason, "dim"
+        case AgentCompleted():
+            yield one_line(f"{event.reason}: {event.summary or ''}", MAX_LINE_CHARS), "yellow"
+
+
+def call_line(tool: str, arguments: dict[str, Any], width: int) -> Line:
+    """The line for a call that starts."""
+    return f"> {call_text(tool, arguments, width - 2)}", "cyan"
+
+
+def result_lines(event: ToolCallEnd, width: int, *, verbose: bool) -> Iterator[Line]:
+    """The lines for a call that ended: a denial, a failure or, when verbose, its sandbox and result."""
+    if is_denied(event) and event.permission is not None:
+        name = call_text(event.tool, {}, width)
+        yield f"x {name} denied: {one_line(event.permission.reason, MAX_LINE_CHARS)}", "yellow"
+        return
+    if verbose and (text := sandbox_text(event)):
+        yield f"    {text}", "dim"
+    if not event.result.ok:
+        yield failure_text(event, width), "red"
+    elif verbose:
+        yield from ((f"    {line}", "dim") for line in result_preview(event.result))
+
+
+def failure_text(event: ToolCallEnd, width: int) -> str:
+    """A failed call on one line."""
+    problem = event.result.error.message if event.result.error else "failed"
+    return f"x {one_line(f'{event.tool}: {problem}', width - 2)}"
+
+
+def sandbox_text(event: ToolCallEnd) -> str | None:
+    """The sandbox of a call's process, and the accesses it refused; None for a call without a process."""
+    access = event.permission.access if event.permission is not None else None
+    result = event.result.structured if isinstance(event.result.structured, dict) else {}
+    profile = result.get("sandbox") or access_text(access)
+    if not profile:
+        return None
+    refused = result.get("refused")
+    more = f"; refused: {', '.join(map(str, refused))}" if isinstance(refused, list) and refused else ""
+    return one_line(f"sandbox: {profile}{more}", MAX_LINE_CHARS)
+
+
+def call_text(tool: str, arguments: dict[str, Any], width: int) -> str:
+    """A call on one line; a shell command is shown unabridged, before the other arguments."""
+    parts = [f"{name}={value_text(value)}" for name, value in arguments.items() if name != "command"]
+    command = arguments.get("command")
+    if command is not None:
+        parts = [str(command), *([f"({' '.join(parts)})"] if parts else [])]
+    return one_line(" ".join([tool, *parts]), max(MIN_WIDTH, width))
+
+
+def value_text(value: Any) -> str:
+    """An argument, truncated."""
+    if isinstance(value, str):
+        first = value.split("\n", 1)[0]
+        cut = first if len(first) <= 60 else first[:59] + "…"
+        more = f" (+{len(value) - len(cut)} characters)" if len(value) > len(cut) else ""
+        return f"{cut!r}{more}" if " " in cut or not cut else f"{cut}{more}"
+    text = str(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def result_preview(result: ToolResult) -> list[str]:
+    """The first lines of a result."""
+    lines = "\n".join([part.text for part in result.content if isinstance(part, Text)]).splitlines()
+    more = [f"… {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
+    return [*[one_line(line, 200) for line in lines[:MAX_LINES]], *more]
+
+
+def indented(name: str, value: Any) -> str:
+    """An argument in full, up to a screenful, as a user must see what a permission allows."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    lines = visible(text).split("\n")
+    if len(lines) > MAX_ARGUMENT_LINES:
+        left = len(lines) - MAX_ARGUMENT_LINES
+        lines = [*lines[:MAX_ARGUMENT_LINES], f"… {left} more lines"]
+    cut = [
+        one if len(one) <= 2_000 else f"{one[:2_000]}… ({len(one) - 2_000} more characters)" for one in lines
+    ]
+    return f"  {name}: " + "\n    ".join(cut)
+
+
+def sandbox_lines(view: SandboxView) -> Iterator[str]:
+    """Permission mode, sandbox, and what it allows beyond the workspace."""
+    full = "; NO SANDBOX for commands that a rule allows (--sandbox full)" if view.full else ""
+    yield f"mode {view.mode}, sandbox {view.backend or 'NO SANDBOX on this machine'}{full}"
+    if view.domains:
+        yield f"network {', '.join(view.domains)}"
+    for path in view.paths:
+        yield f"commands may also change {path}"
+
+
+def print_sandbox(console: Console, view: SandboxView) -> None:
+    """Print the sandbox of a session in one line, highlighted when there is none."""
+    allowed = [*view.domains, *view.paths]
+    more = f", allowed: {', '.join(allowed)}" if allowed else ""
+    line = one_line(f"{next(sandbox_lines(view))}{more}", max(console.width, 80))
+    console.note(line, "dim" if view.backend and not view.full else "yellow")
 
 
 def retry_text(event: Retry) -> str:
-    """That the model is asked again, when, and why."""
-    return f"retry {event.attempt} of {event.max_attempts} in {event.wait_s:.3g} s: {event.error.message}"
+    """A retry of a model call: its delay (backoff) and the error."""
+    text = f"retry {event.attempt} of {event.max_attempts} in {event.wait_s:.3g} s: {event.error.message}"
+    return one_line(text, MAX_LINE_CHARS)
 
 
-def room_text(event: GcCompleted) -> str:
-    """What came of making room in the context."""
+def compaction_text(event: GcCompleted) -> str:
+    """The outcome of a compaction of the context."""
     if event.problem:
-        return one_line(f"no room was made in the context: {event.problem}", 1_000)
+        return one_line(f"the context was not compacted: {event.problem}", MAX_LINE_CHARS)
     freed = f"{event.tokens_before:,} to about {event.tokens_after:,} tokens"
-    return one_line(f"room was made in the context, {freed} ({event.strategy}: {event.reason})", 1_000)
+    return one_line(f"context compacted, {freed} ({event.strategy}: {event.reason})", MAX_LINE_CHARS)
 
 
 def price_text(cost_usd: float | None) -> str:
-    """A price in words."""
+    """A price for people."""
     if cost_usd is None:
         return "price unknown"
     return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:.2f}"
 
 
 def usage_text(usage: Usage) -> str:
-    """Tokens in words."""
+    """Token counts for people."""
     cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
     return f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"
 
 
-def tell_end(screen: Screen, turn: TurnCompleted, session_id: str, below: Sequence[TurnCompleted]) -> None:
-    """How a turn ended, where that is worth a line, and what it took."""
+def print_turn_end(
+    console: Console, turn: TurnCompleted, session_id: str, subagent_turns: Sequence[TurnCompleted]
+) -> None:
+    """Print why a turn ended, unless it completed, and what it used."""
     match turn.reason:
         case "error" | "limit" if turn.error is not None:
-            screen.note(turn.error.message, "red")
+            console.note(turn.error.message, "red")
         case "cancelled" | "interrupted":
-            screen.note("Stopped; what was done is kept.", "yellow")
+            console.note("Interrupted; completed work is kept.", "yellow")
         case "refusal" | "length":
-            screen.note(f"The answer ended early: {turn.reason}.", "yellow")
-    screen.note(closing_line([turn], session_id, below), "dim")
+            console.note(f"The answer is incomplete: {turn.reason}.", "yellow")
+    console.note(summary_line([turn], session_id, subagent_turns), "dim")
 
 
-def closing_line(turns: list[TurnCompleted], session_id: str, below: Sequence[TurnCompleted] = ()) -> str:
-    """What it took, with the turns of subagents `below`: tokens, price, time, and where to find it again."""
+def summary_line(
+    turns: Sequence[TurnCompleted], session_id: str, subagent_turns: Sequence[TurnCompleted] = ()
+) -> str:
+    """Tokens, price, time and calls of some turns, and the session's id."""
     total = Usage()
     cost: float | None = 0.0
-    for turn in (*turns, *below):
+    for turn in (*turns, *subagent_turns):
         total = total.plus(turn.usage)
         cost = None if cost is None or turn.cost_usd is None else cost + turn.cost_usd
     seconds = sum(turn.duration_s for turn in turns)
-    calls = sum(turn.tool_calls for turn in (*turns, *below))
+    calls = sum(turn.tool_calls for turn in (*turns, *subagent_turns))
     return (
         f"{usage_text(total)}, {price_text(cost)}, {seconds:.1f} s, "
         f"{calls} call{'' if calls == 1 else 's'}, session {session_id}"

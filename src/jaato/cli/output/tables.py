@@ -1,4 +1,4 @@
-"""Lists on stdout, for people and, with `--json`, for programs."""
+"""Print tables for people, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from jaato.cli.output.terminal import HIDDEN, one_line, printable, visible
+from jaato.cli.output.console import HIDDEN, one_line, printable, visible
 
 Record = TypeVar("Record")
 
 
 def print_json(document: Any) -> None:
-    """One JSON document; what would steer a terminal or hide in it is written as `\\uXXXX`, which is the same JSON."""
+    """Print a JSON document; control and invisible characters are escaped as `\\uXXXX`."""
     import msgspec
 
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    sys.stdout.write(HIDDEN.sub(in_json, text) + "\n")
+    sys.stdout.write(HIDDEN.sub(escape_json, text) + "\n")
 
 
-def in_json(found: re.Match[str]) -> str:
-    """Characters of a text in JSON as escape sequences."""
+def escape_json(found: re.Match[str]) -> str:
+    """Escape the matched characters for JSON."""
     import json
 
     return json.dumps(found[0])[1:-1]
 
 
 def print_rows(rows: Iterable[Sequence[str]]) -> None:
-    """Rows in columns; the last column is cut to the terminal, or whole where there is none."""
+    """Print rows in columns; the last column is truncated to the width of the terminal, if there is one."""
     table = [[visible(" ".join(cell.split())) for cell in row] for row in rows]
     if not table:
         return
@@ -47,7 +47,7 @@ def print_records(
     as_json: bool,
     heading: Sequence[str] = (),
 ) -> None:
-    """Records as one JSON list, or each as a row of columns below the heading; without any, no row."""
+    """Print records as a JSON list, or as table rows below a heading; no records print no heading."""
     if as_json:
         print_json(records)
     elif records:
@@ -55,22 +55,29 @@ def print_records(
 
 
 def time_text(timestamp: str) -> str:
-    """An ISO 8601 time to the minute."""
+    """An ISO 8601 time, to the minute."""
     return timestamp[:16].replace("T", " ")
 
 
-def counted(number: int, noun: str) -> str:
-    """So many of them."""
+def format_count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural unless it is one."""
     return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def format_date(at: float | None) -> str:
+    """A time as its UTC date; None is the end of a token that never expires."""
+    import time
+
+    return "never" if at is None else time.strftime("%Y-%m-%d", time.gmtime(at))
+
+
 def columns() -> int:
-    """How wide a line may be; 0 where nobody looks."""
+    """The width of the terminal; 0 when stdout is none."""
     import shutil
 
     return shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 0
 
 
 def print_line(text: str) -> None:
-    """A line, safe for the terminal."""
+    """Print a line, without control characters if stdout is a terminal."""
     sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + "\n")

@@ -1,4 +1,4 @@
-"""Render a session as text or JSON lines: a stored log, and the state of one that is opened."""
+"""Render a session as text or JSON lines: a stored log, and the state of an open session."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import IO
 
 from jaato.abc.store import Damaged, Store
 from jaato.agent.event_redaction import redact_log
-from jaato.cli.output.printer import usage_text
-from jaato.cli.output.renderers import call_text
-from jaato.cli.output.terminal import Screen, one_line
+from jaato.cli.output.console import Console, one_line
+from jaato.cli.output.printer import call_text, failure_text, usage_text
 from jaato.client.state import unfinished
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
@@ -30,19 +29,23 @@ from jaato.protocol.messages import Media, Refusal, Text, Thinking, ToolResult
 from jaato.protocol.specs import FileChange, Plan
 from jaato.tools.redaction.redactor import Redactor
 
-RESULT_CHARS = 400
+MAX_RESULT_CHARS = 400
+MAX_ENTRIES = 20
+STEP_MARKS = {"completed": "x", "in_progress": ">", "failed": "!", "skipped": "-"}
+Arguments = dict[str, dict[str, object]]
+"""The arguments of calls, by call id."""
 
 
 def write_events(store: Store, session_id: str, file: IO[bytes], secrets: Redactor) -> int:
-    """Every event as one line of JSON, a damaged one as `{"damaged": …}`; gives their number."""
+    """Write every event as a JSON line, a damaged one as `{"damaged": …}`; return their number."""
     count = 0
     for event in redact_log(store.read(session_id), secrets):
-        file.write(line_of(event) + b"\n")
+        file.write(event_json(event) + b"\n")
         count += 1
     return count
 
 
-def line_of(event: Event | Damaged) -> bytes:
+def event_json(event: Event | Damaged) -> bytes:
     """One event as JSON."""
     if isinstance(event, Damaged):
         return json.dumps(
@@ -51,29 +54,29 @@ def line_of(event: Event | Damaged) -> bytes:
     return encode(event)
 
 
-def transcript(store: Store, session_id: str, secrets: Redactor, *, full: bool = False) -> Iterator[str]:
-    """The conversation in lines for people, those of subagents with their name in front; with `full` whole results and
-    thinking."""
-    arguments: dict[str, dict[str, object]] = {}
+def render_log(store: Store, session_id: str, secrets: Redactor, *, full: bool = False) -> Iterator[str]:
+    """The lines of a stored conversation, those of subagents prefixed with their names; `full` shows complete results
+    and thinking."""
+    arguments: Arguments = {}
     names: dict[str, str] = {}
     for event in redact_log(store.read(session_id), secrets):
         if isinstance(event, Damaged):
             yield f"[event {event.seq} is damaged: {event.reason}]"
             continue
         if isinstance(event, AgentCreated) and event.parent_agent_id is not None:
-            above = names.get(event.parent_agent_id)
-            names[event.agent_id] = f"{above}/{event.name}" if above else event.name
-        front = f"  [{names[event.agent_id]}] " if event.agent_id in names else ""
-        for line in told(event, arguments, full=full):
-            yield f"{front}{line}" if line else line
+            parent = names.get(event.parent_agent_id)
+            names[event.agent_id] = f"{parent}/{event.name}" if parent else event.name
+        prefix = f"  [{names[event.agent_id]}] " if event.agent_id in names else ""
+        for line in render_event(event, arguments, full=full):
+            yield f"{prefix}{line}" if line else line
 
 
-def told(event: Event, arguments: dict[str, dict[str, object]], *, full: bool) -> Iterator[str]:
-    """The lines of one event; `arguments` are those of the calls that have no result yet."""
+def render_event(event: Event, arguments: Arguments, *, full: bool) -> Iterator[str]:
+    """The lines of one event; `arguments` are those of the calls without a result."""
     match event:
         case SessionCreated():
             yield f"session {event.session_id} {event.name or ''}".rstrip()
-            yield f"begun {event.timestamp} in {event.workspace}"
+            yield f"created {event.timestamp} in {event.workspace}"
         case AgentCreated():
             yield f"agent {event.name}: {event.provider} {event.model}"
         case MessageUser():
@@ -81,148 +84,139 @@ def told(event: Event, arguments: dict[str, dict[str, object]], *, full: bool) -
             yield from labelled(event.message.source, user_text(event))
         case MessageModel():
             yield ""
-            yield from model_lines(event, full=full)
+            for part in event.message.parts:
+                match part:
+                    case Text():
+                        yield from labelled("agent", part.text)
+                    case Refusal():
+                        yield from labelled("refusal", part.text)
+                    case Thinking() if full and part.text:
+                        yield from labelled("thinking", part.text)
             arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
         case ToolCallEnd():
             yield f"> {call_text(event.tool, arguments.pop(event.call_id, {}), 160)}"
-            yield from result_text(event.result, full=full)
+            yield from render_result(event.result, full=full)
         case TurnCompleted():
-            yield f"-- {ending_line(event)}"
+            yield f"-- {turn_text(event)}"
         case AgentCompleted() if event.reason != "completed":
             yield f"-- {event.reason}{f': {event.summary}' if event.summary else ''}"
 
 
 def user_text(event: MessageUser) -> str:
-    """What the user said, with attachments named."""
+    """The text of a user message, with the names of its attachments."""
     media = [f"[{part.name or part.mime_type}]" for part in event.message.parts if isinstance(part, Media)]
     return "\n".join([event.message.words, *media]).strip()
 
 
-def model_lines(event: MessageModel, *, full: bool) -> Iterator[str]:
-    """What the model said."""
-    for part in event.message.parts:
-        match part:
-            case Text():
-                yield from labelled("agent", part.text)
-            case Refusal():
-                yield from labelled("refusal", part.text)
-            case Thinking() if full and part.text:
-                yield from labelled("thinking", part.text)
-
-
-def labelled(who: str, text: str) -> Iterator[str]:
-    """Text with who said it in front of its first line."""
+def labelled(label: str, text: str) -> Iterator[str]:
+    """The lines of a text, the first prefixed with a label."""
     first, *rest = text.split("\n")
-    yield f"{who}: {first}"
+    yield f"{label}: {first}"
     yield from rest
 
 
-def result_text(result: ToolResult, *, full: bool) -> Iterator[str]:
-    """What a call gave back, shortened unless all of it is wanted."""
+def render_result(result: ToolResult, *, full: bool) -> Iterator[str]:
+    """The lines of a result, truncated unless `full`."""
     text = "\n".join([part.text for part in result.content if isinstance(part, Text)])
     if not result.ok:
         text = f"failed: {result.error.message}" if result.error else "failed"
-    if not full and len(text) > RESULT_CHARS:
-        text = f"{text[:RESULT_CHARS]}… ({len(text) - RESULT_CHARS} more characters; --full shows them)"
+    if not full and len(text) > MAX_RESULT_CHARS:
+        text = (
+            f"{text[:MAX_RESULT_CHARS]}… ({len(text) - MAX_RESULT_CHARS} more characters; --full shows them)"
+        )
     for line in text.splitlines():
         yield f"    {line}"
 
 
-def ending_line(turn: TurnCompleted) -> str:
-    """How a turn ended and what it took."""
-    ended = "" if turn.reason == "stop" else f"{turn.reason}; "
-    why = f" ({turn.error.message})" if turn.error else ""
-    return f"{ended}{usage_text(turn.usage)}, {turn.duration_s:.1f} s{why}"
+def turn_text(turn: TurnCompleted) -> str:
+    """How a turn ended and what it used."""
+    reason = "" if turn.reason == "stop" else f"{turn.reason}; "
+    error = f" ({turn.error.message})" if turn.error else ""
+    return f"{reason}{usage_text(turn.usage)}, {turn.duration_s:.1f} s{error}"
 
 
-SHOWN_ENTRIES = 20
-SIGNS = {"completed": "x", "in_progress": ">", "failed": "!", "skipped": "-"}
-
-
-def show(screen: Screen, state: State, info: SessionInfo) -> None:
-    """Show a session as it is now."""
+def print_state(console: Console, state: State, info: SessionInfo) -> None:
+    """Print the current state of a session: its last entries, running calls and tasks, and its plan."""
     name = f" {state.name}" if state.name else ""
-    screen.note(
+    console.note(
         f"session {state.session_id}{name} in {state.workspace}, {state.provider} {state.model}", "dim"
     )
     entries = [entry for entry in state.entries if entry.agent_id == state.root_agent_id]
-    earlier = state.earlier + max(0, len(entries) - SHOWN_ENTRIES)
+    earlier = state.earlier + max(0, len(entries) - MAX_ENTRIES)
     if earlier:
-        screen.note(f"… {earlier} entries before these: jaato sessions show {state.session_id}", "dim")
-    asked: dict[str, dict[str, object]] = {}
+        console.note(f"… {earlier} earlier entries: jaato sessions show {state.session_id}", "dim")
+    arguments: Arguments = {}
     for entry in entries:
         if isinstance(entry, MessageModel):
-            asked |= {call.call_id: call.arguments for call in entry.message.function_calls}
-    for entry in entries[-SHOWN_ENTRIES:]:
-        for line in entry_lines(entry, asked, screen.width):
-            screen.note(line)
-    for line in work_lines(state, info, screen.width):
-        screen.note(line, "cyan")
-    plan = state.agents[state.root_agent_id].plans.get(root_plan(state)) if root_plan(state) else None
+            arguments |= {call.call_id: call.arguments for call in entry.message.function_calls}
+    for entry in entries[-MAX_ENTRIES:]:
+        for line in entry_lines(entry, arguments, console.width):
+            console.note(line)
+    for line in work_lines(state, info, console.width):
+        console.note(line, "cyan")
+    plan = root_plan(state)
     if plan is not None and plan.status == "active":
         for line in plan_lines(plan):
-            screen.note(line, "blue")
+            console.note(line, "blue")
 
 
-def entry_lines(entry: Event, asked: dict[str, dict[str, object]], width: int) -> Iterator[str]:
-    """One entry of the conversation."""
+def entry_lines(entry: Event, arguments: Arguments, width: int) -> Iterator[str]:
+    """The lines of one entry of the conversation; results are left out."""
     match entry:
         case MessageUser():
             yield from labelled(entry.message.source, user_text(entry))
         case MessageModel():
-            text = "".join(part.text for part in entry.message.parts if isinstance(part, Text))
-            if text:
-                yield from labelled("agent", text)
+            if entry.message.text:
+                yield from labelled("agent", entry.message.text)
         case ToolCallEnd():
-            yield f"> {call_text(entry.tool, asked.get(entry.call_id, {}), width - 2)}"
+            yield f"> {call_text(entry.tool, arguments.get(entry.call_id, {}), width - 2)}"
             if not entry.result.ok:
-                problem = entry.result.error.message if entry.result.error else "failed"
-                yield f"x {one_line(f'{entry.tool}: {problem}', width - 2)}"
+                yield failure_text(entry, width)
         case TurnCompleted():
-            yield f"-- {ending_line(entry)}"
+            yield f"-- {turn_text(entry)}"
         case GcCompleted():
-            yield "-- room was made in the context"
+            yield "-- context compacted"
 
 
 def work_lines(state: State, info: SessionInfo, width: int) -> Iterator[str]:
-    """What goes on, or was cut off."""
-    cut_off = unfinished(state) and not info.at_work
+    """The lines of running or interrupted calls, and of background tasks."""
+    interrupted = unfinished(state) and not info.at_work
     for call in state.calls.values():
         line = call_text(call.tool, call.arguments, width - 20)
-        yield f"> {line} (interrupted)" if cut_off else f"> {line} (runs)"
+        yield f"> {line} ({'interrupted' if interrupted else 'running'})"
         for printed in call.output.splitlines()[-5:]:
             yield f"    {one_line(printed, width - 4)}"
     for task in state.tasks.values():
         yield f"background task {task.task_id} ({task.tool}): {task.status}"
-    if cut_off:
-        yield "The last work was cut off, or works in another process; /continue goes on with it, a message too."
+    if interrupted:
+        yield "The last turn was interrupted, or runs in another process; /continue or a message resumes it."
 
 
-def root_plan(state: State) -> str:
-    """The id of the plan of the agent that is spoken to."""
+def root_plan(state: State) -> Plan | None:
+    """The plan of the root agent."""
     agent = state.agents.get(state.root_agent_id)
-    return (agent.plan_id or "") if agent is not None else ""
+    return agent.plans.get(agent.plan_id or "") if agent is not None else None
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
-    """A plan, step by step."""
+    """The lines of a plan, one a step."""
     yield f"{plan.title} ({plan.status})"
     for step in plan.steps:
-        yield f"  [{SIGNS.get(step.status, ' ')}] {step.description}"
+        yield f"  [{STEP_MARKS.get(step.status, ' ')}] {step.description}"
 
 
 def file_text(file: FileChange) -> str:
-    """A changed file, as `/files` lists it."""
-    folder = "/" if file.directory else ""
+    """A changed file as a line."""
+    slash = "/" if file.directory else ""
     lines = [f"{sign}{count}" for sign, count in (("+", file.added), ("-", file.removed)) if count]
-    return f"{file.change:<9} {file.path}{folder} {' '.join(lines)}".rstrip()
+    return f"{file.change:<9} {file.path}{slash} {' '.join(lines)}".rstrip()
 
 
-def show_opening(screen: Screen, state: State, before: int) -> None:
-    """What is said of a session that was begun, or goes on after its event `before`."""
-    if before:
+def print_opening(console: Console, state: State, resumed_at: int) -> None:
+    """Print the id of a new session, or of one that was resumed after its event `resumed_at`."""
+    if resumed_at:
         name = f" {state.name}" if state.name else ""
         turns = f"{state.turns} turn{'' if state.turns == 1 else 's'} so far"
-        screen.note(f"session {state.session_id}{name}, {turns}", "dim")
+        console.note(f"session {state.session_id}{name}, {turns}", "dim")
     else:
-        screen.note(f"session {state.session_id} in {state.workspace}", "dim")
+        console.note(f"session {state.session_id} in {state.workspace}", "dim")

@@ -1,4 +1,4 @@
-"""The line editor of the prompt: editing, history and completion where the terminal can, lines that go on, commands."""
+"""Read lines from the terminal: editing, history, completion, continued lines."""
 
 from __future__ import annotations
 
@@ -6,43 +6,109 @@ import importlib.util
 import os
 import signal
 import sys
+import termios
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
-
 from jaato.cli.arguments.values import clean_text
-from jaato.cli.output.terminal import Look, Screen
-from jaato.cli.repl.terminal_input import Lines
-from jaato.cli.signals import heeded
+from jaato.cli.output.console import Console, Look
+from jaato.cli.signals import get_handled_signals
 from jaato.settings import user_dir
 
 PROMPT = "> "
-SIGNAL_S = 0.02
-"""Time for the loop to hear of a signal that came while it stood still."""
-AGAIN_S = 0.01
-"""How often a signal is sent again that readline has not taken."""
+SIGNAL_DELAY_S = 0.02
+"""Time for the event loop to handle a signal that came while it was blocked."""
+RESEND_S = 0.01
+"""The interval at which a signal is resent until readline handles it."""
+READ_BYTES = 65_536
 MAX_HISTORY_BYTES = 1_000_000
 
 
-class Editor:
-    """Reads one message at a time. `read` gives None at the end of input; Ctrl-C ends it with KeyboardInterrupt or an empty line.
+class LineReader:
+    """Reads lines from stdin, one reader at a time; None is the end of input."""
 
-    On a terminal: prompt_toolkit if it is installed, else readline, else what the terminal itself can do.
+    def __init__(self, descriptor: int | None = None) -> None:
+        self.descriptor = sys.stdin.fileno() if descriptor is None else descriptor
+        self._lines: deque[str] = deque()
+        self._rest = b""
+        self._ended = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether a line has been read ahead."""
+        return bool(self._lines)
+
+    async def read(self) -> str | None:
+        """The next line without its newline; None at the end of input."""
+        import anyio  # not needed by a program without an event loop
+        import anyio.lowlevel
+
+        while not self._lines:
+            if self._ended:
+                return None
+            try:
+                await anyio.wait_readable(self.descriptor)
+            except (PermissionError, OSError):
+                await anyio.lowlevel.checkpoint()  # a regular file cannot be polled, and is always ready
+            self._feed(os.read(self.descriptor, READ_BYTES))
+        return self._lines.popleft()
+
+    def read_ready(self) -> bool:
+        """Read from a `descriptor` that is readable; False at the end of input. For a program without an event loop."""
+        self._feed(os.read(self.descriptor, READ_BYTES))
+        return not self._ended or bool(self._lines)
+
+    def next(self) -> str | None:
+        """A line that has been read ahead, or None."""
+        return self._lines.popleft() if self._lines else None
+
+    def _feed(self, data: bytes) -> None:
+        if not data:
+            self._ended = not os.isatty(self.descriptor) or not self._rest
+            lines, self._rest = ([self._rest] if self._rest else []), b""
+            if self._ended and not lines:
+                return
+        else:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+        self._lines.extend(line.decode("utf-8", "replace").rstrip("\r") for line in lines)
+
+    def discard(self) -> None:
+        """Discard typed-ahead input, so that it does not answer a question that was not yet visible."""
+        self._lines.clear()
+        self._rest = b""
+        if os.isatty(self.descriptor):
+            termios.tcflush(self.descriptor, termios.TCIFLUSH)
+
+    def reopen(self) -> None:
+        """Continue after Ctrl-D on a terminal, which ends one read but not the input."""
+        if os.isatty(self.descriptor):
+            self._ended = False
+
+
+class Editor:
+    """Reads one message at a time; None is the end of input, Ctrl-C raises KeyboardInterrupt or gives an empty line.
+
+    On a terminal it uses prompt_toolkit if that is installed, else readline, else the terminal's own line editing.
     """
 
     def __init__(
-        self, environ: Mapping[str, str], screen: Screen, lines: Lines, history: Path, commands: Sequence[str]
+        self,
+        environ: Mapping[str, str],
+        console: Console,
+        reader: LineReader,
+        history: Path,
+        commands: Sequence[str],
     ) -> None:
-        self._screen = screen
-        self._lines = lines
+        self._console = console
+        self._reader = reader
         self._history = history
         self.commands = commands
         self.interactive = sys.stdin.isatty()
-        able = self.interactive and screen.out_is_terminal and environ.get("TERM", "") not in ("", "dumb")
+        able = self.interactive and console.out_is_terminal and environ.get("TERM", "") not in ("", "dumb")
         self.kind = "plain"
         if able and importlib.util.find_spec("prompt_toolkit") is not None:
             self.kind = "prompt_toolkit"
@@ -51,32 +117,34 @@ class Editor:
         self._session: Any = None
 
     async def read(self, *, alone: bool) -> str | None:
-        """The next message. `alone` says that nothing else needs the loop meanwhile."""
-        if self._lines.pending or self.kind == "plain" or (self.kind == "readline" and not alone):
+        """The next message. `alone`: nothing else needs the event loop meanwhile."""
+        if self._reader.pending or self.kind == "plain" or (self.kind == "readline" and not alone):
             if self.interactive:
-                self._screen.prompt(PROMPT)
-            return await self._lines.read()
+                self._console.prompt(PROMPT)
+            return await self._reader.read()
         if self.kind == "readline":
             try:
                 return self._read_readline()
             except KeyboardInterrupt:
-                await anyio.sleep(SIGNAL_S)
+                import asyncio
+
+                await asyncio.sleep(SIGNAL_DELAY_S)
                 return ""
         return await self._read_toolkit()
 
     def _read_readline(self) -> str | None:
-        """One line with readline. Nothing else runs now, so the loop may wait."""
+        """Read one line with readline, which blocks the event loop."""
         import readline
 
         if self._session is None:
-            self._session = self._prepare()
+            self._session = self._create_history()
             if self._session:
                 readline.read_history_file(self._history)
             readline.parse_and_bind("tab: complete")
             readline.set_completer_delims(" ")
             readline.set_completer(self._complete)
         try:
-            with interruptible_input():
+            with interrupt_input():
                 line = input(PROMPT)
         except EOFError:
             return None
@@ -84,7 +152,7 @@ class Editor:
             try:
                 readline.write_history_file(self._history)
             except OSError:
-                self._session = False  # a full disk costs the history, not the conversation
+                self._session = False  # without history, as on a full disk
         return line
 
     def _complete(self, text: str, state: int) -> str | None:
@@ -100,13 +168,13 @@ class Editor:
 
         if self._session is None:
             self._session = self._toolkit_session()
-        self._screen.beside = run_in_terminal
+        self._console.beside = run_in_terminal
         try:
             line: str = await self._session.prompt_async(PROMPT, handle_sigint=False)
         except EOFError:
             return None
         finally:
-            self._screen.beside = None
+            self._console.beside = None
         return line
 
     def _toolkit_session(self) -> Any:
@@ -114,12 +182,12 @@ class Editor:
         from prompt_toolkit.completion import WordCompleter
         from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-        history = FileHistory(str(self._history)) if self._prepare() else InMemoryHistory()
+        history = FileHistory(str(self._history)) if self._create_history() else InMemoryHistory()
         completer = WordCompleter(lambda: list(self.commands), sentence=True)
         return PromptSession(history=history, completer=completer, complete_while_typing=False)
 
-    def _prepare(self) -> bool:
-        """Have a private history file; False when there can be none."""
+    def _create_history(self) -> bool:
+        """Create a private history file; False when that fails."""
         try:
             self._history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -136,32 +204,31 @@ class Editor:
 
 
 @contextmanager
-def interruptible_input() -> Iterator[None]:
-    """Have the first signal raise KeyboardInterrupt out of `input()`, and the loop hear of it afterwards.
+def interrupt_input() -> Iterator[None]:
+    """Make the first signal raise KeyboardInterrupt from `input()`, and pass it to the event loop afterwards.
 
-    readline does not return for a signal that comes between its prompt and its wait (python/cpython#112585), so a thread
-    sends it again until it has been taken.
+    readline does not return for a signal that arrives between its prompt and its wait (python/cpython#112585), so a thread
+    resends it until it is handled.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    taken = threading.Event()
+    handled = threading.Event()
     main = threading.get_ident()
-
-    heard: list[int] = []
+    received: list[int] = []
 
     def interrupt(number: int, _frame: object) -> None:
-        if not taken.is_set():
-            heard.append(number)
-            taken.set()
+        if not handled.is_set():
+            received.append(number)
+            handled.set()
             raise KeyboardInterrupt
 
     def repeat() -> None:
         while (number := os.read(reading, 1)) and number[0] not in numbers:
             pass
-        while number and not taken.wait(AGAIN_S):
+        while number and not handled.wait(RESEND_S):
             signal.pthread_kill(main, number[0])
 
-    numbers = heeded()
+    numbers = get_handled_signals()
     before = [(number, signal.signal(number, interrupt)) for number in numbers]
     loop_wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     thread = threading.Thread(target=repeat, daemon=True)
@@ -169,10 +236,10 @@ def interruptible_input() -> Iterator[None]:
     try:
         yield
     finally:
-        taken.set()
+        handled.set()
         signal.set_wakeup_fd(loop_wakeup)
         if loop_wakeup >= 0:
-            os.write(loop_wakeup, bytes(heard))
+            os.write(loop_wakeup, bytes(received))
         os.close(writing)
         thread.join()
         os.close(reading)
@@ -180,68 +247,69 @@ def interruptible_input() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-BROKEN = "\x03"
+INTERRUPT = "\x03"
+"""What `Keyboard.read` returns for a Ctrl-C that the editor handled."""
 
 
 class Keyboard:
-    """Lines from the user; those that end with a backslash go on."""
+    """Reads messages from the user; a line that ends with a backslash is continued."""
 
-    def __init__(self, environ: Mapping[str, str], screen: Screen, commands: Sequence[str]) -> None:
-        self.lines = Lines()
-        self._screen = screen
+    def __init__(self, environ: Mapping[str, str], console: Console, commands: Sequence[str]) -> None:
+        self.reader = LineReader()
+        self._console = console
         history = user_dir(environ, "XDG_STATE_HOME", ".local/state") / "chat_history"
-        self._editor = Editor(environ, screen, self.lines, history, commands)
+        self._editor = Editor(environ, console, self.reader, history, commands)
         self.interactive = self._editor.interactive
         self._commands = commands
-        self._begun: list[str] = []
-        self._resting = False
+        self._continued: list[str] = []
+        self._prompting = False
 
     async def read(self, *, working: bool, alone: bool) -> str | None:
-        """The next line; None at the end of input, `BROKEN` for a Ctrl-C that the editor has taken. `alone` says that nothing
-        else needs the loop meanwhile."""
+        """The next line; None at the end of input, `INTERRUPT` for Ctrl-C. `working`: a turn runs, so no prompt is shown;
+        `alone`: nothing else needs the event loop meanwhile."""
         if working:
-            return await self.lines.read()
-        self._resting = True
+            return await self.reader.read()
+        self._prompting = True
         try:
             return await self._editor.read(alone=alone)
         except KeyboardInterrupt:
-            return BROKEN  # a task must not raise it: it would end the loop
+            return INTERRUPT  # raised in a task, KeyboardInterrupt would end the event loop
         finally:
-            self._resting = False
+            self._prompting = False
 
-    def offer(self, more: Sequence[str]) -> None:
-        """What Tab completes beside the commands: those of plugins, models and sessions, as the server tells them."""
+    def set_completions(self, more: Sequence[str]) -> None:
+        """Set what Tab completes besides the commands: plugin commands, models and sessions."""
         self._editor.commands = list(dict.fromkeys([*self._commands, *more]))
 
-    def whole(self, line: str) -> str | None:
-        """The message a line ends, None when it goes on."""
+    def join(self, line: str) -> str | None:
+        """The message that ends with this line; None when the line is continued."""
         if line.endswith("\\"):
-            self._begun.append(line[:-1])
+            self._continued.append(line[:-1])
             return None
-        text = (clean_text("\n".join([*self._begun, line])) or "").strip()
-        self._begun = []
+        text = (clean_text("\n".join([*self._continued, line])) or "").strip()
+        self._continued = []
         return text
 
     @property
-    def _prompted(self) -> bool:
-        """Whether a prompt stands there that no editor draws again."""
-        return self.interactive and self._resting and self._editor.kind != "prompt_toolkit"
+    def _has_prompt(self) -> bool:
+        """Whether a prompt is shown that the editor does not redraw by itself."""
+        return self.interactive and self._prompting and self._editor.kind != "prompt_toolkit"
 
-    def again(self) -> None:
-        """Show the prompt again; what was begun is dropped."""
-        self._begun = []
-        if self._prompted:
-            self._screen.prompt(PROMPT)
+    def show_prompt(self) -> None:
+        """Show the prompt again, and discard continued lines."""
+        self._continued = []
+        if self._has_prompt:
+            self._console.prompt(PROMPT)
 
-    def aside(self, text: str, look: Look, *, again: bool = True) -> None:
-        """A line that comes while somebody may be typing: not behind the prompt, which stands below it again."""
-        if self._prompted:
-            self._screen.note("")
-        self._screen.note(text, look)
-        if self._prompted and again:
-            self._screen.prompt(PROMPT)
+    def note(self, text: str, look: Look, *, prompt_again: bool = True) -> None:
+        """Print a line while the user may be typing: below the prompt, which is then shown again."""
+        if self._has_prompt:
+            self._console.note("")
+        self._console.note(text, look)
+        if self._has_prompt and prompt_again:
+            self._console.prompt(PROMPT)
 
     @staticmethod
     def is_command(text: str) -> bool:
-        """Whether a line is a command: it begins with a slash, and its first word is no path such as /etc/hosts."""
+        """Whether a line is a command: it starts with a slash, and its first word is not a path such as /etc/hosts."""
         return text.startswith("/") and "/" not in text.split(None, 1)[0][1:]

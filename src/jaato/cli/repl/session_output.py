@@ -1,15 +1,14 @@
-"""What one session shows at a terminal: its events, each once, however they come."""
+"""Print the events of one session at a terminal, each once, across reconnections and snapshots."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-from jaato.cli.output.printer import Kin, Narrator, tell_end
-from jaato.cli.output.terminal import Screen, one_line
+from jaato.cli.output.console import Console, one_line
+from jaato.cli.output.printer import EventPrinter, SubagentNames, print_turn_end
 from jaato.cli.output.transcript import user_text
 from jaato.cli.repl.editor import Keyboard
 from jaato.cli.repl.questions import Questions, Responder
@@ -28,18 +27,21 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 
-SERVERS_WORDS = "The turn was cut off when the server ended."
-CUT_OFF = "The turn was cut off; what had begun is not repeated. /continue goes on with it, a message too."
+SERVER_NOTICE = "The turn was cut off when the server ended."
+"""How the server's message about an interrupted turn starts."""
+INTERRUPTED = (
+    "The turn was interrupted; calls that had started are not repeated. /continue or a message resumes it."
+)
 
 
 class SessionOutput:
-    """Told the events of a session, each once. `changed` is set when something has begun, ended or been asked."""
+    """Prints a session's events. `changed` is set when a turn starts or ends, and when a question arrives."""
 
     def __init__(
         self,
         client: Client,
         session: RemoteSession,
-        screen: Screen,
+        console: Console,
         keyboard: Keyboard,
         responder: Responder,
         *,
@@ -47,213 +49,216 @@ class SessionOutput:
     ) -> None:
         self.client = client
         self.session = session
-        self.screen = screen
+        self.console = console
         self.keyboard = keyboard
-        kin = Kin()
-        kin.restore(session.state.agents)
-        self._stream = DeltaFilter(Narrator(screen, verbose=verbose, plan=True, kin=kin))
-        self.questions = Questions(responder, screen, kin)
+        names = SubagentNames()
+        names.restore(session.state.agents)
+        self._print = DeltaFilter(EventPrinter(console, verbose=verbose, interactive=True, names=names))
+        self.questions = Questions(responder, console, names)
         self.changed = asyncio.Event()
-        self.told_seq = 0
-        self.expected = 0
-        """The last event that is known to come."""
+        self.printed_seq = 0
+        """The last durable event that was printed."""
+        self.expected_seq = 0
+        """The last durable event that is known to follow."""
         self.turns: list[TurnCompleted] = []
-        self.said: list[str] = []
-        """Messages of this terminal that have not come back yet."""
-        self.presses = 0
+        self.sent: list[str] = []
+        """Messages from this terminal whose event has not arrived."""
+        self.interrupts = 0
         """How often Ctrl-C was pressed in this turn."""
-        self.ending = False
-        """Whether the terminal leaves when the turn is over."""
+        self.exit_after_turn = False
         self.leaving = False
-        self.cut_off_told = False
-        """Whether it was said already that the turn was cut off."""
-        self._below: list[TurnCompleted] = []
-        self._open = False
+        self.interruption_printed = False
+        self._subagent_turns: list[TurnCompleted] = []
+        self._turn_open = False
         assert session.info is not None
-        self.present = {one.id: one.name for one in session.info.clients}
+        self._clients = {one.id: one.name for one in session.info.clients}
         self.mode: str = session.info.sandbox.mode if session.info.sandbox is not None else ""
-        """The mode that was told last."""
-        self._own = {client.welcome.client_id}
-        self._listening = asyncio.get_running_loop().create_task(self._listen())
+        """The permission mode that was last printed."""
+        self._own_ids = {client.welcome.client_id}
+        self._task = asyncio.get_running_loop().create_task(self._listen())
 
     async def _listen(self) -> None:
         with self.session.events() as events:
             async for event in events:
-                self.tell(event)
+                self._receive(event)
 
     def stop(self) -> None:
-        """Hear no more."""
-        self._listening.cancel()
+        """Stop printing."""
+        self._task.cancel()
 
-    async def change(self) -> None:
-        """Until something has begun, ended or been asked. Raises what ended the connection for good."""
+    async def wait_for_change(self) -> None:
+        """Wait until `changed` is set, and clear it. Raises what ended the connection for good."""
         wait = asyncio.get_running_loop().create_task(self.changed.wait())
         try:
-            await asyncio.wait([wait, self._listening], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([wait, self._task], return_when=asyncio.FIRST_COMPLETED)
         finally:
             wait.cancel()
         self.changed.clear()
-        if self._listening.done() and not self._listening.cancelled():
-            self._listening.result()
+        if self._task.done() and not self._task.cancelled():
+            self._task.result()
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs, as far as it was told here."""
-        return self._open or self.told_seq < self.expected
+        """Whether a turn runs, as far as its events have arrived."""
+        return self._turn_open or self.printed_seq < self.expected_seq
 
-    def tell(self, event: Event) -> None:
-        """Something has happened."""
+    def _receive(self, event: Event) -> None:
         before = self.busy, self.questions.current
         if isinstance(event, SessionInfo):
-            self._informed(event)
-        elif isinstance(event, SystemMessage) and event.text.startswith(SERVERS_WORDS):
-            self._cut_off()
-        elif not event.durable or event.seq > self.told_seq:
-            self._one(event)
+            self._update_info(event)
+        elif isinstance(event, SystemMessage) and event.text.startswith(SERVER_NOTICE):
+            self._print_interruption()
+        elif not event.durable or event.seq > self.printed_seq:
+            self._print_event(event)
         if isinstance(event, SessionInfo | CommandList):
-            self.complete()
+            self._update_completions()
         if before != (self.busy, self.questions.current) or self.leaving:
             self.changed.set()
 
-    def complete(self) -> None:
-        """Have completed what there is now: commands of plugins, models, sessions."""
+    def _update_completions(self) -> None:
         info = self.session.info
-        theirs = [f"/{command.name}" for command in self.session.state.commands]
-        self.keyboard.offer([*theirs, *(completions(info) if info is not None else [])])
+        commands = [f"/{command.name}" for command in self.session.state.commands]
+        self.keyboard.set_completions([*commands, *(completions(info) if info is not None else [])])
 
-    def _one(self, event: Event) -> None:
-        self.told_seq = max(self.told_seq, event.seq)
-        root = event.agent_id == self.session.state.root_agent_id
-        if isinstance(event, MessageUser) and root:
-            self._open = True
-            self._heard(event)
-        elif isinstance(event, AgentStatusChanged) and root and event.status == "active":
-            self._open = self._open or event.seq == self.told_seq  # it goes on after a crash
-            self.cut_off_told = False
-        self._stream(event)
+    def _print_event(self, event: Event) -> None:
+        self.printed_seq = max(self.printed_seq, event.seq)
+        is_root = event.agent_id == self.session.state.root_agent_id
+        if isinstance(event, MessageUser) and is_root:
+            self._turn_open = True
+            self._print_user_message(event)
+        elif isinstance(event, AgentStatusChanged) and is_root and event.status == "active":
+            self._turn_open = self._turn_open or event.seq == self.printed_seq  # resumed after a crash
+            self.interruption_printed = False
+        self._print(event)
         self.questions(event)
         if isinstance(event, TurnCompleted):
-            if root:
-                self._over(event)
+            if is_root:
+                self._end_turn(event)
             else:
-                self._below.append(event)
+                self._subagent_turns.append(event)
 
-    def _heard(self, event: MessageUser) -> None:
-        """A message has reached the agent: told where it was not said here."""
+    def _print_user_message(self, event: MessageUser) -> None:
+        """Print a message that another client sent."""
         text = event.message.words
-        mine = next((said for said in self.said if text.startswith(said)), None)
-        if mine is not None:
-            self.said.remove(mine)
+        own = next((sent for sent in self.sent if text.startswith(sent)), None)
+        if own is not None:
+            self.sent.remove(own)
         elif event.message.source == "user":
-            who = one_line(event.message.by, 80) or "somebody"
-            said = f"{who}: {one_line(user_text(event), 2_000)}"
-            self.keyboard.aside(said, "bold", again=False)
+            line = f"{one_line(event.message.by, 80) or 'somebody'}: {one_line(user_text(event), 2_000)}"
+            self.keyboard.note(line, "bold", prompt_again=False)
 
-    def _over(self, turn: TurnCompleted) -> None:
-        self._open = self.cut_off_told = False
-        self.presses = 0
-        self.leaving = self.leaving or self.ending
+    def _end_turn(self, turn: TurnCompleted) -> None:
+        self._turn_open = self.interruption_printed = False
+        self.interrupts = 0
+        self.leaving = self.leaving or self.exit_after_turn
         self.turns.append(turn)
-        self.screen.end_text()
-        below, self._below = self._below, []
-        tell_end(self.screen, turn, self.session.id, below)
+        self.console.end_text()
+        subagent_turns, self._subagent_turns = self._subagent_turns, []
+        print_turn_end(self.console, turn, self.session.id, subagent_turns)
 
-    def _informed(self, info: SessionInfo) -> None:
-        now = {client.id: client.name for client in info.clients}
-        own = self.client.welcome.client_id
-        if (
-            self.client.connected and own in self._own
-        ):  # on a new connection the others may have new ones, too
-            for client in now.keys() - self.present.keys() - self._own:
-                self.keyboard.aside(f"{one_line(now[client], 80)} has come", "dim")
-            for client in self.present.keys() - now.keys() - self._own:
-                self.keyboard.aside(f"{one_line(self.present[client], 80)} has left", "dim")
-        self.present = now
-        self._own.add(own)
+    def _update_info(self, info: SessionInfo) -> None:
+        """Print which clients joined or left, and a changed mode; catch up from a snapshot."""
+        clients = {client.id: client.name for client in info.clients}
+        own_id = self.client.welcome.client_id
+        if self.client.connected and own_id in self._own_ids:  # ids may change with a new connection
+            for client in clients.keys() - self._clients.keys() - self._own_ids:
+                self.keyboard.note(f"{one_line(clients[client], 80)} joined", "dim")
+            for client in self._clients.keys() - clients.keys() - self._own_ids:
+                self.keyboard.note(f"{one_line(self._clients[client], 80)} left", "dim")
+        self._clients = clients
+        self._own_ids.add(own_id)
         if info.sandbox is not None and info.sandbox.mode != self.mode:
             if self.mode:
-                self.keyboard.aside(f"the mode is {info.sandbox.mode} now", "yellow")
+                self.keyboard.note(f"the mode is now {info.sandbox.mode}", "yellow")
             self.mode = info.sandbox.mode
         if info.state is not None or info.live is not None:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Tell what was missed, from the state: entries, the words that are being said, questions."""
-        session = self.session
-        state, info = session.state, session.info
+        """Print what was missed, from the session's state: entries, streamed text, pending questions."""
+        state, info = self.session.state, self.session.info
         for entry in state.entries:
-            if entry.seq > self.told_seq:
-                self._one(entry)
-        self.told_seq = max(self.told_seq, state.seq)
-        self._open = state.open_turn is not None and info is not None and info.at_work
+            if entry.seq > self.printed_seq:
+                self._print_event(entry)
+        self.printed_seq = max(self.printed_seq, state.seq)
+        self._turn_open = state.open_turn is not None and info is not None and info.at_work
         for agent in state.agents.values():
             if text := agent.streaming.get("model", ""):
-                head: dict[str, Any] = {"session_id": state.session_id, "agent_id": agent.id}
-                head |= {"seq": state.seq, "timestamp": state.updated_at}
-                self._stream(AgentOutput(**head, source="model", text=text, mode="write"))
-        if not self._open and state.open_turn is not None:
-            self._cut_off()
+                self._print(
+                    AgentOutput(
+                        session_id=state.session_id,
+                        agent_id=agent.id,
+                        seq=state.seq,
+                        timestamp=state.updated_at,
+                        source="model",
+                        text=text,
+                        mode="write",
+                    )
+                )
+        if not self._turn_open and state.open_turn is not None:
+            self._print_interruption()
         if self.keyboard.interactive:
-            self.questions.restore(list(state.questions.values()) if self._open else [])
-        self.complete()
+            self.questions.restore(list(state.questions.values()) if self._turn_open else [])
+        self._update_completions()
 
-    def _cut_off(self) -> None:
-        """Say that the turn was cut off: once, whoever says so first."""
-        if not self.cut_off_told:
-            self.keyboard.aside(CUT_OFF, "yellow")
-        self.cut_off_told = True
+    def _print_interruption(self) -> None:
+        """Print once that the turn was interrupted."""
+        if not self.interruption_printed:
+            self.keyboard.note(INTERRUPTED, "yellow")
+        self.interruption_printed = True
 
 
 def completions(info: SessionInfo) -> list[str]:
-    """What Tab can make of the beginning of a command: the models and the sessions there are."""
+    """The commands with an argument that Tab completes: models and sessions."""
     sessions = [one.name or one.id for one in info.sessions if one.workspace == info.workspace]
     known = [f"/model {name}" for name in info.models] + [f"/resume {name}" for name in sessions]
     return [clean for text in known if (clean := one_line(text, 200)) == text]
 
 
 class DeltaFilter:
-    """Passes events on to a listener; of an agent's words only those it has not had."""
+    """Passes events to a listener; of streamed text only what it has not received."""
 
     def __init__(self, listener: Callable[[Event], None]) -> None:
         self._listener = listener
-        self._shown: dict[tuple[str, str], int] = {}
-        """Characters shown of the message that is being said, by agent and kind of text."""
+        self._passed: dict[tuple[str, str], int] = {}
+        """The number of characters passed on of the current message, by agent and source."""
 
     def __call__(self, event: Event) -> None:
-        """Something has happened."""
+        """Pass on one event."""
         match event:
             case AgentOutput():
-                self._piece(event)
+                self._pass_delta(event)
                 return
             case MessageModel():
-                self._rest(event)
+                passed = self._passed.get((event.agent_id, "model"), 0)
+                if rest := event.message.text[passed:]:
+                    self._listener(
+                        AgentOutput(
+                            session_id=event.session_id,
+                            agent_id=event.agent_id,
+                            seq=event.seq,
+                            timestamp=event.timestamp,
+                            source="model",
+                            text=rest,
+                            mode="append",
+                            offset=passed,
+                        )
+                    )
+                self._reset(event.agent_id)
             case Retry() | TurnCompleted():
-                self._forget(event.agent_id)
+                self._reset(event.agent_id)
         self._listener(event)
 
-    def _piece(self, event: AgentOutput) -> None:
+    def _pass_delta(self, event: AgentOutput) -> None:
         key = (event.agent_id, event.source)
-        shown = self._shown.get(key, 0)
-        if event.offset > shown:
-            return  # words are missing before these; the whole message brings them
-        text = event.text[shown - event.offset :]
+        passed = self._passed.get(key, 0)
+        if event.offset > passed:
+            return  # text before it is missing; the complete message has it
+        text = event.text[passed - event.offset :]
         if text:
-            self._shown[key] = shown + len(text)
-            self._listener(msgspec.structs.replace(event, text=text, offset=shown))
+            self._passed[key] = passed + len(text)
+            self._listener(msgspec.structs.replace(event, text=text, offset=passed))
 
-    def _rest(self, event: MessageModel) -> None:
-        shown = self._shown.get((event.agent_id, "model"), 0)
-        rest = event.message.text[shown:]
-        if rest:
-            head: dict[str, Any] = {
-                "session_id": event.session_id,
-                "agent_id": event.agent_id,
-                "seq": event.seq,
-                "timestamp": event.timestamp,
-            }
-            self._listener(AgentOutput(**head, source="model", text=rest, mode="append", offset=shown))
-        self._forget(event.agent_id)
-
-    def _forget(self, agent_id: str) -> None:
-        for key in [key for key in self._shown if key[0] == agent_id]:
-            del self._shown[key]
+    def _reset(self, agent_id: str) -> None:
+        for key in [key for key in self._passed if key[0] == agent_id]:
+            del self._passed[key]

@@ -1,11 +1,10 @@
-"""One call made by the person at the terminal: the pipeline's steps, what the call may show and ask there, and how it went."""
+"""Call one tool from the command line: run it through the pipeline, show progress, ask questions, print the result."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import hashlib
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import Any
 import msgspec
 
 from jaato.abc.asker import Clarification
-from jaato.cli.ending import DENIED, ERROR, OK, USAGE, say
+from jaato.cli.arguments.values import parse_object, read_input
+from jaato.cli.exit_codes import DENIED, ERROR, OK, USAGE, print_message
+from jaato.cli.output.console import printable, visible
 from jaato.cli.output.tables import print_json, print_line
-from jaato.cli.output.terminal import printable, visible
-from jaato.cli.repl.questions import reply_to
-from jaato.cli.repl.terminal_input import Lines
-from jaato.cli.sources.sources import SourceCommands
-from jaato.errors import ConfigError, ToolError
+from jaato.cli.repl.editor import LineReader
+from jaato.cli.repl.questions import parse_reply, question_lines
+from jaato.cli.sources.source_commands import SourceCommands
+from jaato.errors import ToolError
 from jaato.protocol.events import Permission
 from jaato.protocol.ids import new_id
 from jaato.runtime.policy_setup import policy_for
@@ -35,8 +35,7 @@ from jaato.tools.redaction.redactor import Redactor, StreamRedactor
 from jaato.tools.remote.fields import C
 from jaato.tools.tool import Tool
 
-MAX_STDIN_BYTES = 4_000_000
-CODES = {
+EXIT_CODES = {
     "permission_denied": DENIED,
     "mcp_definition_held": DENIED,
     "arguments_invalid": USAGE,
@@ -45,11 +44,11 @@ CODES = {
     "registry_unusable": USAGE,
     "tool.invalid_args": USAGE,
 }
-"""How a call ends that failed, by the problem's code; else 1."""
+"""The exit code of a failed call, by the problem's code; else 1."""
 
 
 class OneCall:
-    """The pipeline's steps for one tool. Who types a call allows it; what a rule denies stays denied."""
+    """The pipeline's steps for one tool. The user allows the call by typing it; a rule can still deny it."""
 
     def __init__(self, tool: Tool, settings: Settings, workspace: Path) -> None:
         self._tool = tool
@@ -66,118 +65,96 @@ class OneCall:
         return ToolMatch(self._tool, {}) if name == self._tool.name else None
 
     def refuse(self, tool: Tool, call: Call) -> ToolError | None:
-        """Nothing has to be activated first."""
+        """No tool needs to be activated."""
         return None
 
     async def permit(self, call: Call, tool: Tool) -> Decision | None:
-        """Whether a rule denies it."""
+        """Check the rules."""
         return await self._gate.check(call, tool)
 
     def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
-        """There is no session to note it in."""
+        """Not recorded, as there is no session."""
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
-        """Wait for it, however long it takes."""
+        """Run the tool, without a timeout."""
         return await tool.run(call.arguments, call)
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
-        """The result as it is."""
+        """The result, unchanged."""
         return outcome
 
     def ended(self, call: Call, outcome: Outcome) -> None:
-        """There is no session to note it in."""
+        """Not recorded, as there is no session."""
 
     def interrupts(self, error: BaseException) -> bool:
         """Ctrl-C ends the command."""
         return isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
 
 
-class Terminal:
-    """What a call shows and asks: progress and questions on stderr, answers from stdin, media kept in memory."""
+class CallTerminal:
+    """The terminal of a call: progress and questions on stderr, answers from stdin, media kept in memory."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
-        self._lines: Lines | None = None
+        self._blobs: dict[str, bytes] = {}
+        self._reader: LineReader | None = None
 
     def show(self, text: str) -> None:
-        """Progress of the call."""
+        """Print progress."""
         sys.stderr.write(printable(text))
         sys.stderr.flush()
 
     def keep(self, data: bytes | Path) -> str:
-        """Keep bytes until the command ends; gives their handle."""
+        """Keep media until the command ends; return its hash."""
         content = data if isinstance(data, bytes) else data.read_bytes()
         handle = hashlib.sha256(content).hexdigest()
-        self._kept[handle] = content
+        self._blobs[handle] = content
         return handle
 
     async def clarify(self, asked: Clarification) -> list[str | None] | None:
-        """Ask the person, a line for each question; None when the input ends before all are answered."""
+        """Ask the user, one line for each question; None when the input ends before all are answered."""
         self.show(f"{visible(asked.context)}\n" if asked.context else "")
-        if self._lines is None:
-            self._lines = Lines()
+        if self._reader is None:
+            self._reader = LineReader()
         answers: list[str | None] = []
         for question in asked.questions:
-            self.show(shown(question))
-            line = await self._lines.read()
+            self.show("\n".join(map(visible, question_lines(question))))
+            line = await self._reader.read()
             if not sys.stdin.isatty():
                 self.show("\n")
             if line is None:
                 return None
-            answers.append(reply_to(question, line))
+            answers.append(parse_reply(question, line))
         return answers
 
     def media(self, outcome: Outcome) -> list[dict[str, Any]]:
-        """The images and sounds of a result, in base64."""
+        """The media of a result, in base64."""
         value = outcome.value
-        if not isinstance(value, Output):
-            return []
+        found = (
+            [(one, self._blobs.get(one.blob, b"")) for one in value.media]
+            if isinstance(value, Output)
+            else []
+        )
         return [
-            {
-                "type": one.mime_type,
-                "size_bytes": len(self._kept.get(one.blob, b"")),
-                "base64": base64.b64encode(self._kept.get(one.blob, b"")).decode(),
-            }
-            for one in value.media
+            {"type": one.mime_type, "size_bytes": len(data), "base64": base64.b64encode(data).decode()}
+            for one, data in found
         ]
 
 
-def shown(question: dict[str, Any]) -> str:
-    """A question with its choices and the place for the answer."""
-    lines = [visible(str(question.get("question", "")))]
-    lines += [
-        f"  {number}. {visible(str(choice))}"
-        for number, choice in enumerate(question.get("choices") or [], 1)
-    ]
-    default = question.get("default")
-    lines.append(f"answer [{visible(str(default))}]: " if default else "answer (empty: no answer): ")
-    return "\n".join(lines)
-
-
-def arguments_of(text: str | None) -> dict[str, Any]:
-    """The arguments of a call from JSON text, or from stdin for `-`. Raises `ConfigError`."""
+def parse_arguments(text: str | None) -> dict[str, Any]:
+    """The arguments of a call, from JSON text or from stdin for `-`. Raises `ConfigError`."""
     if text == "-":
-        data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
-        if len(data) > MAX_STDIN_BYTES:
-            raise ConfigError(f"More than {MAX_STDIN_BYTES:,} bytes of arguments came on stdin.")
-        text = data.decode("utf-8", "replace")
+        text = read_input("-")
     if not text or not text.strip():
         return {}
-    try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"The arguments are not JSON: {error}.") from None
-    if not isinstance(arguments, dict):
-        raise ConfigError('The arguments are a JSON object, such as {"a": 1}.')
-    return arguments
+    return parse_object(text, "The arguments")
 
 
 async def call_tool(
     commands: SourceCommands[C], tool: Tool, arguments: dict[str, Any], *, stream: bool, ask: bool
 ) -> int:
-    """One call of one tool, through the pipeline: valid, permitted, run; its result on stdout, what it says while it is at
-    work on stderr. `ask` lets it ask back. Gives the exit code."""
-    terminal = Terminal()
+    """Call a tool and print its result; return the exit code. `stream` prints progress on stderr; `ask` lets the tool ask
+    questions."""
+    terminal = CallTerminal()
     output = StreamRedactor(commands.secrets)
     call = Call(
         id=new_id("c"),
@@ -191,25 +168,24 @@ async def call_tool(
     )
     outcome = await run(call, OneCall(tool, commands.settings, commands.workspace))
     terminal.show(output.end())
-    return show_outcome(masked(outcome, commands.secrets), terminal, as_json=commands.args.json)
+    redact_outcome(outcome, commands.secrets)
+    return print_outcome(outcome, terminal.media(outcome), as_json=commands.args.json)
 
 
-def masked(outcome: Outcome, secrets: Redactor) -> Outcome:
-    """How a call ended, without what was secret in what it was asked with."""
+def redact_outcome(outcome: Outcome, secrets: Redactor) -> None:
+    """Redact the secrets in an outcome."""
     if outcome.problem is not None:
         message = secrets.mask(outcome.problem.message)
         outcome.problem = msgspec.structs.replace(outcome.problem, message=message)
     if isinstance(outcome.value, Output):
         text, structured = secrets.mask(outcome.value.text), secrets.mask_data(outcome.value.structured)
         outcome.value = replace(outcome.value, text=text, structured=structured)
-    return outcome
 
 
-def show_outcome(outcome: Outcome, terminal: Terminal, *, as_json: bool) -> int:
-    """Show how a call went; gives the exit code."""
+def print_outcome(outcome: Outcome, media: list[dict[str, Any]], *, as_json: bool) -> int:
+    """Print the result or failure of a call; return the exit code."""
     problem, value = outcome.problem, outcome.value
     text = value.text if isinstance(value, Output) else "" if value is None else str(value)
-    media = terminal.media(outcome)
     if as_json:
         print_json(
             {
@@ -225,9 +201,9 @@ def show_outcome(outcome: Outcome, terminal: Terminal, *, as_json: bool) -> int:
         if text:
             print_line(text)
         for one in media:
-            say(f"{one['type']}, {one['size_bytes']:,} bytes; --json gives it in base64")
+            print_message(f"{one['type']}, {one['size_bytes']:,} bytes; --json prints it in base64")
     if outcome.ok:
         return OK
     if problem is not None and not as_json:
-        say(problem.message)
-    return CODES.get(problem.code, ERROR) if problem is not None else ERROR
+        print_message(problem.message)
+    return EXIT_CODES.get(problem.code, ERROR) if problem is not None else ERROR

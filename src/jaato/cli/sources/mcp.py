@@ -1,4 +1,4 @@
-"""`jaato mcp`: the servers that are configured, and what may become of them."""
+"""`jaato mcp`: configure MCP servers, list and call their tools, log in to them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from jaato.cli.arguments.values import clean_text
-from jaato.cli.ending import ERROR, OK, USAGE, say
+from jaato.cli.exit_codes import ERROR, OK, USAGE, print_message
+from jaato.cli.output.console import printable, visible
 from jaato.cli.output.tables import print_json, print_line, print_rows
-from jaato.cli.output.terminal import printable, visible
-from jaato.cli.sources import edit
-from jaato.cli.sources.call import arguments_of, call_tool
-from jaato.cli.sources.sources import SourceCommands, list_sources, pairs
+from jaato.cli.sources.call import call_tool, parse_arguments
+from jaato.cli.sources.source_commands import SourceCommands, parse_pairs
 from jaato.errors import ConfigError, JaatoError, PermissionDenied
 from jaato.plugins.mcp import manifest
 from jaato.plugins.mcp.config import ServerConfig, describe_sandbox, warn_unconfined
@@ -42,7 +41,7 @@ BYTES_PER_TOKEN = 4
 
 
 class McpCommands(SourceCommands[ServerConfig]):
-    """The MCP servers of one workspace and its user, as a command sees them."""
+    """The MCP servers of a user and a workspace."""
 
     plural = "servers"
     verb = "start"
@@ -67,20 +66,20 @@ class McpCommands(SourceCommands[ServerConfig]):
         self.host = SessionServers(self.directory, lambda _name: None)
 
     def open_directory(self, context: SourceContext) -> Directory:
-        """The servers in these places."""
+        """The configured servers."""
         args = self.args
         asks = args.action in ("tools", "call") and (args.login or sys.stderr.isatty())
         sandbox = sandbox_for(self.workspace, self.settings, self.settings.state_dir)
         return Directory(context, ask=login_prompt(context.environ) if asks else None, sandbox=sandbox)
 
     def find(self) -> ServerConfig:
-        """The server of this name or, for a URL, one made of it for this command. Raises `ConfigError`."""
+        """The server of this name, or one for this URL. Raises `ConfigError`."""
         text, sse = self.name, getattr(self.args, "sse", False)
-        headers = pairs(getattr(self.args, "header", ()), ":", "--header")
+        headers = parse_pairs(getattr(self.args, "header", ()), ":", "--header")
         if "://" not in text:
             if headers or sse:
                 raise ConfigError(
-                    "--header and --sse are for a URL; a server's own stand in its configuration."
+                    "--header and --sse are for a URL; those of a server are in its configuration."
                 )
             return self.directory.configured(text)
         entry = JsonObject([("type", "sse" if sse else "http"), ("url", text), ("headers", headers)])
@@ -88,17 +87,17 @@ class McpCommands(SourceCommands[ServerConfig]):
         try:
             config = ServerConfig.parse(name, entry, "argument", Path(text))
         except Malformed as error:
-            raise ConfigError(f"The address {error}.") from None
+            raise ConfigError(f"The URL {error}.") from None
         self.directory.sources[config.name] = config
         return config
 
     def entry(self) -> dict[str, Any]:
-        """The entry the arguments describe. Raises `ConfigError`."""
+        """The configuration entry for the arguments of `add`. Raises `ConfigError`."""
         args = self.args
         program = [clean_text(part) or "" for part in args.program]
         if bool(program) == bool(args.url):
-            raise ConfigError("Give either --url URL, or -- and the command that starts the server.")
-        env, headers = pairs(args.env, "=", "--env"), pairs(args.header, ":", "--header")
+            raise ConfigError("Pass either --url URL, or -- and the command that starts the server.")
+        env, headers = parse_pairs(args.env, "=", "--env"), parse_pairs(args.header, ":", "--header")
         if args.url:
             if args.sandbox_profile or args.allow_domain or args.add_dir:
                 raise ConfigError(
@@ -116,15 +115,15 @@ class McpCommands(SourceCommands[ServerConfig]):
         entry |= sandbox_entry(args)
         return entry | ({"cwd": clean_text(args.cwd)} if args.cwd else {})
 
-    def added(self, config: ServerConfig) -> None:
-        """Say what the server's process may reach."""
+    def print_added(self, config: ServerConfig) -> None:
+        """Print the sandbox of the server's process."""
         if config.kind == "stdio":
             print_line(f"sandbox: {describe_sandbox(config)}")
             if text := warn_unconfined(config, self.settings.state_dir):
-                say(text)
+                print_message(text)
 
     def changes(self, config: ServerConfig) -> tuple[list[tuple[str, str]], Callable[[], object]]:
-        """The definitions that are held back."""
+        """The definitions that are held back until they are accepted."""
         known = manifest.load(self.settings.cache_dir, config.digest)
         if known is None:
             return [], int
@@ -136,7 +135,7 @@ class McpCommands(SourceCommands[ServerConfig]):
         return shown, partial(self._pins.accept, config, known, changes)
 
     def forget(self, config: ServerConfig) -> None:
-        """Keep neither pins nor manifest nor log of a server."""
+        """Delete the pins, manifest and log of a server."""
         self._pins.forget(config)
         manifest.forget(self.settings.cache_dir, config.digest)
         LogFile(self.settings.state_dir, config).remove()
@@ -146,7 +145,7 @@ class McpCommands(SourceCommands[ServerConfig]):
         await self.host.connect(config.name)
 
     def row(self, config: ServerConfig, failure: JaatoError | None) -> dict[str, Any]:
-        """One server as data; its `tools` are None while they are not known."""
+        """A server as data; its `tools` are None while they are unknown."""
         state, why = self.host.state(config.name)
         if failure is not None:
             state, why = ("needs login" if failure.code == "login_needed" else "failed"), str(failure)
@@ -162,13 +161,13 @@ class McpCommands(SourceCommands[ServerConfig]):
             "state": state,
             "health": health if self.args.check and state != "needs trust" else None,
             "why": why,
-            # what may hold a secret is left out
+            # without the query, which may contain a secret
             "target": " ".join((config.command, *config.args))
             if is_process
             else config.url.partition("?")[0],
             "sandbox": describe_sandbox(config) if is_process else None,
             "file": str(config.origin),
-            "server": named_by(known.server_info) if known else None,
+            "server": server_title(known.server_info) if known else None,
             "era": known.protocol_version if known else None,
             "tools": len(known.tools) if known else None,
             "prompts": len(known.prompts) if known else None,
@@ -180,8 +179,8 @@ class McpCommands(SourceCommands[ServerConfig]):
         }
 
     def cells(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row as it is shown to people."""
-        seen = ago(row["age_s"]) + (" (stale)" if row["stale"] else "")
+        """A row as displayed in the table."""
+        seen = age_text(row["age_s"]) + (" (stale)" if row["stale"] else "")
         return row | {
             "seen": seen,
             "sandbox": (row["sandbox"] or "-").partition(":")[0],
@@ -189,7 +188,7 @@ class McpCommands(SourceCommands[ServerConfig]):
         }
 
     def remarks(self, row: dict[str, Any]) -> list[str]:
-        """What a person has to know of a server beside the columns."""
+        """What the user must know of a server besides the table."""
         found = super().remarks(row) if row["state"] in ("failed", "needs login", "needs trust") else []
         if row["held_back"]:
             names = ", ".join(repr(name) for name in row["held_back"][:5])
@@ -197,8 +196,8 @@ class McpCommands(SourceCommands[ServerConfig]):
             found.append(f"held back until you accept them with {command}: {names or 'its instructions'}")
         return found + [f"left out: {text}" for text in row["dropped"][:5]]
 
-    async def known(self, config: ServerConfig, *, refresh: bool) -> ManifestReview:
-        """What a server offers; it is started when that is not known. Raises `PermissionDenied` for one that is not
+    async def fetch(self, config: ServerConfig, *, refresh: bool) -> ManifestReview:
+        """The tools of a server, which is started when they are not cached. Raises `PermissionDenied` for one that is not
         trusted, `ToolError`s."""
         if not config.disabled:
             self.directory.check_trust(config)
@@ -206,23 +205,23 @@ class McpCommands(SourceCommands[ServerConfig]):
             await self.host.connect(config.name)
         found = self.directory.review(config)
         if found is None:
-            raise ConfigError(f"{config.origin} changed meanwhile; try again.")
+            raise ConfigError(f"{config.origin} changed in the meantime; try again.")
         return found
 
 
 def main(args: Namespace) -> int:
-    """Do one thing with MCP servers."""
+    """Run one action."""
     commands = McpCommands(args)
     try:
         match args.action:
             case "list":
                 return list_servers(commands)
             case "add":
-                return edit.add(commands)
+                return commands.add()
             case "remove":
-                return edit.remove(commands)
+                return commands.remove()
             case "trust":
-                return edit.trust(commands)
+                return commands.trust()
             case "logs":
                 return logs(commands)
             case "login" | "logout":
@@ -230,17 +229,17 @@ def main(args: Namespace) -> int:
                 check_login(commands, config)
                 return commands.run(lambda: login(commands, config))
             case "call":
-                config, arguments = commands.find(), arguments_of(args.arguments)
+                config, arguments = commands.find(), parse_arguments(args.arguments)
                 return commands.run(lambda: call(commands, config, arguments))
         servers = [commands.find()] if commands.name else list(commands.directory.sources.values())
-        return commands.run(lambda: tools(commands, servers))
+        return commands.run(lambda: list_tools(commands, servers))
     finally:
         commands.host.leave()
         SERVER_POOL.close()
 
 
 def login_prompt(environ: Mapping[str, str]) -> Ask:
-    """Shows the person at the terminal where to log in."""
+    """Prints where to log in."""
     from jaato.plugins.mcp.oauth.callback import asking
 
     def write(text: str) -> None:
@@ -251,7 +250,7 @@ def login_prompt(environ: Mapping[str, str]) -> Ask:
 
 
 def sandbox_entry(args: Namespace) -> dict[str, Any]:
-    """What the arguments declare of the sandbox, as an entry has it."""
+    """The sandbox of a configuration entry, from the arguments of `add`."""
     domains = [clean_text(one) or "" for one in args.allow_domain]
     paths = [os.path.abspath(os.path.expanduser(clean_text(one) or "")) for one in args.add_dir]
     if not (args.sandbox_profile or domains or paths):
@@ -262,22 +261,22 @@ def sandbox_entry(args: Namespace) -> dict[str, Any]:
 
 
 def list_servers(commands: McpCommands) -> int:
-    """All servers, and once each that runs without a sandbox."""
-    code = commands.run(lambda: list_sources(commands))
+    """List all servers, and warn of those without a sandbox."""
+    code = commands.run(commands.list_all)
     if not commands.args.json:
         for config in commands.directory.sources.values():
             if text := warn_unconfined(config, commands.settings.state_dir):
-                say(text)
+                print_message(text)
     return code
 
 
-def named_by(info: dict[str, Any]) -> str:
-    """What a server calls itself, with its version."""
+def server_title(info: dict[str, Any]) -> str:
+    """The name and version that a server reports."""
     return " ".join(str(info[key])[:200] for key in ("name", "version") if info.get(key))
 
 
-def ago(age_s: float | None) -> str:
-    """An age for people."""
+def age_text(age_s: float | None) -> str:
+    """An age, such as `3 h ago`."""
     if age_s is None:
         return "never"
     for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
@@ -287,38 +286,40 @@ def ago(age_s: float | None) -> str:
 
 
 def logs(commands: McpCommands) -> int:
-    """The end of a server's errors."""
+    """Print the last lines of a server's stderr output."""
     config = commands.directory.configured(commands.name)
     file = LogFile(commands.settings.state_dir, config)
     text = file.tail(commands.args.lines)
     if text:
         print_line(text)
     else:
-        say(f"{config.name} has printed no errors yet; they are kept in {file.path}")
+        print_message(f"{config.name} has printed nothing on stderr yet; its log is {file.path}")
     return OK
 
 
 def check_login(commands: McpCommands, config: ServerConfig) -> None:
-    """Raise `ConfigError` for a server that knows no login, `PermissionDenied` for one that is not trusted."""
+    """Raise `ConfigError` for a server without login, `PermissionDenied` for one that is not trusted."""
     if find_spec("mcp") is None:
         raise ConfigError("MCP servers need the extra mcp: pip install 'jaato[mcp]'.")
     if config.kind == "stdio":
         raise ConfigError(
-            f"{config.name} is started on this machine and knows no login; give it a key as a variable: "
+            f"{config.name} runs on this machine and has no login; pass it a key in an environment variable: "
             f"`jaato mcp add {config.name} --replace --env NAME='${{NAME}}' -- …`."
         )
     commands.directory.check_trust(config)
 
 
 async def login(commands: McpCommands, config: ServerConfig) -> int:
-    """Log in or out, until it is done or Ctrl-C ends it."""
+    """Log in or out."""
     from jaato.plugins.mcp.http_transport import allowed_for
     from jaato.plugins.mcp.oauth.login import login, logout
     from jaato.plugins.mcp.oauth.token_store import open_store
 
     filled = commands.directory.options(config.name).config
     if any(name.lower() == "authorization" for name in filled.headers):
-        say(f"{config.name} is sent the Authorization that its configuration has; a login would not be used.")
+        print_message(
+            f"{config.name} has an Authorization header in its configuration; a login would not be used."
+        )
         return USAGE
     store, environ = open_store(commands.settings.state_dir), commands.settings.environ
     allowed = allowed_for(filled, commands.directory.context.allow_hosts)
@@ -334,8 +335,8 @@ async def login(commands: McpCommands, config: ServerConfig) -> int:
     return OK
 
 
-async def tools(commands: McpCommands, servers: list[ServerConfig]) -> int:
-    """The tools of servers, with what declaring each costs; one that fails is reported, and the others are shown."""
+async def list_tools(commands: McpCommands, servers: list[ServerConfig]) -> int:
+    """Print the tools of servers with their size in tokens; a failing server does not prevent the others."""
     args = commands.args
     rows: list[dict[str, Any]] = []
     code = OK
@@ -343,25 +344,25 @@ async def tools(commands: McpCommands, servers: list[ServerConfig]) -> int:
         if config.disabled and not args.server:
             continue
         try:
-            found = await commands.known(config, refresh=args.refresh or config.scope == "argument")
+            found = await commands.fetch(config, refresh=args.refresh or config.scope == "argument")
         except JaatoError as error:
             if args.server:
                 raise
-            say(str(error))
+            print_message(str(error))
             code = ERROR
             continue
         rows += [tool_row(config, entry) for entry in found.manifest.tools]
         for change in found.changes:
-            say(change.why(args.server or config.name))
+            print_message(change.why(args.server or config.name))
         for text in found.manifest.dropped[:20]:
-            say(f"{config.name}: left out: {text}")
+            print_message(f"{config.name}: left out: {text}")
     if args.json:
         print_json(rows)
         return code
     print_rows((str(row["tokens"]), row["server"], row["name"], row["summary"]) for row in rows)
     total = sum(row["tokens"] for row in rows)
     print_line(
-        f"{len(rows)} tools, {total} tokens if all were declared; they are, once asked for (4 bytes a token)"
+        f"{len(rows)} tools, {total} tokens if all are declared; tools are declared on demand (estimate: 4 bytes per token)"
     )
     return code
 
@@ -385,12 +386,11 @@ def tool_row(config: ServerConfig, entry: ToolEntry) -> dict[str, Any]:
 
 
 async def call(commands: McpCommands, config: ServerConfig, arguments: dict[str, Any]) -> int:
-    """One call of one tool. Raises `ConfigError` for a tool that is not there, `PermissionDenied` for one that is held
-    back."""
+    """Call a tool. Raises `ConfigError` for an unknown tool, `PermissionDenied` for one that is held back."""
     name = commands.args.tool
-    found = await commands.known(config, refresh=config.scope == "argument")
+    found = await commands.fetch(config, refresh=config.scope == "argument")
     if found.tool(name) is None and config.scope != "argument" and name not in found.disabled:
-        found = await commands.known(config, refresh=True)
+        found = await commands.fetch(config, refresh=True)
     entry = found.tool(name)
     if entry is None:
         why = found.missing(commands.name, name)

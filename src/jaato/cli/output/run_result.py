@@ -1,4 +1,4 @@
-"""What came of a run, folded from its events: its exit code, and the document of `--output json`."""
+"""The result of a run, folded from its events: its exit code, and the document of `--output json`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from jaato.cli.ending import DENIED, ERROR, INTERRUPTED, OK
+from jaato.cli.exit_codes import DENIED, ERROR, INTERRUPTED, OK
 from jaato.errors import JaatoError, LimitReached, from_code
 from jaato.protocol.events import BackgroundUpdated, Event, MessageModel, ToolCallEnd, TurnCompleted
 from jaato.protocol.messages import Usage
 
 
 class RunResult:
-    """A run of one agent: who answered, the turns it took, its last text, the calls it made, the tasks that still run."""
+    """The result of a run: model, turns, last text, calls, and the background tasks still running."""
 
     def __init__(self) -> None:
         self.session_id = ""
@@ -23,17 +23,16 @@ class RunResult:
         self.provider = ""
         self.model = ""
         self.turns: list[TurnCompleted] = []
-        self.below: list[TurnCompleted] = []
-        """The turns of subagents."""
+        self.subagent_turns: list[TurnCompleted] = []
         self.text = ""
         self.arguments: dict[str, dict[str, Any]] = {}
-        """What each call was asked with, by its id."""
+        """The arguments of each call, by its id."""
         self.tasks: dict[str, BackgroundUpdated] = {}
         self.began = False
-        """Whether the prompt was sent: turns that ended before it are none of this run's."""
+        """Whether the prompt was sent; earlier turns do not belong to this run."""
 
     def open(self, session_id: str, agent_id: str, provider: str, model: str) -> None:
-        """The session is there."""
+        """Set the session, once it is open."""
         self.session_id, self.agent_id, self.provider, self.model = session_id, agent_id, provider, model
 
     def __call__(self, event: Event) -> None:
@@ -44,14 +43,14 @@ class RunResult:
                 if event.agent_id == self.agent_id:
                     self.text = event.message.text
             case TurnCompleted() if self.began:
-                (self.turns if event.agent_id == self.agent_id else self.below).append(event)
+                (self.turns if event.agent_id == self.agent_id else self.subagent_turns).append(event)
             case BackgroundUpdated(status="running"):
                 self.tasks[event.task_id] = event
             case BackgroundUpdated():
                 self.tasks.pop(event.task_id, None)
 
     def exit_code(self, *, denied_last: bool) -> int:
-        """The exit code of the last turn. Raises what ended it badly."""
+        """The exit code for the last turn. Raises the error that ended it."""
         turn = self.turns[-1]
         match turn.reason:
             case "error" | "limit":
@@ -69,9 +68,8 @@ class RunResult:
     def document(
         self, denied: Sequence[ToolCallEnd], data: Any, code: int, problem: JaatoError | None
     ) -> dict[str, Any]:
-        """A run that has ended: its last text, what it took in all its turns and those of subagents, what was denied, and
-        what went wrong."""
-        turns, all_turns = self.turns, [*self.turns, *self.below]
+        """The document of a run that ended: text, usage including that of subagents, denied calls and the error."""
+        turns, all_turns = self.turns, [*self.turns, *self.subagent_turns]
         usage, cost = Usage(), 0.0
         for turn in all_turns:
             usage, cost = usage.plus(turn.usage), cost + (turn.cost_usd or 0.0)
@@ -106,7 +104,7 @@ class RunResult:
 
 
 def failure_document(session_id: str, error: JaatoError) -> dict[str, Any]:
-    """A run that could not begin, or whose answer could not be used."""
+    """The document of a run that could not start, or whose answer is invalid."""
     return {
         "text": "",
         "data": None,
@@ -117,7 +115,7 @@ def failure_document(session_id: str, error: JaatoError) -> dict[str, Any]:
     }
 
 
-def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
+def print_document(document: Any) -> None:
+    """Print a JSON document on one line."""
     sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
     sys.stdout.flush()

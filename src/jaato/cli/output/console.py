@@ -1,4 +1,4 @@
-"""What the user sees: the answer on stdout, everything else on stderr, safe for any terminal."""
+"""Write the answer to stdout and everything else to stderr, without control characters on a terminal."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ BAR_CHARS = 24
 
 
 def printable(text: str) -> str:
-    """Text that cannot move the cursor, change colours or hide what stands there."""
+    """Text without characters that could move the cursor, change colours or hide text."""
     return SURROGATES.sub("\ufffd", STEERING.sub("", text.replace("\r\n", "\n")))
 
 
 def visible(text: str) -> str:
-    """Text in which everything is seen that could steer a terminal or hide: `<U+001B>` for an escape.
+    """Text with control and invisible characters spelled out, as `<U+001B>`; newlines and tabs stay.
 
-    For what a person decides about; newlines and tabs stay.
+    For text that a user decides about.
     """
     named = HIDDEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
     return SURROGATES.sub("\ufffd", named)
@@ -42,8 +42,8 @@ def one_line(text: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: max(1, width - 1)]}…"
 
 
-class Screen:
-    """Two streams that may share one terminal: a line for stderr never lands in the middle of the answer."""
+class Console:
+    """Writes to stdout and stderr, which may share a terminal: no line of stderr interrupts a line of the answer."""
 
     def __init__(
         self, environ: Mapping[str, str], out: TextIO | None = None, err: TextIO | None = None
@@ -56,25 +56,30 @@ class Screen:
         self.colours = self.err_is_terminal and not plain
         self.moves = self.err_is_terminal and environ.get("TERM", "") not in ("", "dumb")
         self.whole_messages = is_file(self._out)
-        """Whether stdout is a file: nobody watches it grow, so only messages that are whole go there."""
+        """Whether stdout is a file; only complete messages are written to it."""
         self.beside: Callable[[Callable[[], None]], object] | None = None
-        """How to write while an editor draws its line: around it, not through it."""
+        """Runs a write above the line that an editor is drawing."""
         self._open_line = False
         self._bar = ""
-        self._told = ""
-        """The progress that was told last."""
+        self._progress = ""
+        """The last progress that was printed."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether questions can be asked: stdin and stderr are a terminal."""
+        return sys.stdin.isatty() and self.err_is_terminal
 
     @property
     def width(self) -> int:
-        """Columns of the terminal, 100 where there is none."""
+        """The columns of the terminal; 100 when stderr is none."""
         return shutil.get_terminal_size((100, 24)).columns if self.err_is_terminal else 100
 
     def paint(self, text: str, look: Look) -> str:
-        """Text in a colour, where colours are wanted."""
+        """Text in a colour, if colours are enabled."""
         return f"\x1b[{COLOURS[look]}m{text}\x1b[0m" if look and self.colours else text
 
     def text(self, text: str) -> None:
-        """A piece of the answer. Raises BrokenPipeError when its reader has gone."""
+        """Write a part of the answer. Raises BrokenPipeError when its reader exited."""
         if not text:
             return
         self._clear_bar()
@@ -82,7 +87,7 @@ class Screen:
         self._open_line = not text.endswith("\n")
 
     def end_text(self) -> None:
-        """The answer, or a part of it, is complete: it ends with a newline."""
+        """End a message: write a newline unless it ends with one."""
         if self._open_line:
             self._open_line = False
             self._put("\n")
@@ -94,31 +99,31 @@ class Screen:
         except OSError as error:
             if error.errno != EIO:
                 raise
-            raise BrokenPipeError from None  # the terminal has closed
+            raise BrokenPipeError from None  # the terminal was closed
 
     def note(self, text: str, look: Look = "") -> None:
-        """A line beside the answer."""
+        """Write a line to stderr."""
         if self._open_line and self.out_is_terminal and self.err_is_terminal:
             self.end_text()
         self._clear_bar()
         self._write(self.paint(printable(text), look) + "\n")
 
     def prompt(self, text: str) -> None:
-        """A question the user answers on the same line."""
+        """Write a prompt to stderr, without a newline."""
         if self._open_line and self.out_is_terminal:
             self.end_text()
         self._clear_bar()
         self._write(self.paint(printable(text), "bold"))
 
     def progress(self, step: str, done: int, total: int | None) -> None:
-        """How far something slow has come: a bar that moves, or now and then a line."""
+        """Show progress: as a bar on a terminal, else as a line for every tenth."""
         part = min(1.0, done / total) if total else 0.0
         if self.moves:
             filled = round(part * BAR_CHARS)
             bar = f"{step} [{'#' * filled}{'.' * (BAR_CHARS - filled)}] {part:4.0%} {size_text(done)} of {size_text(total)}"
-            if bar == self._told and not self._bar:
-                return  # its end was told already
-            self._told = bar
+            if bar == self._progress and not self._bar:
+                return  # its end was already printed
+            self._progress = bar
             self._write(f"\r\x1b[K{one_line(bar, self.width - 1)}")
             self._bar = bar
             if total and done >= total:
@@ -126,8 +131,8 @@ class Screen:
                 self._bar = ""
             return
         line = f"{step}: {int(part * 10) * 10} % of {size_text(total)}"
-        if line != self._told:
-            self._told = line
+        if line != self._progress:
+            self._progress = line
             self._write(line + "\n")
 
     def _clear_bar(self) -> None:
@@ -146,11 +151,11 @@ class Screen:
             self._err.write(text)
             self._err.flush()
         except (OSError, ValueError):
-            pass  # nobody reads stderr; the work goes on
+            pass  # stderr is closed; the work continues
 
 
 def size_text(count: int | None) -> str:
-    """A number of bytes in words."""
+    """A number of bytes with its unit."""
     if count is None:
         return "?"
     size = float(count)
@@ -162,7 +167,7 @@ def size_text(count: int | None) -> str:
 
 
 def is_file(stream: TextIO) -> bool:
-    """Whether a stream goes into a regular file."""
+    """Whether a stream is a regular file."""
     try:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):
