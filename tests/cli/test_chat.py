@@ -67,7 +67,7 @@ def test_typing_while_the_agent_works(desk: Desk) -> None:
         child.sendline("work")
         child.expect("> run touch")
         child.sendline("and hurry")
-        child.expect("hears this at its next pause")
+        child.expect("queued until the agent")
         child.expect("your message was delivered to the agent")
         child.expect("I heard you.")
         assert leave(child) == 0
@@ -85,14 +85,14 @@ def test_commands(desk: Desk) -> None:
             ("/help", "/permissions"),
             ("/nonsense", "no command /nonsense"),
             ("hello", "one"),
-            ("/session name first", r"s\w+ is called first"),
+            ("/session name first", r"renamed s\w+ to first"),
             ("/usage", "context: "),
             ("/tools filesystem", "readFile"),
             ("/tools cooking", "no category"),
             ("/plan", "no plan"),
             ("/tasks", "no background tasks"),
             ("/permissions", "No lasting answers"),
-            (f"/model scripted {other}", "answers from now on"),
+            (f"/model scripted {other}", "switched to"),
             ("again", "dos"),
             ("/model scripted nowhere.json", "neither a file"),
             ("/new", r"session s\w+ in "),

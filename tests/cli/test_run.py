@@ -132,7 +132,7 @@ def test_schema_gives_validated_json(desk: Desk) -> None:
     steps = [say('{"n": "one"}'), say("nonsense"), say('```json\n{"n": 1}\n```')]
     made = desk.run("run", *desk.script(*steps), "--schema", SCHEMA, "count")
     assert (made.returncode, json.loads(made.stdout)) == (0, {"n": 1})
-    assert "does not fit the schema (/n " in made.stderr
+    assert "does not match the schema (/n " in made.stderr
     assert "it is not JSON" in made.stderr
 
 
@@ -143,7 +143,7 @@ def test_an_answer_that_never_fits_is_a_provider_failure(desk: Desk) -> None:
     made = desk.run("run", *desk.script(*[say("no")] * 3), "--schema", str(path), "--output", "json", "count")
     assert made.returncode == 3
     assert json.loads(made.stdout)["error"]["code"] == "provider_malformed_reply"
-    assert "does not fit the schema" in made.stderr
+    assert "does not match the schema" in made.stderr
 
 
 @pytest.mark.parametrize(

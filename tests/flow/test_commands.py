@@ -87,7 +87,7 @@ def test_what_is_asked_for_wrongly(desk: Desk, it: Shop) -> None:
         b"".join((desk.work / "t.jsonl").read_bytes().splitlines(keepends=True)[:7])
     )
     for words, code, said in (
-        ((*at, "--trace", ""), 2, "--trace needs the name of a file"),
+        ((*at, "--trace", ""), 2, "--trace needs the name of a new file"),
         ((*at, "--trace", "."), 2, "name a file that is not there yet"),
         (("show", "."), 2, "name a trace that `jaato flow run --trace FILE` has written"),
         (("show", ""), 2, "name a trace that"),
@@ -134,7 +134,7 @@ def test_how_it_ends(desk: Desk, it: Shop) -> None:
         assert (document["status"], document["exit_code"]) == (status, code), words
         assert "Traceback" not in made.stderr
     helped = desk.run("flow", "run", "--help").stdout
-    assert "exit codes: 0 ok" in helped
+    assert "exit codes: 0 success" in helped
     assert "jaato flow run" in helped
 
 

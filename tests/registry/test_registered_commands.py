@@ -79,7 +79,7 @@ def test_a_tool_is_put_replaced_and_deleted(
         (2, ("put", at[0], "echo", str(file), *key), "(tool.fixed)"),
         (2, ("put", at[0], "new", str(file), *key), "/handler is missing"),
         (2, ("put", *at, str(file), "--mcp", "server", *key), "SERVER/TOOL"),
-        (2, ("put", *at, str(file), "--timeout", "5", *key), "belong to a handler"),
+        (2, ("put", *at, str(file), "--timeout", "5", *key), "need a handler"),
         (2, ("put", *at, str(tmp_path / "none"), *key), "cannot be read"),
         (2, ("put", *at, __file__, *key), "is not JSON"),
         (1, ("delete", *at, "--version", "9", *key), "(tool.not_found)"),
