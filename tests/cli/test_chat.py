@@ -100,7 +100,7 @@ def test_commands(desk: Desk) -> None:
             ("/resume first", "2 turns so far"),
             ("/sessions", "first"),
             ("/save", r"Saved as \.jaato/sessions/s\w+\.json"),
-            (f"/save {desk.root}/saved.jsonl", "events are in"),
+            (f"/save {desk.root}/saved.jsonl", r"wrote \d+ events to"),
             (f"/save {desk.root}/saved.jsonl", "exists"),
         ):
             child.expect("> $")

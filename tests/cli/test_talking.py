@@ -56,7 +56,7 @@ def test_messages_of_every_kind(desk: Desk) -> None:
             ("first\\\nsecond", "two"),
             ("/etc/hosts is what?", "three"),
             ("/image nothing.png", "cannot be read"),
-            ("/image dot.png", "goes with your next message"),
+            ("/image dot.png", "is attached to your next message"),
             ("look", "four"),
             ("/save /nonexistent/x", "/nonexistent/x: No such file"),
             ("/status", "workspace /"),
@@ -117,8 +117,8 @@ def test_names_and_forks(desk: Desk) -> None:
     with talking(desk, *script) as child:
         for line, expected in (
             ("hello", "one"),
-            ("/session nome x", "/rename NAME names it"),
-            ("/rename", "Say which name"),
+            ("/session nome x", "/rename NAME renames it"),
+            ("/rename", "Give a name"),
             ("/rename pot", r"renamed s\w+ to pot"),
             ("/session", r"s\w+ pot"),
             ("/fork", r"This is the fork; /resume s\w+ returns"),
