@@ -38,7 +38,7 @@ def test_every_answer_to_a_permission_question(desk: Desk, answer: str, runs: bo
         child.expect("'always' would cover: touch")
         child.expect(r"allow\? ")
         child.sendline("what?")
-        child.expect("deny, and tell the agent why")
+        child.expect("deny, with a comment for the agent")
         child.expect(r"allow\? ")
         child.sendline(answer)
         child.expect("Over.")

@@ -127,7 +127,7 @@ def test_leaving_lets_the_work_go_on(served: Desk) -> None:
         one.expect(pexpect.EOF)
     assert running.poll() is None
     with attached(served, "long") as two:
-        two.expect("runs")
+        two.expect("running")
         two.expect("Ctrl-D leaves")
         two.sendintr()
         two.expect("Interrupted; completed work is kept")
@@ -192,7 +192,7 @@ def test_what_is_said_where_there_is_nothing(served: Desk) -> None:
         (["attach", "x", "--connect", "ws://127.0.0.1:9"], 2, "--token-file"),
         (["attach", "x", "--connect", "ws://a:b@127.0.0.1:9", "--token-file", "none"], 2, "cannot be used"),
         (["run", "--connect", str(served.root / "none.sock"), "hi"], 1, "No server answers"),
-        (["run", "--connect", "x", "--no-daemon", "hi"], 2, "opposite"),
+        (["run", "--connect", "x", "--no-daemon", "hi"], 2, "contradict each other"),
         (["events", "nope", "--follow"], 2, "No session"),
     ):
         made = served.run(*args)

@@ -38,7 +38,7 @@ def test_unknown_names(desk: Desk) -> None:
         code=2,
         words="neither a file nor a stored session",
     )
-    complaint(desk, "tools", "schema", "raedFile", code=2, words="is it readFile")
+    complaint(desk, "tools", "schema", "raedFile", code=2, words="did you mean readFile")
     complaint(desk, "sessions", "show", "s_no", code=2, words="'s_no'")
     complaint(desk, "models", "--provider", "nobody", code=2, words="choose one of")
     complaint(desk, "permissions", "revoke", "abc", code=2, words="no grant 'abc'")

@@ -209,7 +209,7 @@ def test_rules_that_are_written_meanwhile_count_once_the_user_trusts_them(desk: 
         rules.parent.mkdir(exist_ok=True)
         rules.write_text('{"version": 1, "whitelist": {"patterns": ["run(touch *)"]}}')
         trusted = desk.run("permissions", "trust")
-        assert "Sessions that are open keep" in trusted.stdout
+        assert "Open sessions keep" in trusted.stdout
         child.sendline("go")
         child.expect("touch made1")
         child.expect("(?i)allow")

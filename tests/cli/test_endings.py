@@ -37,7 +37,7 @@ def test_the_first_signal_stops_the_turn(desk: Desk, number: signal.Signals) -> 
     running.send_signal(number)
     out, err = running.communicate(timeout=30)
     assert (running.returncode, out) == (130, b""), err
-    assert b"Interrupted; what was done is kept." in err
+    assert b"Interrupted; completed work is kept." in err
     assert b"Traceback" not in err
     kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]
     assert kinds[-2:] == ["tool.call_end", "turn.completed"]

@@ -132,7 +132,7 @@ def test_without_a_back_end_nothing_is_run(desk: Desk) -> None:
     assert "No sandbox works" in made.stderr
     assert not (desk.work / "made").exists()
     explained = desk.run("sandbox", "--explain", environ={"JAATO_SANDBOX_BACKEND": "none"})
-    assert "none: nothing can be confined" in explained.stdout
+    assert "none: commands cannot be sandboxed" in explained.stdout
 
 
 def test_explain_says_what_is_seen_and_changed(desk: Desk) -> None:
