@@ -99,7 +99,7 @@ def test_places_that_will_not_do_are_refused(home: Desk) -> None:
         ("--ipc-socket", str(private / ("x" * 120))): "at most 107 bytes",
         ("--ipc-socket", "/proc/nothing/s"): "Cannot create",
         ("--ipc-socket", str(home.path), "--web-socket", f":{port}"): "Use another port",
-        ("--ipc-socket", str(home.path), "--web-socket", "127.0.0.1:99999"): "no address",
+        ("--ipc-socket", str(home.path), "--web-socket", "127.0.0.1:99999"): "is not an address",
         ("--ipc-socket", str(home.path), "--web-socket", "256.1.1.1:0"): "Use another port",
         ("--ipc-socket", str(home.path), "--tls-cert", "x"): "takes both",
         (
