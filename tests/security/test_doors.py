@@ -12,7 +12,8 @@ import pytest
 from tests.security.keep import Keep, answer, status
 
 from jaato.client.websocket import Closed
-from jaato.server.auth.tokens import Tokens, add_token, digest_of
+from jaato.errors import ConfigError
+from jaato.server.auth.tokens import OWNER, SingleToken, Tokens, add_token, digest_of
 
 ROUTES = ("/health", "/metrics", "/mcp", "/v1/connect", "/", "/nothing", "/../etc/passwd", "/health/")
 WRONG = {
@@ -215,3 +216,13 @@ def test_every_token_is_compared_whole(tmp_path: Path, monkeypatch: pytest.Monke
         seen.clear()
         known.verify(token)
         assert seen == [(64, 64)] * (2 if token in given else 1)
+
+
+@pytest.mark.parametrize("content", ["x" * 600, "", "short"], ids=["long", "empty", "short"])
+def test_a_file_that_contains_no_token_admits_nobody(tmp_path: Path, content: str) -> None:
+    """A token too long or too short to be one stops the start; no empty token matches what could not be read."""
+    (tmp_path / OWNER).write_text(content)
+    (tmp_path / OWNER).chmod(0o600)
+    with pytest.raises(ConfigError, match="contains no token"):
+        Tokens(tmp_path)
+    assert [SingleToken(content).verify(token) for token in ("", "x" * 600)] == [None, None]

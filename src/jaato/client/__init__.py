@@ -1,4 +1,4 @@
-"""Talking to a server: connections that come back, and the state of a session as every view shows it."""
+"""Clients of a server: connections that reconnect, and the state of a session as every view shows it."""
 
 from __future__ import annotations
 

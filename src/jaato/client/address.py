@@ -32,7 +32,7 @@ class Address(msgspec.Struct, frozen=True):
     secure: bool = False
     token: str | None = None
     token_from: str = ""
-    """Where the token comes from, in words; for who is not let in with it."""
+    """Where the token comes from, for the error message when the server refuses it."""
     ca_file: Path | None = None
     """Whom to trust besides the system's authorities; a self-made certificate is its own authority."""
 
@@ -135,7 +135,7 @@ def dial(address: Address) -> socket.socket:
 
 
 def check_owner(connection: socket.socket, address: Address) -> None:
-    """Raises `ConnectionFault` for a socket that is served by another user, who may only pretend to be the server."""
+    """Check that the socket is served by the same user (peer credentials). Raises `ConnectionFault` otherwise."""
     try:
         packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     except (AttributeError, OSError):

@@ -65,8 +65,8 @@ class BlockingTransport(Protocol):
     def wait(
         self, timeout_s: float | None, descriptors: Collection[int] = ()
     ) -> tuple[list[bytes], Collection[int]]:
-        """The frames that have come and those of the descriptors that can be read; waits, at most so long, when there are
-        none. Raises `ServerGone` at the end of the connection."""
+        """The received frames and the readable ones of `descriptors`; with neither, waits up to the timeout. Raises
+        `ServerGone` at the end of the connection."""
         ...
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Client:
         self._infos: dict[str, SessionInfo] = {}
         self.welcome: Welcome
         self.on_progress: Callable[[InitProgress], None] = lambda _event: None
-        """Hears how far something has come that a session needs which is being made."""
+        """Called with the progress of what a new session waits for."""
 
     def __enter__(self) -> Client:
         return self if hasattr(self, "welcome") else self.open()
@@ -147,9 +147,8 @@ class Client:
     # --- commands ------------------------------------------------------------------------------------------------
 
     def ask(self, command: Command, timeout_s: float = REPLY_S) -> Result:
-        """The result of a command, within so many seconds in all, or since a server has told that something comes along which
-        the command needs. Raises the `JaatoError` the server answers with,
-        `ServerGone` without an answer."""
+        """Send a command and return its result. The timeout begins anew with each progress event of the server. Raises the
+        `JaatoError` the server replies with, `ServerGone` without a reply."""
         asked = self.begin(command)
         until = time.monotonic() + timeout_s
         try:
@@ -200,8 +199,8 @@ class Client:
             self._take(frames)
 
     def receive(self, descriptors: Collection[int] = (), timeout_s: float | None = None) -> Collection[int]:
-        """Wait until something has come, one of these descriptors can be read, or so long, and take in what has come; gives
-        the descriptors that can be read. Raises `ServerGone` when the server has gone."""
+        """Wait for frames, a readable descriptor or the timeout, and process the frames; returns the readable descriptors.
+        Raises `ServerGone` when the connection has ended."""
         frames, readable = self.transport.wait(timeout_s, descriptors)
         self._take(frames)
         return readable
@@ -214,7 +213,7 @@ class Client:
 
     @property
     def waiting(self) -> bool:
-        """Whether events have come that nobody has taken."""
+        """Whether received events wait to be read."""
         return bool(self._waiting)
 
     def fileno(self) -> int:
@@ -227,7 +226,7 @@ class Client:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _received(self, until: float) -> list[bytes]:
-        """What has come, perhaps nothing. Raises `ServerGone` when the time is over."""
+        """The frames received so far, perhaps none. Raises `ServerGone` after the deadline."""
         if (left_s := until - time.monotonic()) <= 0:
             raise ServerGone("The server does not answer.")
         return self.transport.wait(left_s)[0]
@@ -262,7 +261,7 @@ class Client:
 
 
 def understood(message: bytes) -> Any:
-    """What a server says, None for what is of a kind this client does not know. Raises `ConnectionFault` for no JSON."""
+    """Decode a frame of the server; None for a type this client does not know. Raises `ConnectionFault` if it is not JSON."""
     try:
         return FRAMES.decode(message)
     except msgspec.ValidationError:

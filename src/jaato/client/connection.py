@@ -1,4 +1,4 @@
-"""The asynchronous client: it comes back by itself, and goes on exactly where it was."""
+"""The asynchronous client: reconnects with exponential backoff and resumes each session at its cursor."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ MAX_UNREAD_BYTES = 1 << 20
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 GIVE_UP_AFTER_S = 300.0
-"""How long a server may be away before commands that wait for it fail."""
+"""How long to try to reconnect before the waiting commands fail."""
 
 
 class Client:
-    """A connection to a server that is made again whenever it is lost. Make it with `connect`.
+    """A connection to a server that reconnects with backoff whenever it is lost. Make it with `connect`.
 
     A command whose reply was lost with the connection is sent again where that cannot do harm; one that can (a user command)
     fails with `ServerGone`, its outcome unknown.
@@ -54,7 +54,7 @@ class Client:
         self._name = name
         self._transport: Transport | None = None
         self.in_process = False
-        """Whether the server ends with this program, and a lost connection is none that comes back."""
+        """Whether the server runs in this process: there is no reconnecting after it has ended."""
         self._there = asyncio.Event()
         self._waiting: dict[str, tuple[Command, asyncio.Future[Result]]] = {}
         self._ids = 0
@@ -62,26 +62,26 @@ class Client:
         self._lost: JaatoError | None = None
         self._pause = FIRST_PAUSE_S
         self._until = 0.0
-        """When a server counts as away for good; 0 while it says something."""
+        """Deadline for reconnecting, in the time of the loop; 0 while connected."""
         self._welcome: Welcome | None = None
         self.sessions: dict[str, RemoteSession] = {}
         self.on_connection: Callable[[bool], None] = lambda _there: None
-        """Told when the connection is lost, and when it is there again."""
+        """Called with False on a disconnect and with True after a reconnect."""
         self.on_progress: Callable[[InitProgress], None] = lambda _event: None
-        """Hears how far something has come that a session needs which is being made."""
+        """Called with the progress of what a new session waits for."""
 
     @property
     def connected(self) -> bool:
-        """Whether the server is there."""
+        """Whether there is a connection now."""
         return self._there.is_set()
 
     @property
     def welcome(self) -> Welcome:
-        """What the server has greeted with, on the last connection there was."""
+        """The `welcome` frame of the latest connection."""
         assert self._welcome is not None
         return self._welcome
 
-    # --- what it is for ------------------------------------------------------------------------------------------
+    # --- commands --------------------------------------------------------------------------------------------------
 
     async def create(self, workspace: str | Path, **how: Any) -> RemoteSession:
         """Begin a session in a workspace and watch it; `how` as `session.create` has it."""
@@ -118,7 +118,7 @@ class Client:
             if self._transport is not None:
                 self._transport.send(encode(asked))
         except ConnectionFault:
-            pass  # it is sent again when the server is back
+            pass  # sent again after the reconnect
         try:
             return await reply
         finally:
@@ -174,7 +174,7 @@ class Client:
         self.on_connection(True)
 
     async def keep(self) -> None:
-        """Read, and connect again when the connection is lost, until the server is away for too long."""
+        """Read frames; reconnect after a disconnect, until the deadline has passed."""
         while not self._closing:
             try:
                 await self._read()
@@ -189,16 +189,16 @@ class Client:
                     self._fail(error)
                     raise
                 self.on_connection(False)
-                await self._again(error)
+                await self._reconnect(error)
 
-    async def _again(self, lost: JaatoError) -> None:
+    async def _reconnect(self, lost: JaatoError) -> None:
         now = asyncio.get_running_loop().time
         self._until = self._until or now() + GIVE_UP_AFTER_S
         while True:
             if now() > self._until:
                 self._fail(lost)
                 raise lost
-            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 that not all come at once
+            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 jitter
             self._pause = min(2 * self._pause, LONGEST_PAUSE_S)
             try:
                 transport, welcome = await self._greeted()
@@ -227,7 +227,7 @@ class Client:
         assert transport is not None
         while True:
             told = understood(await transport.receive())
-            if self._until:  # a server that only greets is none that is back
+            if self._until:  # connected again only when frames follow the greeting
                 self._pause, self._until = FIRST_PAUSE_S, 0.0
             if isinstance(told, Reply):
                 self._replied(told)
@@ -251,7 +251,7 @@ class Client:
         if session is None:
             if isinstance(event, InitProgress):
                 self.on_progress(event)
-            return  # nobody has asked for it
+            return  # of a session that is not watched
         if isinstance(event, SessionInfo) and event.state is not None:
             session.state = event.state
         else:
@@ -310,7 +310,7 @@ async def quietly(client: Client) -> None:
 
 
 def absolute(workspace: str | Path) -> str:
-    """A workspace as the server is told it."""
+    """The absolute path of a workspace, as commands send it."""
     return os.path.abspath(workspace)
 
 

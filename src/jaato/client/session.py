@@ -83,7 +83,7 @@ class RemoteSession:
         self._end: JaatoError | None = None
 
     async def known(self) -> None:
-        """Until the state has come."""
+        """Wait until the state has been received."""
         await self._known.wait()
         if self._end is not None:
             raise self._end
@@ -131,7 +131,7 @@ class RemoteSession:
                 if isinstance(event, SessionInfo) and event.state is not None:
                     words = self._last_words(taken.seq)
                     if self.state.open_turn is None:
-                        return words  # the turn has ended while the server was away
+                        return words  # the turn ended during a disconnect
                 if isinstance(event, MessageModel) and event.agent_id == self.state.root_agent_id:
                     words = event.message.text or words
                 if isinstance(event, TurnCompleted) and event.agent_id == self.state.root_agent_id:
@@ -168,7 +168,7 @@ class RemoteSession:
         await self._ask(SessionStop(session_id=self.id))
 
     async def execute(self, name: str, arguments: str = "") -> str:
-        """Run a user command; what it printed."""
+        """Run a user command; returns its output."""
         said = await self._ask(CommandExecute(session_id=self.id, name=name, arguments=arguments))
         assert isinstance(said, Said)
         return said.text

@@ -91,7 +91,7 @@ def apply(state: State, event: Event) -> State:
 
 
 def apply_rest(state: State, event: Event) -> None:
-    """What is rarer."""
+    """Apply the less frequent events."""
     match event:
         case SessionCreated():
             state.session_id, state.workspace, state.name = event.session_id, event.workspace, event.name
@@ -165,7 +165,7 @@ def apply_lists(state: State, event: Event) -> None:
 
 
 def apply_surroundings(state: State, event: Event) -> None:
-    """What is around the conversation."""
+    """Apply events beside the conversation."""
     match event:
         case WorkspaceFilesChanged():
             changed(state, event)
@@ -213,7 +213,7 @@ def created(state: State, event: AgentCreated) -> None:
 
 
 def spoken(agent: AgentView, event: AgentOutput) -> None:
-    """Text as it arrives; a piece that is there already changes nothing."""
+    """Append streamed text; a repeated chunk changes nothing."""
     before = agent.streaming.get(event.source, "")
     if event.mode == "write" and event.offset == 0:
         agent.streaming[event.source] = event.text

@@ -23,9 +23,9 @@ READ_BYTES = 1 << 18
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_HEAD_BYTES = 16_384
 MAX_MESSAGE_BYTES = 64 << 20
-"""The longest message that is taken: a state with what its newest entries hold."""
+"""The longest message that is accepted: a snapshot with its newest entries."""
 MOST_PARTS = 10_000
-"""Parts a message may come in; parts that bring nothing would count for nothing else."""
+"""How many fragments a message may have; empty ones count too."""
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
 
@@ -38,7 +38,7 @@ class Closed:
 
 
 class Handshake:
-    """The opening: `request` to send, then `take` what comes until it gives what is left over of it."""
+    """The opening handshake: send `request`, then pass received bytes to `take` until it returns what follows the head."""
 
     def __init__(
         self, host: str, path: str, headers: dict[str, str] | None = None, token_from: str = ""
@@ -56,8 +56,8 @@ class Handshake:
         self.request = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     def take(self, data: bytes) -> bytes | None:
-        """Some bytes; None while more are needed. Raises `NotAllowed` when the server
-        does not let this client in, `ConnectionFault` for another refusal, and for what is no server."""
+        """Process received bytes; None while more are needed. Raises `NotAllowed` when the server refuses this client,
+        `ConnectionFault` for any other refusal and for a response that is not HTTP."""
         self._held += data
         head, end, rest = self._held.partition(b"\r\n\r\n")
         if not end:
@@ -89,7 +89,7 @@ class Handshake:
 
 
 def refusal(status: bytes, body: bytes) -> str:
-    """What a server said in refusing."""
+    """The reason in a refused handshake."""
     import json
 
     try:
@@ -125,7 +125,7 @@ class Frames:
         self.due: list[bytes] = []
 
     def take(self, data: bytes) -> list[bytes | Closed]:
-        """The messages that are whole now, UTF-8, perhaps the end. Raises `ConnectionFault` for what is no WebSocket."""
+        """The complete messages, UTF-8, perhaps with the close. Raises `ConnectionFault` for invalid WebSocket frames."""
         self._held += data
         found: list[bytes | Closed] = []
         while (parsed := self._frame()) is not None:
@@ -249,7 +249,7 @@ class SocketTransport:
         return {number for number, _ in poll.poll(None if timeout_s is None else timeout_s * 1_000)}
 
     def _taken(self, data: bytes) -> list[bytes]:
-        """What is whole now; pings are answered."""
+        """Process received bytes and return the complete messages; replies to pings."""
         told = self._frames.take(data)
         try:
             for due in self._frames.due:
