@@ -32,7 +32,7 @@ def test_the_file_is_private_whatever_it_was(desk: Desk, mode: int) -> None:
     assert made.returncode == 0, made.stderr
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert json.loads(path.read_text()) == {"anthropic": {"key": "old"}, "openai": {"key": SECRET}}
-    assert ("could read" in made.stderr) == (mode != 0o600)
+    assert ("readable by other users" in made.stderr) == (mode != 0o600)
 
 
 @pytest.mark.parametrize("entry", ["text", 3, None, [], {"key": 3}])

@@ -289,13 +289,13 @@ def test_a_question_says_what_a_yes_opens(desk: Desk, served: bool) -> None:
         child.sendline("go")
         for line in ("yes allows:", "workspace-write: may", "network: pypi.org", f"may change {beside}"):
             child.expect(line)
-        child.expect("a for good")
+        child.expect("a always")
         child.expect(r"allow\? ")
         child.sendline("a")
         child.expect("yes allows:")
         child.expect("NO SANDBOX")
         child.expect("this call only")
-        assert "for good" not in child.before
+        assert "a always" not in child.before
         child.expect(r"allow\? ")
         child.sendline("n")
         child.expect("Over.")
