@@ -16,7 +16,7 @@ from tests.server.test_resting import begun, until
 
 from jaato.protocol.events import SystemMessage
 from jaato.providers.scripted import Step
-from jaato.server.app import Metrics
+from jaato.server.metrics import Metrics
 from jaato.server.sessions import command_handlers as carry
 
 

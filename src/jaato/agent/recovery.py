@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from jaato.abc.asker import Clarification
 from jaato.abc.plugin import TaskStatus
-from jaato.agent.background import BackgroundTasks
+from jaato.agent.background_tasks import BackgroundTasks
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.questions import Asked, Questions, answers_of

@@ -15,7 +15,7 @@ import anyio
 from msgspec import Struct
 
 from jaato.agent.active_tools import ActiveTools
-from jaato.agent.background import BackgroundContext, BackgroundGroup, BackgroundTasks
+from jaato.agent.background_tasks import BackgroundContext, BackgroundGroup, BackgroundTasks
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.results import OutputSink, Results, take_file_changes

@@ -23,15 +23,16 @@ from jaato.protocol.frames import PROTOCOL
 from jaato.runtime.secrets import session_secrets
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
-from jaato.server.auth.admission import KEY
 from jaato.server.auth.gate import Gate, LocalAuthenticator, TokenAuthenticator, send_refusal, server_error
 from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.identity import KEY
 from jaato.server.auth.tokens import Tokens
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send
 from jaato.server.http.listeners import serve_gate
 from jaato.server.http.tls import Certificate
 from jaato.server.http.websocket import EXTENSION, FramedSocket
 from jaato.server.mcp.app import Mounted
+from jaato.server.metrics import Metrics
 from jaato.server.registry.keys import Keys, default_rate
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import Mounted as Registry
@@ -45,35 +46,6 @@ from jaato.version import __version__
 PATH = "/v1/connect"
 VERSION = TOOLS.split("/")[1]
 """The first segment of the registry's paths; unknown paths below it are answered in the registry's format."""
-
-
-@dataclass
-class Metrics:
-    """The metrics of a server, in Prometheus' text format."""
-
-    clients: int = 0
-    since: float = field(default_factory=time.monotonic)
-
-    def render(self, hub: Hub) -> str:
-        """All metrics, now."""
-        loaded, spans = hub.pool.loaded, hub.pool.spans
-        busy = sum(one.session.is_busy for one in loaded.values())
-        watched = sum(one.watched for one in hub.rooms.values())
-        rows = (
-            ("jaato_uptime_seconds", "counter", "seconds since the start", time.monotonic() - self.since),
-            ("jaato_cpu_seconds_total", "counter", "processor time used", time.process_time()),
-            ("jaato_clients", "gauge", "connected clients", self.clients),
-            ("jaato_sessions_live", "gauge", "sessions in memory", len(loaded)),
-            ("jaato_sessions_busy", "gauge", "sessions in a turn", busy),
-            ("jaato_sessions_watched", "gauge", "sessions with subscribers", watched),
-            ("jaato_events_total", "counter", "events published", hub.events),
-            ("jaato_spans_exported_total", "counter", "spans that were exported", spans.exported),
-            ("jaato_spans_dropped_total", "counter", "spans that were lost", spans.dropped),
-        )
-        lines = []
-        for name, kind, meaning, value in rows:
-            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", f"{name} {value}"]
-        return "\n".join(lines) + "\n"
 
 
 def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlette:

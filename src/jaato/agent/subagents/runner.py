@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from jaato.agent.background import BackgroundGroup
+from jaato.agent.background_tasks import BackgroundGroup
 from jaato.agent.inbox import Author
 from jaato.agent.subagents.subagent import (
     STOPPING_S,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import anyio
 
 from jaato.abc.subagents import SubagentRequest
-from jaato.agent.background import BackgroundGroup
+from jaato.agent.background_tasks import BackgroundGroup
 from jaato.agent.state import Family, Member
 from jaato.agent.subagents.runner import SubagentRunner
 from jaato.agent.subagents.subagent import (

@@ -12,7 +12,7 @@ import msgspec
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolError
-from jaato.plugins.notebook.kernel import KernelClient, KernelFailed
+from jaato.plugins.notebook.kernel_client import KernelClient, KernelFailed
 from jaato.plugins.notebook.notebook_file import NotebookDocument, NotebookFiles, NotebookRefused
 from jaato.plugins.notebook.results import LOSS, add_removed_files, add_sandbox_fields, cell_result
 from jaato.tools.call import Call, Output

@@ -23,11 +23,11 @@ from jaato.protocol.specs import ModelSettings
 from jaato.runtime.embedding.agent import to_tuple
 from jaato.runtime.embedding.handlers import PermissionHandler, answer_questions
 from jaato.runtime.embedding.portal import PORTAL
-from jaato.runtime.flow.execution import FlowRunner, SessionInvoker
-from jaato.runtime.flow.prompts import ANSWERER, context_chars
+from jaato.runtime.flow.planner import ANSWERER, context_chars
 from jaato.runtime.flow.registry_tools import RegistryTools, choose_registries
 from jaato.runtime.flow.replay import replay
 from jaato.runtime.flow.result import FlowRun, fold
+from jaato.runtime.flow.runner import FlowRunner, SessionInvoker
 from jaato.runtime.flow.trace import (
     FORMAT,
     MAX_INSTRUCTION_CHARS,

@@ -14,7 +14,7 @@ from jaato.plugins.arp.directory import Directory
 from jaato.plugins.arp.plugin import ArpPlugin, open_directory
 from jaato.plugins.arp.tools import Far
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.flow.prompts import MAX_DESCRIPTION_CHARS, MAX_OFFERED, StepPrompt
+from jaato.runtime.flow.planner import MAX_DESCRIPTION_CHARS, MAX_OFFERED, StepPrompt
 from jaato.runtime.flow.trace import Offer, Offered, Place
 from jaato.runtime.plugins.lifecycle import PluginHost
 from jaato.runtime.plugins.registry import PluginRegistry

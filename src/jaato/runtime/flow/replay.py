@@ -11,9 +11,9 @@ import msgspec
 from jaato.errors import JaatoError, PermissionDenied, PluginError, ToolError
 from jaato.protocol.messages import Problem, ToolCall
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.flow.execution import INVALID, MISTAKEN, CallResult, FlowRunner
-from jaato.runtime.flow.prompts import ModelReply, StepPrompt
+from jaato.runtime.flow.planner import ModelReply, StepPrompt
 from jaato.runtime.flow.result import FlowRun, fold
+from jaato.runtime.flow.runner import INVALID, MISTAKEN, CallResult, FlowRunner
 from jaato.runtime.flow.trace import (
     Answering,
     AnyRecord,

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import anyio
 
 from jaato.protocol.frames import NOT_LET_IN
-from jaato.server.auth.admission import KEY, Admission, Identity, TokenVerifier
 from jaato.server.auth.hosts import AllowedHosts
+from jaato.server.auth.identity import KEY, Admission, Identity, TokenVerifier
 from jaato.server.auth.throttle import Throttle
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send, bearer, values
 

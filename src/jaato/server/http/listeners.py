@@ -1,14 +1,12 @@
-"""Listeners: TCP and Unix sockets, the credentials of local peers, and the HTTP servers on them."""
+"""Listeners: TCP and Unix sockets, and the HTTP servers on them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import select
 import socket
 import stat
-import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ import uvicorn
 from jaato.errors import ConfigError
 from jaato.protocol.frames import MAX_HELLO_BYTES
 from jaato.server.auth.gate import OBJECTION, Gate
+from jaato.server.auth.peer_credentials import find_objection, is_same_user
 from jaato.server.descriptor_limits import max_connections
 from jaato.server.http.asgi import App
 from jaato.server.http.connection import HttpConfig
@@ -26,7 +25,6 @@ from jaato.server.http.parser import BoundedProtocol
 from jaato.server.http.tls import Certificate, HandshakeProtocol
 from jaato.server.http.websocket import FramedSocket
 from jaato.server.lock_file import ensure_private_directory
-from jaato.tools.processes.call_processes import REMEDY, find_call_above
 
 KEEP_ALIVE_S = 30
 SHUTDOWN_S = 1
@@ -38,8 +36,6 @@ TCP_BACKLOG = 256
 MAX_PATH_BYTES = 107
 """The longest path of a Unix socket (sockaddr_un)."""
 PING_S = 20.0
-SO_PEERPIDFD = 77
-"""Linux (socket(7)); the module `socket` has no name for it."""
 
 
 def create_config(app: App) -> HttpConfig:
@@ -178,45 +174,6 @@ class LocalProtocol(BoundedProtocol):
             return
         self.app_state[OBJECTION] = find_objection(connection)
         super().connection_made(transport)
-
-
-def is_same_user(connection: socket.socket) -> bool:
-    """Whether the peer's process belongs to this user, or to root."""
-    try:
-        packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    except (AttributeError, OSError):
-        return True  # without SO_PEERCRED, the modes of socket and directory protect it
-    return struct.unpack("3i", packed)[1] in (os.geteuid(), 0)
-
-
-def find_objection(connection: socket.socket) -> str | None:
-    """Why the peer's process is not admitted as the owner: a tool call has started it, or this cannot be determined."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None  # a system without it has no sandbox either: the user has approved every command
-    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid = struct.unpack("3i", packed)[0]
-    process = peer_pidfd(connection)
-    try:
-        found = find_call_above(pid)
-        if process >= 0 and select.select([process], [], [], 0)[0]:
-            raise ProcessLookupError("it has ended: its pid may be reused")
-    except ProcessLookupError:
-        return (
-            f"The connecting process ({pid}) is not visible in /proc, so it cannot be checked that no tool call has started "
-            "it. Use a token: `jaato serve --web-socket` and `jaato tokens`."
-        )
-    finally:
-        if process >= 0:
-            os.close(process)
-    return None if found is None else f"A tool call has started this client: {found}. {REMEDY}"
-
-
-def peer_pidfd(connection: socket.socket) -> int:
-    """A pidfd of the peer's process, by which the reuse of its pid is noticed; -1 before Linux 6.5."""
-    try:
-        return connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
-    except OSError:
-        return -1
 
 
 def bind_unix(path: Path) -> socket.socket:

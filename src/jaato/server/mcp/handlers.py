@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from jaato.errors import JaatoError, StoreError, UnknownTool
-from jaato.server.auth.admission import KEY
+from jaato.server.auth.identity import KEY
 from jaato.server.mcp.content import contents_of, failed, result_of, tool_of
 from jaato.server.mcp.elicitation import Filled, Form, one_line
 from jaato.server.mcp.list_changes import Changes, Tell

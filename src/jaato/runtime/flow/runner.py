@@ -19,8 +19,8 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Problem, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.structured_output import parse
-from jaato.runtime.flow import prompts
-from jaato.runtime.flow.prompts import ModelReply, StepPrompt, StepResult
+from jaato.runtime.flow import planner
+from jaato.runtime.flow.planner import ModelReply, StepPrompt, StepResult
 from jaato.runtime.flow.trace import (
     Answering,
     AnyRecord,
@@ -114,8 +114,8 @@ class FlowRunner:
         done: list[StepResult] = []
         for number, planned in enumerate(await self._plan(invoker, max_chars), 1):
             registry = next(offer.registry for offer in self._offers if offer.name == planned.tool)
-            text = prompts.call_prompt(instruction, done, planned, max_chars)
-            prompt = StepPrompt(f"step-{number}", prompts.CALLER, text)
+            text = planner.call_prompt(instruction, done, planned, max_chars)
+            prompt = StepPrompt(f"step-{number}", planner.CALLER, text)
             self._begin(
                 StepBegun(
                     step_id=prompt.step_id,
@@ -130,28 +130,28 @@ class FlowRunner:
             if done[-1].problem is not None:
                 break
         self._begin(StepBegun(step_id=CHAT_STEP, kind="chat"))
-        text = prompts.chat_prompt(instruction, done, max_chars)
-        await self._ask(invoker, StepPrompt(CHAT_STEP, prompts.ANSWERER, text))
+        text = planner.chat_prompt(instruction, done, max_chars)
+        await self._ask(invoker, StepPrompt(CHAT_STEP, planner.ANSWERER, text))
         self._end(CHAT_STEP)
         return done[-1].problem if done else None
 
     async def _plan(self, invoker: FlowInvoker, max_chars: int) -> list[Planned]:
         """The steps to take. Raises `MalformedReply`, `LimitReached` when the second plan will not do either."""
-        offers, most = prompts.fit_offers(self._offers, max_chars), self.begun.max_steps
+        offers, most = planner.fit_offers(self._offers, max_chars), self.begun.max_steps
         if not offers:
             return self._planned([])
         prompt = StepPrompt(
             PLAN_STEP,
-            prompts.PLANNER % most,
-            prompts.plan_prompt(self.begun.instruction, offers),
-            schema=prompts.plan_schema(offers, most),
+            planner.PLANNER % most,
+            planner.plan_prompt(self.begun.instruction, offers),
+            schema=planner.plan_schema(offers, most),
         )
         for _ in range(ATTEMPTS):
             reply = await self._ask(invoker, prompt)
-            plan = prompts.parse_plan(reply.text, {offer.name for offer in offers}, most)
+            plan = planner.parse_plan(reply.text, {offer.name for offer in offers}, most)
             if not plan.problems:
                 return self._planned(plan.steps)
-            prompt = prompt.again(reply, prompts.correction(plan.problems))
+            prompt = prompt.again(reply, planner.correction(plan.problems))
         why = f"The plan cannot be carried out, and neither could the one before: {'; '.join(plan.problems)}."
         error = (
             LimitReached(f"{why} max_steps (--max-steps) allows more.")
@@ -187,7 +187,7 @@ class FlowRunner:
             known, prompt = tool, prompt._replace(tool=tool)
             reply = await self._ask(invoker, prompt)
             if reply.call is None:
-                text = prompts.no_call(tool.name)
+                text = planner.no_call(tool.name)
                 problem, prompt = Problem(code="no_call", message=text), prompt.again(reply, text)
                 continue
             arguments, result = await self._call(invoker, prompt, tool, reply.call)
