@@ -167,7 +167,7 @@ def keeps_to_the_body(at: Served) -> None:
 
 
 def tells_who_sends_much(at: Served) -> None:
-    """Principal sends a body that is far too large reads that it is, however it is sent."""
+    """A client that sends a body far too large reads that it is, however it is sent."""
     with closing(at.connection()) as line:
         reply = at.on(line, "POST", ECHO, b" " * 20_000_000)
     fails(reply, 413, "request.too_large")

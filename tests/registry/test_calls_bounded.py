@@ -243,7 +243,7 @@ def test_what_is_set_for_places_is_checked() -> None:
 
 
 def test_a_call_is_cancelled_by_the_id_of_its_request(tmp_path: Path) -> None:
-    """Principal made a call cancels it by its request's id; it is answered so, and with it all calls of the request. What is not
+    """Whoever made a call cancels it by its request's id; it is answered so, and with it all calls of the request. What is not
     under way is not found."""
     held = Held()
 

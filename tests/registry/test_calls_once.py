@@ -137,7 +137,7 @@ def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> 
 
 
 def test_a_call_with_a_key_outlives_its_client(tmp_path: Path) -> None:
-    """Principal asks while the call is under way is told so: 409; it goes on when its client has gone, and who comes back has its
+    """Whoever asks while the call is under way gets 409; it goes on when its client has gone, and who comes back has its
     answer. What only reads and was cut off may be done again."""
     counted = Counted()
     data = b'{"args": {}}'

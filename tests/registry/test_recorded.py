@@ -228,7 +228,7 @@ def test_a_call_that_goes_on_in_the_background_ends_once(tmp_path: Path) -> None
 
 
 def test_an_answer_has_no_secret_that_its_log_has_not(tmp_path: Path) -> None:
-    """Response and log have the same placeholder, also in a call whose secret came to light while it ran."""
+    """The response and the log have the same placeholder, also in a call whose secret came to light while it ran."""
 
     async def main() -> None:
         async with opened(tmp_path) as (caller, store, _):

@@ -134,7 +134,7 @@ def test_a_tool_of_an_mcp_server_is_called(tmp_path: Path) -> None:
 
 
 def test_a_call_under_way_ends_as_it_began(tmp_path: Path) -> None:
-    """Principal replaces or deletes a tool changes nothing of the calls that are under way; later ones are the new tool's."""
+    """Whoever replaces or deletes a tool changes nothing of the calls that are under way; later ones are the new tool's."""
     with webhook() as hook:
         begun = threading.Event()
 

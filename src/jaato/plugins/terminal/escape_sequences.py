@@ -152,7 +152,7 @@ class EscapeSequences:
                 self._change(final, first, max(first, 1))
 
     def _move(self, final: str, count: int, given: list[int]) -> bool:
-        """EscapeSequences that only move the cursor; False for another."""
+        """Escape sequences that only move the cursor; False for another."""
         screen = self.screen
         match final:
             case "A":
@@ -187,7 +187,7 @@ class EscapeSequences:
         return True
 
     def _change(self, final: str, first: int, count: int) -> None:
-        """EscapeSequences that change what stands on the screen."""
+        """Escape sequences that change what stands on the screen."""
         screen, grid = self.screen, self.screen.grid
         match final:
             case "J" if first <= 3:

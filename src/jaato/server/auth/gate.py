@@ -57,7 +57,7 @@ class Gate:
         self._open: dict[Admission, anyio.CancelScope] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authenticator or refuse one request."""
+        """Authenticate or refuse one request."""
         if scope["type"] not in ("http", "websocket"):
             return
         try:
@@ -111,7 +111,7 @@ class LocalAuthenticator:
     """Authenticates requests on the Unix socket, whose listener accepts only processes of the same user."""
 
     async def authenticate(self, scope: Scope) -> Admission:
-        """Authenticator as the owner. Raises `Refused` for a process that a tool call may have started."""
+        """Authenticate as the owner. Raises `Refused` for a process that a tool call may have started."""
         objection = scope.get("state", {}).get(OBJECTION)
         if objection is not None:
             raise Refused(403, objection)
