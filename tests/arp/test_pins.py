@@ -169,15 +169,16 @@ def test_accepting_on_the_command_line(tmp_path: Path) -> None:
             ["registry", "invoke", "it", "echo", '{"text": "x"}'],
         ):
             assert desk.run(*words).returncode == 0
-        assert "nothing waits" in desk.run("registry", "trust", "it").stdout
+        assert "nothing to accept" in desk.run("registry", "trust", "it").stdout
         it.tools["echo"] = definition("echo", "Another\x1b one.", parameters=BOTH)
         assert json.loads(desk.run("registry", "get", "it", "echo").stdout)["parameters"] == BOTH
         shown = desk.run("registry", "trust", "it")
-        assert (shown.returncode, "give --yes" in shown.stderr) == (4, True)
+        assert shown.returncode == 4, shown.stderr
+        assert "--yes" in shown.stderr, shown.stderr
         assert "+description: Another\\x1b one." in shown.stdout
         assert '+    "home": {' in shown.stdout
         assert "accepted 1 of it" in desk.run("registry", "trust", "it", "--yes").stdout
-        assert "nothing waits" in desk.run("registry", "trust", "it").stdout
+        assert "nothing to accept" in desk.run("registry", "trust", "it").stdout
         assert desk.run("registry", "remove", "it").returncode == 0
         found = directory(tmp_path)
         assert not found.sources

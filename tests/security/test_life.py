@@ -101,7 +101,7 @@ def test_places_that_will_not_do_are_refused(home: Desk) -> None:
         ("--ipc-socket", str(home.path), "--web-socket", f":{port}"): "Use another port",
         ("--ipc-socket", str(home.path), "--web-socket", "127.0.0.1:99999"): "is not an address",
         ("--ipc-socket", str(home.path), "--web-socket", "256.1.1.1:0"): "Use another port",
-        ("--ipc-socket", str(home.path), "--tls-cert", "x"): "takes both",
+        ("--ipc-socket", str(home.path), "--tls-cert", "x"): "needs both",
         (
             "--ipc-socket",
             str(home.path),
