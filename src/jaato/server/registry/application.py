@@ -193,7 +193,7 @@ class Application:
         self._registry = registry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Response one request."""
+        """Respond to one request."""
         if scope["type"] != "http":
             return
         request = request_from_scope(scope)
@@ -340,7 +340,7 @@ def request_from_scope(scope: Scope) -> Request:
 
 
 def principal_in(scope: Scope) -> Principal:
-    """Principal makes a request, by its key or token."""
+    """The principal of a request, by its key or token."""
     held = scope.get("state", {}).get(KEY)
     if held is not None and held.key is not None:
         return cast("Principal", held.key.who)

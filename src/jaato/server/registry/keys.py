@@ -64,7 +64,7 @@ class KeyEntry(Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """Principal has come in with a key, and what every answer then says of its rate."""
+    """A principal admitted by its key, and the rate-limit headers of its responses."""
 
     who: Principal
     rate_headers: Headers = field(default_factory=list)
@@ -89,7 +89,7 @@ class Keys:
         return self._begun.exists
 
     def enter(self, key: str) -> Entrance | None:
-        """Principal comes in with a key; None for one that is unknown, expired or was taken away.
+        """Admit the principal of a key; None if the key is unknown, expired or was revoked.
 
         Raises `Refused` with 429 for one that has asked too often.
         """
@@ -205,7 +205,7 @@ class AllowAnyone(Guard):
     asked: RateLimiter = field(default_factory=lambda: RateLimiter("address"))
 
     async def authenticate(self, scope: Scope) -> Admission:
-        """Authenticator a request. Raises `Refused`."""
+        """Authenticate a request. Raises `Refused`."""
         self.hosts.check(scope)
         if self.rate is None or is_open(scope["raw_path"], scope["method"]):
             return Admission(None, key=NOBODY)
@@ -231,7 +231,7 @@ class RequireKey(Guard):
     throttle: Throttle = field(default_factory=Throttle)
 
     async def authenticate(self, scope: Scope) -> Admission:
-        """Authenticator a request. Raises `Refused`."""
+        """Authenticate a request. Raises `Refused`."""
         self.hosts.check(scope)
         if is_open(scope["raw_path"], scope["method"]):
             return Admission(None, key=NOBODY)
@@ -258,7 +258,7 @@ class AllowUntilKeys(Guard):
     grown: Callable[[], bool] = bool
 
     async def authenticate(self, scope: Scope) -> Admission:
-        """Authenticator a request. Raises `Refused`."""
+        """Authenticate a request. Raises `Refused`."""
         if not (self.keys.wanted or self.grown()):
             return await self.anyone.authenticate(scope)
         try:

@@ -109,7 +109,7 @@ OWNER_SCOPES = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
 
 
 class Principal(Struct, frozen=True):
-    """Principal calls: the key of the session, the name it is shown by, what may be done, and which tools are there (None: all)."""
+    """Who calls: the key of its session, the name in the log, its scopes, and the tools it can see (None: all)."""
 
     key: str = ""
     name: str = "anyone"

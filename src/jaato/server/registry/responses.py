@@ -291,7 +291,7 @@ def gate_refusal(request: Request, problem: Refused) -> Response:
 
 
 def missing_scope(route: Route, scope: str) -> Response:
-    """Principal calls may not do this (RFC 6750, 3.1)."""
+    """The response to a key that lacks a scope (RFC 6750, 3.1)."""
     answer = error_for_route(route, "auth.forbidden", f"This needs a key with the scope {scope}.")
     answer.headers.append(
         (b"www-authenticate", f'{REALM}, error="insufficient_scope", scope="{scope}"'.encode())

@@ -102,7 +102,7 @@ class StoredTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def handler(self) -> Handler:
-        """Principal carries out its calls."""
+        """What carries out its calls."""
         assert self.tool.handler is not UNSET
         return self.tool.handler
 

@@ -111,7 +111,7 @@ def problem_of(answer: Response) -> Problem | None:
 
 
 def describe_handler(handler: Handler) -> str:
-    """Principal carries out the calls, in a few words: of an address only which host it is of, for the rest may be a key."""
+    """What carries out the calls, in a few words; of a URL only the host, since the rest may contain a key."""
     match handler:
         case Webhook(url=url):
             parts = urlsplit(url)
