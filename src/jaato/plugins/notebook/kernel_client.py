@@ -16,7 +16,7 @@ from jaato.tools.processes.framed_process import FramedProcess, ProcessEnded
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
-BRIDGE = Path(__file__).with_name("bridge.py")
+KERNEL_HOST = Path(__file__).with_name("kernel_host.py")
 ANSWER_BYTES = 96 << 20
 START_S = 75.0
 HEED_S = 20.0
@@ -68,7 +68,7 @@ class KernelClient:
         self._why = ""
         self._news = asyncio.Queue()
         self._talk = FramedProcess(
-            [self._python, "-X", "utf8", str(BRIDGE)],
+            [self._python, "-X", "utf8", str(KERNEL_HOST)],
             self._cwd,
             self._environment(),
             take=self._take,
