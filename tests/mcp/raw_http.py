@@ -76,6 +76,8 @@ def honest(connection: socket.socket, asked: Asked) -> bool:
     message = asked.message
     if asked.method != "POST":
         return reply(connection, "405 Method Not Allowed")
+    if message is None:
+        return False  # the client has gone in the middle of its request
     if "id" not in message:
         return reply(connection, "202 Accepted")
     named = {"Mcp_Session_Id": "session-1"} if message["method"] == "initialize" else {}

@@ -100,9 +100,13 @@ def test_a_flood_holds_nobody_up(tmp_path: Path, name: str) -> None:
             gaps.append(time.monotonic() - now)
         gaps.sort()
         assert gaps[len(gaps) // 2] < 0.1
-        seen = await desk.read(flood["session_id"])
-        assert seen["state"] == "running"
-        assert seen["missed_bytes"] > MOST_WAITING_BYTES
+        with anyio.fail_after(30):  # a busy machine floods more slowly
+            missed = 0
+            while missed <= MOST_WAITING_BYTES:
+                seen = await desk.read(flood["session_id"])
+                assert seen["state"] == "running"
+                missed = max(missed, seen.get("missed_bytes", 0))
+                await anyio.sleep(0.5)
         assert len(seen["screen"]) <= 40_000
         other = await desk.spawn("read -r x", wait_s=20)
         assert other["state"] == "awaiting_input"
