@@ -41,7 +41,7 @@ def test_whoever_delegates_all_the_way_down_is_told_where_it_ends(tmp_path: Path
         }
         async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
-            assert len(live.journal.family.members) == 3
+            assert len(live.journal.session_state.subagents) == 3
             assert "Subagents may nest 3 deep" in value(live)["result"]
             assert "subagent_depth" in value(live)["result"]
 
@@ -62,7 +62,7 @@ def test_a_deep_tree_cannot_lock_itself(tmp_path: Path, at_once: int) -> None:
             with anyio.fail_after(60):
                 await live.post("go")
             assert [result.ok for result in results(live)] == [True] * 3
-            assert len(live.journal.family.members) == 3 + 9 + 27
+            assert len(live.journal.session_state.subagents) == 3 + 9 + 27
             assert cast.most <= at_once + 1  # and the main agent
             assert not any(child.at_work or child.has_slot for child in live.supervisor.subagents.values())
 
@@ -155,7 +155,7 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
         async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
             assert results(live)[0].error is not None
-            assert not live.journal.family.members
+            assert not live.journal.session_state.subagents
 
     anyio.run(main)
 
@@ -220,6 +220,6 @@ def test_a_closed_subagent_is_gone_with_those_below(tmp_path: Path) -> None:
             assert "is closed" in problem(live, 2)
             assert value(live, 3) == {"subagents": [], "count": 0}
             assert live.supervisor.subagents == {}
-            assert all(not member.state.messages for member in live.journal.family.members.values())
+            assert all(not member.state.messages for member in live.journal.session_state.subagents.values())
 
     anyio.run(main)

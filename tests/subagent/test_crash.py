@@ -147,11 +147,11 @@ def test_what_was_shared_and_how_agents_are_held_survives(tmp_path: Path) -> Non
         }
         async with stage(tmp_path, scripts, [effect]) as (live, _cast):
             await live.post("go")
-            kept["shared"] = dict(live.journal.family.shared)
+            kept["shared"] = dict(live.journal.session_state.shared)
             kept["created"] = next(iter(live.supervisor.subagents.values())).created
         async with stage(tmp_path, scripts, [effect], again=live.state.session_id) as (again, _cast):
             child = next(iter(again.supervisor.subagents.values()))
-            assert again.journal.family.shared == kept["shared"]
+            assert again.journal.session_state.shared == kept["shared"]
             assert child.created == kept["created"]
             assert child.session.model.settings.temperature == 0.5
             assert session_of(child).parts.limits.model_calls == 5

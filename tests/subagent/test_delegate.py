@@ -144,7 +144,7 @@ def test_a_subagent_whose_model_fails_is_a_failed_call(tmp_path: Path) -> None:
 
 
 def test_usage_is_counted_for_each_agent_and_for_all(tmp_path: Path) -> None:
-    """A subagent's tokens are its own; the ledger and the family know them all."""
+    """A subagent's tokens are its own; the ledger and the session state count them all."""
 
     async def main() -> None:
         scripts = {"main": [call("delegate", task="x", name="one"), say("done")], "one": [say("yes")]}
@@ -154,7 +154,7 @@ def test_usage_is_counted_for_each_agent_and_for_all(tmp_path: Path) -> None:
             assert turn.usage.input_tokens == 200
             assert live.state.usage.input_tokens == 200
             assert value(live)["input_tokens"] == 100
-            assert live.journal.family.usage.input_tokens == 100
+            assert live.journal.session_state.usage.input_tokens == 100
             assert live.model.ledger.totals()["prompt_tokens"] == 300
 
     anyio.run(main)

@@ -17,7 +17,7 @@ from jaato.abc.provider import ModelRequest
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.strategies import TruncateGCPlugin
 from jaato.agent.journal import Journal
-from jaato.agent.state import Family, State
+from jaato.agent.state import SessionState, State
 from jaato.errors import StoreError
 from jaato.protocol.codec import decode_event, encode
 from jaato.protocol.events import AgentCreated, Event, GcCompleted
@@ -45,21 +45,21 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
         async with stage(tmp_path_factory.mktemp("log"), SCRIPTS) as (live, _cast):
             await live.post("go")
             found.extend(event for event in recorded(live) if isinstance(event, Event))
-            live_states = {key: member.state for key, member in live.journal.family.members.items()}
+            live_states = {key: record.state for key, record in live.journal.session_state.subagents.items()}
             again = fold(found)
-            assert {key: member.state for key, member in again.members.items()} == live_states
+            assert {key: record.state for key, record in again.subagents.items()} == live_states
             assert again.root == live.state
 
     anyio.run(main)
     return found
 
 
-def fold(events: list[Event]) -> Family:
-    """The family these events tell of."""
-    family = Family(State())
+def fold(events: list[Event]) -> SessionState:
+    """Fold the events into the state of a session."""
+    session_state = SessionState(State())
     for event in events:
-        family.apply(decode_event(encode(event)))
-    return family
+        session_state.apply(decode_event(encode(event)))
+    return session_state
 
 
 def unpaired(messages: list[Message]) -> list[str]:
@@ -81,23 +81,23 @@ def test_any_beginning_of_a_log_folds(log: list[Event]) -> None:
         if isinstance(message, Message):
             mine.setdefault(event.agent_id, set()).add(message.id)
     for end in range(1, len(log) + 1):
-        family = fold(log[:end])
-        assert family.root.seq == end
-        for key, member in family.members.items():
-            assert not unpaired(member.state.messages)
-            assert {m.id for m in member.state.messages if m.role != "tool"} <= mine.get(key, set())
+        session_state = fold(log[:end])
+        assert session_state.root.seq == end
+        for key, record in session_state.subagents.items():
+            assert not unpaired(record.state.messages)
+            assert {m.id for m in record.state.messages if m.role != "tool"} <= mine.get(key, set())
 
 
 def test_a_damaged_record_harms_its_own_agent_at_most(log: list[Event]) -> None:
     """Each event is lost in turn: the root's conversation is whole unless it was its own, and never has a child's words."""
     whole = fold(log)
     for lost in range(1, len(log)):
-        family = fold([event for event in log if event.seq != log[lost].seq])
+        session_state = fold([event for event in log if event.seq != log[lost].seq])
         if log[lost].agent_id != whole.root.agent_id:
-            assert family.root.messages == whole.root.messages
-        for key, member in family.members.items():
+            assert session_state.root.messages == whole.root.messages
+        for key, record in session_state.subagents.items():
             if key != log[lost].agent_id:
-                assert member.state.messages == whole.members[key].state.messages
+                assert record.state.messages == whole.subagents[key].state.messages
 
 
 def test_a_subagent_whose_beginning_is_lost_is_nobodys(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_a_pen_of_a_subagent_begins_where_the_log_ends(tmp_path: Path) -> None:
             session_id, last = live.state.session_id, live.state.seq
             journal = Journal(live.journal.store, State())
             journal.load(session_id)
-            member = next(iter(journal.family.members))
-            assert journal.branch(member).head()["seq"] == last + 1
-            assert journal.branch(member).branch(member).shown()["agent_id"] == member
+            record = next(iter(journal.session_state.subagents))
+            assert journal.branch(record).head()["seq"] == last + 1
+            assert journal.branch(record).branch(record).shown()["agent_id"] == record
 
     anyio.run(main)

@@ -130,7 +130,7 @@ def test_a_message_steers_a_subagent_at_work(tmp_path: Path) -> None:
         async with stage(tmp_path, scripts) as (live, _cast):
             await live.post("go")
             assert value(live)["result"] == "oui"
-            heard = [m.text for m in live.supervisor.subagents[value(live)["agent_id"]].member.state.messages]
+            heard = [m.text for m in live.supervisor.subagents[value(live)["agent_id"]].record.state.messages]
             assert "[parent] in French" in heard
 
     anyio.run(main)

@@ -48,7 +48,7 @@ def test_a_configuration_that_cannot_be_used_is_refused(tmp_path: Path, config: 
         result = results(live)[0]
         if said:
             assert said in problem(live)
-            assert not live.journal.family.members
+            assert not live.journal.session_state.subagents
         else:
             assert result.ok or "run(" in problem(live)
 

@@ -44,7 +44,7 @@ def test_a_stop_at_any_moment_ends_everything(tmp_path: Path, rounds: int) -> No
                 assert not (child.waits)
                 assert not (child.awaited)
             ended = {e.agent_id for e in recorded(live) if isinstance(e, AgentCompleted)}
-            assert ended == set(live.journal.family.members)
+            assert ended == set(live.journal.session_state.subagents)
             turn = await live.post("again")
             assert turn is not None
             log = [event for event in recorded(live) if isinstance(event, Event)]

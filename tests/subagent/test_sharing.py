@@ -106,7 +106,7 @@ def test_the_bounds_of_what_is_shared_are_told(tmp_path: Path) -> None:
             assert value(live, 2 + many) == {"key": "k0", "removed": True}
             assert f"There are {MAX_KEYS} keys already" in problem(live, -2)
             assert "s20" in problem(live)
-            assert len(live.journal.family.shared) == MAX_KEYS
+            assert len(live.journal.session_state.shared) == MAX_KEYS
 
     anyio.run(main)
 

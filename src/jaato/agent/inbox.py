@@ -95,11 +95,11 @@ class Inbox:
     def deliver(self, message: Message, turn_id: str) -> None:
         """Add a message to the conversation of this turn. Raises `StoreError`."""
         journal = self._journal
-        said = MessageUser(**journal.head(), message=message, turn_id=turn_id)
+        event = MessageUser(**journal.head(), message=message, turn_id=turn_id)
         if message.id not in journal.state.queued:
-            journal.record(said)
+            journal.record(event)
             return
-        journal.record(said, MidTurnInjected(**journal.head(), message_id=message.id))
+        journal.record(event, MidTurnInjected(**journal.head(), message_id=message.id))
         self.messages = [waiting for waiting in self.messages if waiting is not message]
 
 

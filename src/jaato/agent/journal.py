@@ -10,7 +10,7 @@ from typing import Any
 from jaato.abc.store import Damaged, Store
 from jaato.agent.bus import Bus
 from jaato.agent.event_redaction import redact_event, redact_events
-from jaato.agent.state import Family, State
+from jaato.agent.state import SessionState, State
 from jaato.errors import JaatoError
 from jaato.log import logger
 from jaato.protocol.events import Event
@@ -40,7 +40,7 @@ class Journal:
         self.bus = bus or Bus()
         self.damaged: list[Damaged] = []
         self.loaded_seq = 0
-        self.family = Family(state)
+        self.session_state = SessionState(state)
         self._next = state.seq + 1
         self.held: list[Held] = []
         self._held_since = 0
@@ -51,7 +51,7 @@ class Journal:
 
     def branch(self, agent_id: str) -> Journal:
         """The journal of a subagent: the same log, a state of its own."""
-        return Branch(self, self.family.members[agent_id].state)
+        return Branch(self, self.session_state.subagents[agent_id].state)
 
     def head(self, agent_id: str | None = None) -> dict[str, Any]:
         """The common fields of the next durable event; recorded in the order the heads were taken."""
@@ -69,7 +69,7 @@ class Journal:
         first = redact_events(first, self.secrets)
         self.store.create(first)
         for event in first:
-            self.family.apply(event)
+            self.session_state.apply(event)
         self._next = self.state.seq + 1
 
     def hold(
@@ -136,7 +136,7 @@ class Journal:
                 fault, pen.fault = pen.fault, None
                 raise fault
             self.store.append(events)
-            apply = self.family.apply
+            apply = self.session_state.apply
             for event in events:
                 apply(event)
         except JaatoError as error:
@@ -174,7 +174,7 @@ class Journal:
             if isinstance(event, Damaged):
                 self.damaged.append(event)
             else:
-                self.family.apply(*redact_events((event,), self.secrets))
+                self.session_state.apply(*redact_events((event,), self.secrets))
             if number % AT_ONCE == 0:
                 yield
         self._next = max(self.state.seq, self.store.last_seq(session_id)) + 1
@@ -186,7 +186,7 @@ class Branch(Journal):
 
     def __init__(self, root: Journal, state: State) -> None:
         super().__init__(root.store, state, root.bus, root.secrets)
-        self.family = root.family
+        self.session_state = root.session_state
         self.damaged = root.damaged
         self.loaded_seq = root.loaded_seq
         self._root = root

@@ -63,23 +63,23 @@ def resolution(
     """The event that resolves a question; None: it was not answered."""
     if isinstance(asked, PermissionRequested):
         answer = given if isinstance(given, Answer) else None
-        said = answer.answer if answer is not None else "unanswered"
-        denied = said.strip().lower() not in CONSENTS
+        word = answer.answer if answer is not None else "unanswered"
+        denied = word.strip().lower() not in CONSENTS
         return PermissionResolved(
             **head,
             question_id=asked.question_id,
             call_id=asked.call_id,
-            answer=said,
+            answer=word,
             permission=Permission(
                 "denied" if denied else "allowed",
-                (answer.comment or f"answered {said}") if answer else "nobody answered",
+                (answer.comment or f"answered {word}") if answer else "nobody answered",
                 ("user_denied" if denied else "user_approved") if answer else "timeout",
             ),
             by=answer.by if answer else "",
         )
     texts = [str(question.get("question", "")) for question in asked.questions]
-    said_of = given if isinstance(given, list) else []
-    pairs = list(zip(texts, [*said_of, *([None] * len(texts))][: len(texts)], strict=True))
+    replies = given if isinstance(given, list) else []
+    pairs = list(zip(texts, [*replies, *([None] * len(texts))][: len(texts)], strict=True))
     return ClarificationResolved(**head, question_id=asked.question_id, qa_pairs=pairs, by=by)
 
 

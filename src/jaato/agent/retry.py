@@ -83,7 +83,7 @@ def with_retry(
     """Call `fn` until it succeeds, and give its result and what it took.
 
     Repeated are `ProviderError`s that say a retry can help, and lost or timed-out connections; the last one is
-    raised, as is everything else at once. `context` names the work in what `on_retry` is told. A cancelled token
+    raised, as is everything else at once. `context` names the work in the arguments of `on_retry`. A cancelled token
     raises `CancelledException` before an attempt and out of a wait.
     """
     stats = RetryStats()

@@ -85,7 +85,7 @@ class Waypoints:
 
 
 def preview_of(messages: list[Message]) -> str:
-    """The beginning of what the user said last."""
+    """The beginning of the last user message."""
     for message in reversed(messages):
         if message.role == "user" and message.source == "user" and message.text:
             return " ".join(message.text[: 4 * PREVIEW_CHARS].split())[:PREVIEW_CHARS]

@@ -21,7 +21,7 @@ from jaato.agent.questions import Questions
 from jaato.agent.recovery import Recovery, RecoveryContext
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.services import Plans, Waypoints
-from jaato.agent.state import State, own_call
+from jaato.agent.state import State, is_own_call
 from jaato.agent.subagents.service import SubagentService
 from jaato.agent.subagents.supervisor import SubagentFactory, Supervisor
 from jaato.agent.tool_runner import MAX_CALLS_AT_ONCE, ToolContext, ToolRunner
@@ -194,7 +194,7 @@ class Session:
         self.stop()
         if not self.is_subagent:
             await self.supervisor.close()
-        ours = own_call(self.state, of_a_subagent=self.is_subagent)
+        ours = is_own_call(self.state, of_a_subagent=self.is_subagent)
         if not ours:  # else a call of ours would wait for itself
             with anyio.move_on_after(CLOSING_S, shield=True) as patience:
                 await self.turns.wait_idle()
@@ -203,7 +203,7 @@ class Session:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
         self.tools.close()
         if not self.is_subagent:
-            unfinished = self.parts.keep_interrupted_turns and self.journal.family.unfinished
+            unfinished = self.parts.keep_interrupted_turns and self.journal.session_state.is_unfinished
             self.journal.store.release(self.state.session_id, unfinished=unfinished)
 
     # --- messages ----------------------------------------------------------------------------------------------
@@ -338,10 +338,10 @@ class Session:
     async def run_command(self, name: str, arguments: str = "") -> str:
         """The output of a user command. Raises `ConfigError` when there is no such command."""
         run = self.parts.run_command
-        said = await run(self, name, arguments) if run else None
-        if said is None:
+        output = await run(self, name, arguments) if run else None
+        if output is None:
             raise ConfigError(f"There is no command /{name}.")
-        return said
+        return output
 
     async def compact(self, reason: str = "asked to") -> bool:
         """Compact the context between turns; whether anything was freed. Raises `ConfigError` without a strategy."""

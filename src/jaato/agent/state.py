@@ -1,4 +1,4 @@
-"""State of a session: the fold of its events, per agent, and the values the agents share."""
+"""State of a session: the fold of its events, per agent, and the values that the agents share."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ class State(msgspec.Struct):
     activated: list[str] = msgspec.field(default_factory=list)
     disabled: frozenset[str] = frozenset()
     messages: list[Message] = msgspec.field(default_factory=list)
-    asked: Message | None = None
+    last_model_message: Message | None = None
     """The model's last message, whose calls are open or answered."""
     written_chars: int = 0
     counted_tokens: int = 0
     """Tokens of the context as last reported by the provider; `counted_chars` are its characters then."""
     counted_chars: int = 0
     gc_note: str | None = None
-    """The message that tells the model what it must know of what was left out."""
+    """The message that describes to the model what compaction removed."""
     open_turn: str | None = None
     open_calls: dict[str, ToolCall] = msgspec.field(default_factory=dict)
     started: dict[str, ToolCallStart] = msgspec.field(default_factory=dict)
@@ -89,7 +89,7 @@ class State(msgspec.Struct):
     queued: dict[str, Message] = msgspec.field(default_factory=dict)
     questions: dict[str, Question] = msgspec.field(default_factory=dict)
     answered: dict[str, tuple[Question, Resolved]] = msgspec.field(default_factory=dict)
-    """By call, the last question that was settled, until the call has gone on with the answer."""
+    """By call, the last question that was resolved, until the call restarts or ends."""
     grants: dict[str, Grant] = msgspec.field(default_factory=dict)
     plans: dict[str, Plan] = msgspec.field(default_factory=dict)
     plan_id: str | None = None
@@ -103,21 +103,21 @@ class State(msgspec.Struct):
 
     @property
     def plan(self) -> Plan | None:
-        """The plan in work."""
+        """The current plan."""
         return self.plans.get(self.plan_id) if self.plan_id else None
 
     def apply(self, event: Event) -> None:
         """Apply one event."""
         self.seq = max(self.seq, event.seq)
         if type(event) is ToolCallEnd:
-            return self._call_ended(event)  # fast path for the most frequent event
+            return self._apply_call_end(event)  # fast path for the most frequent event
         match event:
             case MessageUser():
-                self._settle()
+                self._close_lost_calls()
                 self.open_turn = event.turn_id
                 self._add(event.message)
             case MessageModel():
-                self._model_spoke(event)
+                self._apply_model_message(event)
             case ToolCallStart():
                 self.started[event.call_id] = event
                 self.answered.pop(event.call_id, None)
@@ -172,16 +172,16 @@ class State(msgspec.Struct):
             case BackgroundUpdated():
                 self.tasks[event.task_id] = event
             case GcCompleted():
-                self._pay(event.usage, event.cost_usd)
+                self._add_usage(event.usage, event.cost_usd)
                 if event.problem is None:
-                    self._made_room(event)
+                    self._apply_compaction(event)
 
     def _add(self, message: Message) -> None:
         self.messages.append(message)
         self.written_chars += chars_of(message)
 
-    def _made_room(self, event: GcCompleted) -> None:
-        """Leave out and put in what the event says. Where the message a new one stands before is lost, it stands first."""
+    def _apply_compaction(self, event: GcCompleted) -> None:
+        """Remove and insert the messages that the event names; a message whose place is lost comes first."""
         gone = set(event.dropped)
         left = [message for message in self.messages if message.id not in gone]
         there = {"", *(message.id for message in left)}
@@ -196,36 +196,36 @@ class State(msgspec.Struct):
         self.counted_tokens, self.counted_chars = event.tokens_after, self.written_chars
         self.gc_note = event.note
 
-    def _model_spoke(self, event: MessageModel) -> None:
-        self._settle()
+    def _apply_model_message(self, event: MessageModel) -> None:
+        self._close_lost_calls()
         self._add(event.message)
-        self.asked = event.message
+        self.last_model_message = event.message
         for call in event.message.function_calls:
             self.open_calls[call.call_id] = call
         if event.usage is not None:
             self.last_usage = event.usage
             self.counted_tokens = event.usage.input_tokens + event.usage.output_tokens
             self.counted_chars = self.written_chars
-            self._pay(event.usage, event.cost_usd)
+            self._add_usage(event.usage, event.cost_usd)
 
-    def _pay(self, usage: Usage | None, cost_usd: float | None) -> None:
+    def _add_usage(self, usage: Usage | None, cost_usd: float | None) -> None:
         if usage is not None:
             self.usage = self.usage.plus(usage)
             self.unpriced = self.unpriced or cost_usd is None
             self.cost_usd += cost_usd or 0.0
 
-    def _call_ended(self, event: ToolCallEnd) -> None:
-        """Results join the conversation as one message, in call order, once the last of them is there."""
+    def _apply_call_end(self, event: ToolCallEnd) -> None:
+        """Append the results as one message in call order once the last call of the model message has ended."""
         self.started.pop(event.call_id, None)
         self.answered.pop(event.call_id, None)
         if self.open_calls.pop(event.call_id, None) is None:
             return  # a user's or a background call: the model did not ask for it
         self.results[event.call_id] = event.result
         if not self.open_calls:
-            self._answer()
+            self._append_results()
 
-    def _settle(self) -> None:
-        """The conversation goes on while calls have no result: their ends are missing from a damaged log."""
+    def _close_lost_calls(self) -> None:
+        """Give an error result to the open calls, whose ends are missing from a damaged log."""
         for call in self.open_calls.values():
             problem = Problem(
                 code="lost", message="The result of this call was lost; look before you repeat it."
@@ -234,21 +234,23 @@ class State(msgspec.Struct):
             self.started.pop(call.call_id, None)
         if self.open_calls:
             self.open_calls.clear()
-            self._answer()
+            self._append_results()
 
-    def _answer(self) -> None:
-        """Let the results join the conversation, in call order."""
-        asked = self.asked
-        assert asked is not None
+    def _append_results(self) -> None:
+        """Append the results to the history as one tool message, in call order."""
+        model_message = self.last_model_message
+        assert model_message is not None
         parts: list[Part] = [
-            self.results[call.call_id] for call in asked.function_calls if call.call_id in self.results
+            self.results[call.call_id]
+            for call in model_message.function_calls
+            if call.call_id in self.results
         ]
-        self._add(Message("tool", parts, id=f"{asked.id}-results"))
+        self._add(Message("tool", parts, id=f"{model_message.id}-results"))
         self.results.clear()
 
 
 def chars_of(message: Message) -> int:
-    """How many characters a message brings into the context."""
+    """The number of characters that a message adds to the context."""
     chars = 0
     for part in message.parts:
         match part:
@@ -261,22 +263,22 @@ def chars_of(message: Message) -> int:
     return chars
 
 
-def own_call(state: State, *, of_a_subagent: bool) -> bool:
-    """Whether the call that runs now is one of this session, or of this very subagent: it cannot be waited for."""
+def is_own_call(state: State, *, of_a_subagent: bool) -> bool:
+    """Whether the running call belongs to this session or to this subagent: waiting for it would deadlock."""
     running = CURRENT.get()
     if running is None or running.session_id != state.session_id:
         return False
     return not of_a_subagent or running.agent_id == state.agent_id
 
 
-OF_ALL = frozenset((SessionCreated, AgentCreated, SharedUpdated, ToolsStatus))
-"""Events of the root that concern more than its own state."""
-OF_THE_ROOT = (SessionUpdated, PermissionGranted, PermissionRevoked, WaypointUpdated)
+SESSION_WIDE_EVENTS = frozenset((SessionCreated, AgentCreated, SharedUpdated, ToolsStatus))
+"""Events of the root agent that change more than its own state."""
+ROOT_EVENTS = (SessionUpdated, PermissionGranted, PermissionRevoked, WaypointUpdated)
 """Events of a subagent that change the session itself, not the subagent."""
 
 
-class Shared(NamedTuple):
-    """A value the agents share; `version` is the event that set it, by this agent."""
+class SharedValue(NamedTuple):
+    """A value that the agents share; `version` is the `seq` of the event that set it, `by` the agent."""
 
     value: Any
     version: int
@@ -284,120 +286,122 @@ class Shared(NamedTuple):
     size_bytes: int
 
 
-class Member(msgspec.Struct, eq=False):
-    """A subagent in the log; `created` is None if that event is lost. `completed` is how its last task ended,
-    None while it works."""
+class SubagentRecord(msgspec.Struct, eq=False):
+    """A subagent as the log records it; `created` is None if that event is lost, `completed` the end of its last
+    task, None while it works."""
 
     state: State
     created: AgentCreated | None = None
     completed: AgentCompleted | None = None
     last_turn: TurnCompleted | None = None
-    given_by: set[str] = msgspec.field(default_factory=set)
-    """The calls of agents above that gave it what it does now."""
-    tasked: bool = False
-    """Whether an agent above has given it a task that it has not begun."""
+    assigning_calls: set[str] = msgspec.field(default_factory=set)
+    """The calls of its ancestors that assigned its current task."""
+    has_new_task: bool = False
+    """Whether an ancestor has assigned a task that has not started."""
 
     @property
-    def closed(self) -> bool:
-        """Whether it is gone for good."""
+    def is_closed(self) -> bool:
+        """Whether it was closed and cannot be resumed."""
         return self.completed is not None and self.completed.reason == "closed"
 
 
-class Family:
-    """Folds a log: applies each event to the state of its agent."""
+class SessionState:
+    """The state of a whole session: the fold of its log, which applies each event to the state of its agent."""
 
     def __init__(self, root: State) -> None:
         self.root = root
-        self.members: dict[str, Member] = {}
-        self.shared: dict[str, Shared] = {}
+        self.subagents: dict[str, SubagentRecord] = {}
+        self.shared: dict[str, SharedValue] = {}
         self.usage = Usage()
-        """What all finished turns of subagents have used."""
+        """The usage of all completed turns of subagents."""
         self.cost_usd: float | None = 0.0
-        self._own = {root.agent_id}
+        self._root_ids = {root.agent_id}
 
     def apply(self, event: Event) -> None:
         """Apply one event."""
         root = self.root
-        if event.agent_id in self._own:
+        if event.agent_id in self._root_ids:
             root.apply(event)
-            if type(event) in OF_ALL:
-                self._of_all(event)
+            if type(event) in SESSION_WIDE_EVENTS:
+                self._apply_session_wide(event)
             return
         match event:
             case SessionCreated() | AgentCreated(parent_agent_id=None):
-                self._own.add(event.agent_id)
+                self._root_ids.add(event.agent_id)
                 root.apply(event)
             case SharedUpdated():
-                self._share(event)
-            case _ if isinstance(event, OF_THE_ROOT):
+                self._set_shared(event)
+            case _ if isinstance(event, ROOT_EVENTS):
                 root.apply(event)
             case _:
-                self._of_member(event)
+                self._apply_to_subagent(event)
         root.seq = max(root.seq, event.seq)
 
-    def _of_all(self, event: Event) -> None:
+    def _apply_session_wide(self, event: Event) -> None:
         match event:
             case SharedUpdated():
-                self._share(event)
+                self._set_shared(event)
             case ToolsStatus():
-                for member in self.members.values():
-                    member.state.apply(event)
+                for record in self.subagents.values():
+                    record.state.apply(event)
             case _:
-                self._own.add(event.agent_id)
+                self._root_ids.add(event.agent_id)
 
-    def _share(self, event: SharedUpdated) -> None:
+    def _set_shared(self, event: SharedUpdated) -> None:
         if event.gone:
             self.shared.pop(event.key, None)
         else:
-            self.shared[event.key] = Shared(event.value, event.seq, event.agent_id, len(encode(event.value)))
+            self.shared[event.key] = SharedValue(
+                event.value, event.seq, event.agent_id, len(encode(event.value))
+            )
 
-    def _of_member(self, event: Event) -> None:
-        member = self.members.get(event.agent_id)
-        if member is None:
+    def _apply_to_subagent(self, event: Event) -> None:
+        record = self.subagents.get(event.agent_id)
+        if record is None:
             root = self.root
             state = State(session_id=root.session_id, workspace=root.workspace, agent_id=event.agent_id)
             state.created_at, state.disabled = event.timestamp, root.disabled
-            member = self.members[event.agent_id] = Member(state)
+            record = self.subagents[event.agent_id] = SubagentRecord(state)
         match event:
             case AgentCreated():
-                member.created = event
-                member.given_by.add(event.call_id)
+                record.created = event
+                record.assigning_calls.add(event.call_id)
             case MessageUser():
-                member.completed = None
-                member.given_by.add(event.message.once)
-                member.tasked = False
+                record.completed = None
+                record.assigning_calls.add(event.message.once)
+                record.has_new_task = False
             case MidTurnQueued():
-                member.given_by.add(event.message.once)
-                member.tasked = member.tasked or (
-                    member.completed is not None and event.message.source == "parent"
+                record.assigning_calls.add(event.message.once)
+                record.has_new_task = record.has_new_task or (
+                    record.completed is not None and event.message.source == "parent"
                 )
             case AgentCompleted():
-                member.completed = event
-                member.given_by.clear()
+                record.completed = event
+                record.assigning_calls.clear()
                 if event.reason == "closed":
-                    member.state.messages = []  # the log has them; nobody will ask the model again
+                    record.state.messages = []  # they stay in the log; no request will need them
             case TurnCompleted():
-                member.last_turn = event
+                record.last_turn = event
                 self.usage = self.usage.plus(event.usage)
                 unpriced = event.cost_usd is None or self.cost_usd is None
                 self.cost_usd = None if unpriced else (self.cost_usd or 0.0) + (event.cost_usd or 0.0)
-        member.state.apply(event)
+        record.state.apply(event)
 
     @property
-    def unfinished(self) -> bool:
-        """Whether an agent has something to do, be it that nobody goes on with it at the moment."""
+    def is_unfinished(self) -> bool:
+        """Whether an agent has an open turn or an open task, running or interrupted."""
         return self.root.open_turn is not None or any(
-            not member.closed and (member.completed is None or member.tasked)
-            for member in self.members.values()
+            not record.is_closed and (record.completed is None or record.has_new_task)
+            for record in self.subagents.values()
         )
 
     def parent_of(self, agent_id: str) -> str | None:
-        """Whose subagent this is; None for the root and for one whose beginning is lost."""
-        member = self.members.get(agent_id)
-        return member.created.parent_agent_id if member is not None and member.created is not None else None
+        """The parent of a subagent; None for the root and where its creation event is lost."""
+        record = self.subagents.get(agent_id)
+        return record.created.parent_agent_id if record is not None and record.created is not None else None
 
-    def above(self, agent_id: str) -> Iterator[str]:
-        """The agents above one, its parent first, the root last."""
+    def ancestors_of(self, agent_id: str) -> Iterator[str]:
+        """Iterate over the ancestors of an agent, from its parent to the root."""
         seen: set[str] = set()
         above = self.parent_of(agent_id)
         while above is not None and above not in seen:

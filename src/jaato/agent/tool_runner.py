@@ -140,7 +140,7 @@ class CancellableCall:
         try:
             self._work.close()
         except RuntimeError:
-            pass  # it awaits even now; nobody will wake it
+            pass  # it is still suspended and cannot be resumed
 
 
 def make_cancellable(value: Any, name: str, runner: asyncio.Task[Any] | None) -> Awaitable[Any]:
@@ -257,13 +257,13 @@ class ToolRunner:
         return outcome
 
     def ended(self, call: Call, outcome: Outcome) -> None:
-        """Durable before the model sees it."""
+        """Record the end of a call durably before the model sees its result."""
         journal = self._journal
         result = self.results.of(call, outcome)
         metadata = outcome.metadata
         if isinstance(call.output, OutputSink):
             call.output.end()
-        told = (
+        changes = (
             take_file_changes(journal, call) if call.changed else []
         )  # numbered in the order they are recorded
         end = ToolCallEnd(
@@ -276,7 +276,7 @@ class ToolRunner:
             **(display_fields(metadata) if metadata else {}),
             origin=None if call.id in journal.state.started else call.origin,
         )
-        journal.record(*told, end)
+        journal.record(*changes, end)
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""
@@ -314,7 +314,7 @@ class ToolRunner:
         except asyncio.CancelledError as error:
             if (
                 runner is not None and not runner.cancelling()
-            ):  # nobody cancelled this call: the tool's own fault
+            ):  # this call was not cancelled: an error of the tool
                 raise EscapedError(error) from error
             call.token.cancel()
             raise

@@ -101,6 +101,6 @@ def run_job(
         try:
             loop.call_soon_threadsafe(settle)
         except RuntimeError:
-            return  # the loop has ended; nobody waits any more
+            return  # the loop has ended and the result is not awaited
 
     return tell

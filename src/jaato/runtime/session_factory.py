@@ -155,7 +155,7 @@ class SessionFactory:
         except BaseException:
             release_compaction(strategy, settings)
             if session is not None:
-                unfinished = resumable and session.journal.family.unfinished
+                unfinished = resumable and session.journal.session_state.is_unfinished
                 self.store.release(session.state.session_id, unfinished=unfinished)
             raise
         self.sessions += 1

@@ -13,7 +13,7 @@ from jaato.abc.provider import Provider
 from jaato.abc.subagents import SubagentRequest, ToolChoice
 from jaato.agent.model import ProviderOpener
 from jaato.agent.session import Session, SessionParts
-from jaato.agent.state import Member
+from jaato.agent.state import SubagentRecord
 from jaato.agent.subagents.permission_gate import SubagentGate
 from jaato.agent.subagents.subagent import AgentSession, SubagentError, SubagentLimits
 from jaato.agent.subagents.supervisor import Supervisor
@@ -127,11 +127,11 @@ class SubagentSessionFactory:
         key = name if name != "scripted" else f"{name} {chosen}"
         return self._providers.setdefault(key, made), chosen
 
-    def create(self, supervisor: Supervisor, parent_id: str, member: Member) -> Session:
+    def create(self, supervisor: Supervisor, parent_id: str, record: SubagentRecord) -> Session:
         """A session for an agent of the log, not entered yet. Its provider, if it is not its parent's, is opened when
         it is first asked."""
         self._attend(supervisor.root)
-        parent, created = self._parts[parent_id], member.created
+        parent, created = self._parts[parent_id], record.created
         assert created is not None
         bounds = created.bounds or AgentBounds()
         few = bounds.tools is not None and len(bounds.tools) <= MOST_CORE

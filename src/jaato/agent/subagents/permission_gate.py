@@ -14,7 +14,7 @@ from jaato.tools.tool import Tool
 
 
 class SubagentGate(Gate):
-    """Denies what the bounds exclude and asks the gate above about the rest. It widens nothing, whatever it is told.
+    """Denies what the bounds exclude and asks the gate above about the rest. It never widens access.
 
     Grants are kept above: what was allowed for a turn lasts for the turn of the root agent.
     """
@@ -48,7 +48,7 @@ class SubagentGate(Gate):
         return replace(verdict, access=narrower_access(verdict.access, own))
 
     def _own(self, call: Call, tool: Tool) -> Verdict | None:
-        """What the bounds say. A line whose commands they cannot see is denied: nobody is asked about bounds."""
+        """Decide by the bounds alone; a command line that cannot be parsed is denied without a question."""
         if self._narrow is None:
             return None
         verdict = self._narrow.explain(call, tool)

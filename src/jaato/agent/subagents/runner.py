@@ -23,7 +23,7 @@ from jaato.protocol.events import AgentCompleted, AgentStatusChanged
 from jaato.protocol.messages import Source
 from jaato.tools.call import CURRENT
 
-TOLD_CHARS = 4_000
+NOTICE_CHARS = 4_000
 """Characters of a result in the notification to the parent; get_subagent_result has all of it."""
 SUMMARY_CHARS = 500
 STOPPED: tuple[Ending, str] = ("cancelled", "It was stopped.")
@@ -88,8 +88,8 @@ class SubagentRunner:
 
     async def resume(self, child: Subagent) -> None:
         """Resume an interrupted task. Raises as `start`."""
-        begun = child.session.state.open_turn is not None or child.member.last_turn is not None
-        task = None if begun or child.member.tasked else child.created.task
+        begun = child.session.state.open_turn is not None or child.record.last_turn is not None
+        task = None if begun or child.record.has_new_task else child.created.task
         await self.start(child, task, once=child.created.call_id)
 
     async def start(
@@ -131,7 +131,7 @@ class SubagentRunner:
                 if text is not None:
                     turn = await child.session.post(text, source=source, author=Author(once=once))
                 else:
-                    turn = await child.session.resume_task() or child.member.last_turn
+                    turn = await child.session.resume_task() or child.record.last_turn
                 while turn is not None and turn.reason == "stop":
                     await self._await_below(child)
                     if not child.session.inbox.messages:
@@ -157,7 +157,7 @@ class SubagentRunner:
             one.stop()
         well = ending == "completed"
         text = child.last_text() if well else problem
-        child.told = child.awaited > 0
+        child.result_delivered = child.awaited > 0
         try:
             self.record_end(child, ending, text)
         finally:
@@ -177,14 +177,14 @@ class SubagentRunner:
             summary=text[:SUMMARY_CHARS] or None,
             reason=ending,
         )
-        if child.told:
+        if child.result_delivered:
             journal.record(done)
             return
-        cut = len(text) > TOLD_CHARS
+        cut = len(text) > NOTICE_CHARS
         more = f" … (get_subagent_result has all {len(text)} characters)" if cut else ""
-        said = f"The subagent {child.name} ({child.id}): {ending}.\n{text[:TOLD_CHARS]}{more}"
-        child.parent.inbox.notify(said, "child", done)
-        child.told = not cut
+        notice = f"The subagent {child.name} ({child.id}): {ending}.\n{text[:NOTICE_CHARS]}{more}"
+        child.parent.inbox.notify(notice, "child", done)
+        child.result_delivered = not cut
 
     async def wait(self, by: Subagent | None, child: Subagent, wait_s: float | None = None) -> None:
         """Wait for the end of its task, up to `wait_s`; `by`, None for the root, frees its slot meanwhile."""
@@ -205,9 +205,9 @@ class SubagentRunner:
             with anyio.move_on_after(STOPPING_S, shield=True):
                 await child.ended.wait()
             raise
-        child.told = True
+        child.result_delivered = True
         report = child.report()
         if child.status == "failed":
-            said = f" It said before: {report['result'][:1_000]}" if report.get("result") else ""
-            raise SubagentError(f"The subagent {child.name} ({child.id}) failed: {report['error']}{said}")
+            partial = f" Its output before: {report['result'][:1_000]}" if report.get("result") else ""
+            raise SubagentError(f"The subagent {child.name} ({child.id}) failed: {report['error']}{partial}")
         return report

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaato.abc.subagents import SubagentRequest
 from jaato.agent.inbox import Author
-from jaato.agent.state import Shared
+from jaato.agent.state import SharedValue
 from jaato.agent.subagents.subagent import Subagent, SubagentError
 from jaato.agent.subagents.supervisor import Supervisor
 from jaato.protocol.events import MessageUser, MidTurnQueued, SharedUpdated
@@ -37,7 +37,7 @@ class SubagentService:
     ) -> dict[str, Any]:
         """Send a subagent another message; it continues its conversation."""
         child = self._supervisor.find(by, who)
-        if again and self._said(by, child, call_id):
+        if again and self._is_delivered(by, child, call_id):
             if child.suspended:
                 await self._supervisor.runner.resume(child)
         elif background or child.at_work or child.suspended:
@@ -49,8 +49,8 @@ class SubagentService:
             return child.report() | {"hint": HINT}
         return await self._supervisor.runner.see_through(self._subagent(by), child)
 
-    def _said(self, by: str, child: Subagent, call_id: str) -> bool:
-        """Whether a call that had begun has given its message."""
+    def _is_delivered(self, by: str, child: Subagent, call_id: str) -> bool:
+        """Whether an interrupted call has already delivered its message."""
         state = self._supervisor.session_of(by).state
         events = self._supervisor.root.journal.store.read(state.session_id, state.started[call_id].seq)
         return any(
@@ -81,7 +81,7 @@ class SubagentService:
         child = self._supervisor.find(by, who)
         if child.at_work and wait_s > 0:
             await self._supervisor.runner.wait(self._subagent(by), child, wait_s)
-        child.told = child.told or not child.at_work
+        child.result_delivered = child.result_delivered or not child.at_work
         return child.report()
 
     async def cancel(self, by: str, who: str) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class SubagentService:
     async def send(self, by: str, who: str, message: str) -> dict[str, Any]:
         """Let any agent of the session read a message: `parent`, `main`, or a subagent by id or name."""
         supervisor = self._supervisor
-        above = list(supervisor.family.above(by))
+        above = list(supervisor.session_state.ancestors_of(by))
         target = {"parent": above[:1], "main": [supervisor.root_id]}.get(who.strip(), [])
         agent_id = target[0] if target else None
         if who.strip() == supervisor.root_id:
@@ -121,7 +121,7 @@ class SubagentService:
         child = supervisor.subagents.get(agent_id or "") or supervisor.find(by, who, everyone)
         if child.id == by:
             raise SubagentError("That is you; name another agent.")
-        from_above = by in supervisor.family.above(child.id)
+        from_above = by in supervisor.session_state.ancestors_of(child.id)
         if from_above:
             await self._give(child, message, "parent")
         elif child.at_work:
@@ -144,16 +144,16 @@ class SubagentService:
         return [child.row() for child in self._supervisor.below(by)]
 
     def recent_messages(self, by: str, count: int) -> list[tuple[str, str]]:
-        """The last words of an agent's conversation: who said it, and what."""
+        """The last texts of an agent's conversation, as pairs of role and text."""
         messages = self._supervisor.session_of(by).state.messages
         spoken: list[tuple[str, str]] = [
             (message.role, message.text) for message in messages if message.role != "tool"
         ]
         return [one for one in spoken if one[1]][-count:] if count > 0 else []
 
-    def shared(self) -> dict[str, Shared]:
+    def shared(self) -> dict[str, SharedValue]:
         """What the agents of the session share, by key."""
-        return self._supervisor.family.shared
+        return self._supervisor.session_state.shared
 
     def share(self, by: str, key: str, value: Any, *, gone: bool = False) -> int:
         """Let every agent see a value, or take it away; gives its version."""

@@ -12,7 +12,7 @@ from jaato.agent.compaction.engine import CompactionEngine
 from jaato.agent.inbox import NO_AUTHOR, Author, Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.model import ModelClient
-from jaato.agent.state import Member, State
+from jaato.agent.state import State, SubagentRecord
 from jaato.errors import ToolError
 from jaato.protocol.events import AgentCreated, TurnCompleted
 from jaato.protocol.messages import Media, Source
@@ -87,21 +87,21 @@ class AgentSession(Protocol):
 class Subagent:
     """A subagent that is not closed.
 
-    `ended` is set while it has no task; `told`: its result was delivered to its parent; `has_slot`: it holds a slot for
+    `ended` is set while it has no task; `result_delivered`: its parent has its result; `has_slot`: it holds a slot for
     working agents; `waits` counts its calls that wait for other agents, `awaited` those that wait for it; `suspended`:
     its task was interrupted by the end of a process and is not resumed yet.
     """
 
     def __init__(
         self,
-        member: Member,
+        record: SubagentRecord,
         created: AgentCreated,
         session: AgentSession,
         parent: AgentSession,
         parent_name: str,
         depth: int,
     ) -> None:
-        self.member = member
+        self.record = record
         self.created = created
         self.session = session
         self.parent = parent
@@ -112,7 +112,7 @@ class Subagent:
         self.scope = anyio.CancelScope()
         self.has_slot = self.suspended = False
         self.waits = self.awaited = 0
-        self.told = True
+        self.result_delivered = True
 
     @property
     def id(self) -> str:
@@ -140,15 +140,15 @@ class Subagent:
         if self.suspended:
             return "interrupted"
         if self.at_work:
-            if self.member.state.questions:
+            if self.record.state.questions:
                 return "blocked"
             return "running" if self.has_slot or self.waits else "waiting"
-        completed = self.member.completed
+        completed = self.record.completed
         return completed.reason if completed is not None else "failed"
 
     def begin(self) -> None:
         """Mark the start of a task."""
-        self.ended, self.scope, self.told = anyio.Event(), anyio.CancelScope(), False
+        self.ended, self.scope, self.result_delivered = anyio.Event(), anyio.CancelScope(), False
         self.suspended = False
 
     def stop(self) -> None:
@@ -161,7 +161,7 @@ class Subagent:
 
     def last_text(self) -> str:
         """The text of its last reply."""
-        for message in reversed(self.member.state.messages):
+        for message in reversed(self.record.state.messages):
             if message.role == "assistant" and message.text:
                 return message.text
             if message.role == "user":
@@ -170,7 +170,7 @@ class Subagent:
 
     def row(self) -> dict[str, Any]:
         """A row of the list of subagents."""
-        state, created = self.member.state, self.created
+        state, created = self.record.state, self.created
         row: dict[str, Any] = {"agent_id": self.id, "name": self.name, "status": self.status}
         row["parent"] = self.parent_name
         if created.profile is not None:
@@ -187,9 +187,9 @@ class Subagent:
         row = self.row()
         if self.at_work:
             return row | ({"so_far": self.last_text()[-2_000:]} if self.last_text() else {})
-        completed = self.member.completed
+        completed = self.record.completed
         if completed is not None and completed.reason == "completed":
-            last = self.member.last_turn
+            last = self.record.last_turn
             if last is not None and last.reason == "length":
                 row["note"] = "Its answer was cut at the longest length of a reply."
             return row | {"result": self.last_text() or "(it ended without a word)"}
@@ -211,5 +211,5 @@ def ending_of(turn: TurnCompleted | None) -> tuple[Ending, str]:
         case "cancelled" | "interrupted":
             return "cancelled", "It was stopped."
         case reason:
-            said = turn.error.message if turn is not None and turn.error is not None else ""
-            return "failed", said or f"It ended early: {REASONS.get(reason, reason)}."
+            message = turn.error.message if turn is not None and turn.error is not None else ""
+            return "failed", message or f"It ended early: {REASONS.get(reason, reason)}."

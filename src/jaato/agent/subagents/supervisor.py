@@ -9,7 +9,7 @@ import anyio
 
 from jaato.abc.subagents import SubagentRequest
 from jaato.agent.background_tasks import BackgroundGroup
-from jaato.agent.state import Family, Member
+from jaato.agent.state import SessionState, SubagentRecord
 from jaato.agent.subagents.runner import SubagentRunner
 from jaato.agent.subagents.subagent import (
     STOPPING_S,
@@ -33,10 +33,10 @@ class SubagentFactory(Protocol):
     async def prepare(
         self, root: AgentSession, parent_id: str, order: SubagentRequest, name: str
     ) -> dict[str, Any]:
-        """The fields of the event with which the new agent begins. Raises `JaatoError`s for an order nobody can carry out."""
+        """The fields of the event with which the new agent begins. Raises `JaatoError`s for an invalid order."""
         ...
 
-    def create(self, supervisor: Supervisor, parent_id: str, member: Member) -> AgentSession:
+    def create(self, supervisor: Supervisor, parent_id: str, record: SubagentRecord) -> AgentSession:
         """A session for an agent of the log, not entered yet."""
         ...
 
@@ -65,9 +65,9 @@ class Supervisor:
         self._making = 0
 
     @property
-    def family(self) -> Family:
+    def session_state(self) -> SessionState:
         """What the log says of all agents."""
-        return self.root.journal.family
+        return self.root.journal.session_state
 
     @property
     def root_id(self) -> str:
@@ -85,7 +85,11 @@ class Supervisor:
         """The open subagents of an agent at any depth, in the order they were made."""
         if agent_id == self.root_id:
             return list(self.subagents.values())
-        return [child for child in self.subagents.values() if agent_id in self.family.above(child.id)]
+        return [
+            child
+            for child in self.subagents.values()
+            if agent_id in self.session_state.ancestors_of(child.id)
+        ]
 
     def find(self, by: str, who: str, among: Sequence[Subagent] | None = None) -> Subagent:
         """The open subagent of `by` that is meant: its id, name, or an id's unique beginning. Raises `SubagentError`."""
@@ -100,10 +104,10 @@ class Supervisor:
     def _unknown(self, by: str, who: str, known: Sequence[Subagent]) -> str:
         import difflib
 
-        for agent_id, member in self.family.members.items():
-            if who == agent_id and member.closed:
+        for agent_id, record in self.session_state.subagents.items():
+            if who == agent_id and record.is_closed:
                 return f"The subagent {who} is closed; its result cannot be had any more. Delegate the task again."
-            if who == agent_id and by not in self.family.above(agent_id):
+            if who == agent_id and by not in self.session_state.ancestors_of(agent_id):
                 return f"The agent {who} is not below you; list_active_subagents shows those that are."
         words = {word: child for child in known for word in (child.name, child.id)}
         close = difflib.get_close_matches(who[:200], words, 3, 0.5)
@@ -119,7 +123,7 @@ class Supervisor:
         factory = self._factory
         if factory is None or self.runner.is_closed:
             raise SubagentError("This session makes no subagents (any more); do the task yourself.")
-        depth = len(list(self.family.above(by))) + 1
+        depth = len(list(self.session_state.ancestors_of(by))) + 1
         if depth > self.limits.depth:
             raise SubagentError(
                 f"Subagents may nest {self.limits.depth} deep, and you are at that depth; do the task yourself. "
@@ -136,14 +140,14 @@ class Supervisor:
                 **journal.head(agent_id), parent_agent_id=by, call_id=order.call_id, task=order.task, **fields
             )
             journal.record(made)
-            return await self._join(self.family.members[agent_id], by, depth)
+            return await self._join(self.session_state.subagents[agent_id], by, depth)
         finally:
             self._making -= 1
 
     async def _make_room(self) -> None:
         """Evict the oldest subagent that has ended and whose result was delivered. Raises `SubagentError` if there is none."""
         while len(self.subagents) + self._making > self.limits.open:
-            done = [one for one in self.subagents.values() if not one.at_work and one.told]
+            done = [one for one in self.subagents.values() if not one.at_work and one.result_delivered]
             leaf = next((one for one in done if not self.below(one.id)), None)
             if leaf is None:
                 raise SubagentError(
@@ -154,7 +158,9 @@ class Supervisor:
 
     def _free_name(self, order: SubagentRequest) -> str:
         taken = {*RESERVED, *(child.name for child in self.subagents.values())}
-        wanted = (order.name or order.profile or "").strip() or f"agent-{len(self.family.members) + 1}"
+        wanted = (
+            order.name or order.profile or ""
+        ).strip() or f"agent-{len(self.session_state.subagents) + 1}"
         name, number = wanted, 2
         while name in taken:
             name, number = f"{wanted}-{number}", number + 1
@@ -163,8 +169,8 @@ class Supervisor:
     def made_by(self, by: str, call_id: str) -> Subagent | None:
         """The subagent that a call has made in an earlier process; None if it came to none. Raises `SubagentError` when it
         is closed by now."""
-        for agent_id, member in reversed(self.family.members.items()):
-            made = member.created
+        for agent_id, record in reversed(self.session_state.subagents.items()):
+            made = record.created
             if made is not None and made.call_id == call_id and made.parent_agent_id == by:
                 if agent_id in self.subagents:
                     return self.subagents[agent_id]
@@ -173,14 +179,14 @@ class Supervisor:
                 )
         return None
 
-    async def _join(self, member: Member, parent_id: str, depth: int) -> Subagent:
-        factory, created = self._factory, member.created
+    async def _join(self, record: SubagentRecord, parent_id: str, depth: int) -> Subagent:
+        factory, created = self._factory, record.created
         assert factory is not None
         assert created is not None
-        session = factory.create(self, parent_id, member)
+        session = factory.create(self, parent_id, record)
         above = self.subagents.get(parent_id)
         child = Subagent(
-            member, created, session, self.session_of(parent_id), above.name if above else "main", depth
+            record, created, session, self.session_of(parent_id), above.name if above else "main", depth
         )
         self.subagents[child.id] = child
         await session.__aenter__()
@@ -241,20 +247,20 @@ class Supervisor:
     async def restore(self) -> None:
         """Restore the subagents of a resumed log. A running task becomes suspended, or interrupted where it cannot be
         resumed."""
-        if not self.family.members or self._factory is None or self.root.journal.store.read_only:
+        if not self.session_state.subagents or self._factory is None or self.root.journal.store.read_only:
             return
-        for agent_id, member in list(self.family.members.items()):
-            created = member.created
-            if created is None or member.closed:
+        for agent_id, record in list(self.session_state.subagents.items()):
+            created = record.created
+            if created is None or record.is_closed:
                 continue
             above = created.parent_agent_id or ""
             if above != self.root_id and above not in self.subagents:
                 continue  # what it belonged to is lost
-            child = await self._join(member, above, len(list(self.family.above(agent_id))))
+            child = await self._join(record, above, len(list(self.session_state.ancestors_of(agent_id))))
             begun = created.task is not None or child.session.state.messages
-            if self._keep_interrupted_turns and (begun if member.completed is None else member.tasked):
+            if self._keep_interrupted_turns and (begun if record.completed is None else record.has_new_task):
                 child.suspended = True
-            elif member.completed is None:
+            elif record.completed is None:
                 self.forsake(child, "interrupted", LOST)
 
     # --- what an earlier process has left ------------------------------------------------------------------------
@@ -268,7 +274,7 @@ class Supervisor:
         """Those of them that open calls of the root wait for, with all below them; parents first."""
         found: dict[str, Subagent] = {}
         for child in self.suspended:
-            above = list(self.family.above(child.id))
+            above = list(self.session_state.ancestors_of(child.id))
             if any(agent_id in found for agent_id in above) or self._awaited(child, [self.root_id]):
                 found[child.id] = child
         return list(found.values())
@@ -276,18 +282,20 @@ class Supervisor:
     def _awaited(self, child: Subagent, above: Iterable[str]) -> bool:
         """Whether an open call of one of these agents goes on with its task."""
         states = [self.session_of(agent_id).state for agent_id in above]
-        return any(call_id in child.member.given_by for state in states for call_id in state.open_calls)
+        return any(
+            call_id in child.record.assigning_calls for state in states for call_id in state.open_calls
+        )
 
     async def take_up(self) -> None:
         """Resume interrupted tasks, except those that resumed calls take up themselves."""
         for child in self.suspended:
-            if child.suspended and not self._awaited(child, self.family.above(child.id)):
+            if child.suspended and not self._awaited(child, self.session_state.ancestors_of(child.id)):
                 await self.runner.resume(child)
 
     def forsake(self, child: Subagent, ending: Ending, why: str) -> None:
         """Give up an interrupted task. Raises `StoreError`."""
         child.session.close_turn()
-        child.suspended = child.told = False
+        child.suspended = child.result_delivered = False
         self.runner.record_end(child, ending, why)
 
 

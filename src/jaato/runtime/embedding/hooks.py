@@ -80,7 +80,7 @@ def attach_hooks(hooks: Any, session: Session, agent_id: str | None = None) -> C
 
     Hooks an object does not have are left out: a terminal may care for some only.
     """
-    own, family = session.state.agent_id, session.journal.family
+    own, session_state = session.state.agent_id, session.journal.session_state
     shown = agent_id or own
     try:
         call_hook(
@@ -95,7 +95,7 @@ def attach_hooks(hooks: Any, session: Session, agent_id: str | None = None) -> C
     fed.append(hooks)
 
     def listen(event: Event) -> None:
-        if own in (event.agent_id, family.root.agent_id, *family.above(event.agent_id)):
+        if own in (event.agent_id, session_state.root.agent_id, *session_state.ancestors_of(event.agent_id)):
             dispatch_event(hooks, session, event, {own: shown})
 
     silence = session.journal.bus.listen(listen)
@@ -161,7 +161,7 @@ class SubagentHooks:
 
     def _listen(self, event: Event) -> None:
         root = self._root
-        if event.agent_id not in root.journal.family.members:
+        if event.agent_id not in root.journal.session_state.subagents:
             return
         plugin = self._plugin()
         if plugin is None:

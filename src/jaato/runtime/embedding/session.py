@@ -91,7 +91,7 @@ class JaatoSession:
 
     def _heard_below(self, event: Event) -> None:
         """A subagent's retries are told where the agent's own are."""
-        above = self._session.journal.family.above(event.agent_id)
+        above = self._session.journal.session_state.ancestors_of(event.agent_id)
         if not isinstance(event, Retry) or self._session.state.agent_id not in above:
             return
         if self._retry_callback is not None:

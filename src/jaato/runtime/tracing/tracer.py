@@ -59,8 +59,8 @@ class Tracer:
         from jaato.runtime.tracing.fold import Agent, SpanFold
 
         fold, state = SpanFold(self._resource, content=self._content), journal.state
-        members = journal.family.members
-        states = [state, *(one.state for one in members.values())]
+        subagents = journal.session_state.subagents
+        states = [state, *(one.state for one in subagents.values())]
         is_interrupted = any(
             one.open_turn or any(task.status == "running" for task in one.tasks.values()) for one in states
         )
@@ -71,11 +71,11 @@ class Tracer:
             fold.resume(time.time_ns())
             return fold
         fold.agents[state.agent_id] = Agent(provider=state.provider, model=state.model)
-        for agent_id, member in members.items():
-            if member.created is not None and not member.closed:
-                made = member.created
+        for agent_id, record in subagents.items():
+            if record.created is not None and not record.is_closed:
+                made = record.created
                 fold.agents[agent_id] = Agent(
-                    made.name, member.state.provider, member.state.model, made.parent_agent_id
+                    made.name, record.state.provider, record.state.model, made.parent_agent_id
                 )
         return fold
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import anyio
 
 from jaato.abc.store import Store
-from jaato.agent.state import Family, State
+from jaato.agent.state import SessionState, State
 from jaato.errors import StoreError
 from jaato.protocol.events import (
     AgentCompleted,
@@ -46,10 +46,10 @@ class Standing(NamedTuple):
     questions: int = 0
 
     @classmethod
-    def of(cls, family: Family) -> Standing:
+    def of(cls, session_state: SessionState) -> Standing:
         """That of the agents of one log."""
-        states = [family.root, *(member.state for member in family.members.values())]
-        return cls(family.unfinished, sum(len(state.questions) for state in states))
+        states = [session_state.root, *(record.state for record in session_state.subagents.values())]
+        return cls(session_state.is_unfinished, sum(len(state.questions) for state in states))
 
 
 class InterruptedSessions:
@@ -87,8 +87,8 @@ class InterruptedSessions:
 
 def read_standing(store: Store, session_id: str) -> Standing:
     """How a stored session stands; reads all of it. Raises `StoreError`."""
-    family = Family(State())
+    session_state = SessionState(State())
     for event in store.read(session_id):
         if isinstance(event, TELLING):
-            family.apply(event)
-    return Standing.of(family)
+            session_state.apply(event)
+    return Standing.of(session_state)

@@ -40,8 +40,10 @@ def page_entries(
     shown = []
     for row in rows[:limit]:
         session = lives[row.id].session if row.id in lives else None
-        family = session.journal.family if session is not None else None
-        standing = Standing.of(family) if family is not None else cut_off.get(row.id, Standing())
+        session_state = session.journal.session_state if session is not None else None
+        standing = (
+            Standing.of(session_state) if session_state is not None else cut_off.get(row.id, Standing())
+        )
         shown.append(
             msgspec.structs.replace(
                 row,

@@ -193,7 +193,7 @@ class SessionPool:
                 informs=informs,
             )
         except BaseException:
-            self.store.release(session_id, unfinished=journal.family.unfinished)
+            self.store.release(session_id, unfinished=journal.session_state.is_unfinished)
             raise
 
     async def _enter(
@@ -296,7 +296,7 @@ class SessionPool:
         """Put every session down, turns that run as if the process had died, to be gone on with; then close the workshops."""
         for live in self.loaded.values():
             session = live.session
-            if works(session) or session.journal.family.unfinished:
+            if works(session) or session.journal.session_state.is_unfinished:
                 session.suspend()
         async with anyio.create_task_group() as group:
             for live in list(self.loaded.values()):
