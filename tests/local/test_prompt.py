@@ -9,12 +9,12 @@ from tests.local.tools import READ, TREE
 from jaato.protocol.messages import Media, Message, Part, Problem, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.local.examples import EXAMPLES
-from jaato.providers.local.prompt import CORE, prompt_of, signature
+from jaato.providers.local.prompt import CORE, build_prompt, signature
 
 
 def shown(result: ToolResult) -> str:
     """A result as the model reads it."""
-    prompt = prompt_of([Message("tool", [result])], "", [READ], frozenset({"readFile"}))
+    prompt = build_prompt([Message("tool", [result])], "", [READ], frozenset({"readFile"}))
     return prompt.messages[-1]["content"]
 
 
@@ -33,8 +33,8 @@ def test_a_result_ends_with_the_task() -> None:
     call = Message("assistant", [ToolCall("c1", "readFile", {"path": "a"})])
     result = Message("tool", [ToolResult("c1", "readFile", True, [Text("1: a")])])
     base = frozenset({"readFile"})
-    before = prompt_of([task, call], "", [READ], base)
-    after = prompt_of([task, call, result, Message("user", [Text("Thanks.")])], "", [READ], base)
+    before = build_prompt([task, call], "", [READ], base)
+    after = build_prompt([task, call, result, Message("user", [Text("Thanks.")])], "", [READ], base)
     assert after.messages[: len(before.messages)] == before.messages
     assert "Task: Grow a tree, then read a." in after.messages[-2]["content"]
     assert after.messages[-1]["content"] == "Thanks."
@@ -44,7 +44,7 @@ def test_a_call_stays_as_the_model_wrote_it() -> None:
     """A call of its own is shown with the step it was made for; what another model thought is not shown at all."""
     parts: list[Part] = [Thinking("read a"), ToolCall("c1", "readFile", {"path": "a"})]
     shown = {
-        provider: prompt_of(
+        provider: build_prompt(
             [Message("assistant", parts, provider=provider)], "", [READ], frozenset({"readFile"})
         )
         for provider in ("local", "other")
@@ -59,7 +59,7 @@ def test_an_example_of_a_missing_tool_goes_when_the_tool_is_there() -> None:
     search = ToolSpec("list_tools", "Find tools.", {"type": "object", "properties": {}})
     copy = ToolSpec("copyFile", "Copy a file.", {"type": "object", "properties": {}})
     without, with_it = (
-        prompt_of([], "", tools, frozenset(tool.name for tool in tools)).messages
+        build_prompt([], "", tools, frozenset(tool.name for tool in tools)).messages
         for tools in ([READ, search], [READ, search, copy])
     )
     assert any("plan.md" in message["content"] for message in without)
@@ -75,7 +75,7 @@ def test_a_missing_program_leads_to_the_search_for_a_tool() -> None:
         ("exit code 0\nsent", [READ, search], False),
     ):
         result = Message("tool", [ToolResult("c1", "run", True, [Text(output)])])
-        prompt = prompt_of([result], "", tools, frozenset(tool.name for tool in tools))
+        prompt = build_prompt([result], "", tools, frozenset(tool.name for tool in tools))
         assert ("Call list_tools" in prompt.messages[-1]["content"]) is told
 
 
@@ -85,11 +85,11 @@ def test_activation_leaves_everything_before_it_as_it_was() -> None:
     base = frozenset({"readFile", "get_tool_schemas"})
     search = ToolSpec("get_tool_schemas", "Get tools.", {"type": "object", "properties": {}})
     said = [Message("user", [Text("Grow.")])]
-    before = prompt_of(said, "Be brief.", [READ, search], base)
+    before = build_prompt(said, "Be brief.", [READ, search], base)
     call = Message("assistant", [ToolCall("c1", "get_tool_schemas", {"names": ["grow"]})])
     schema = {"name": "grow", "description": TREE.description, "parameters": TREE.parameters}
     result = Message("tool", [ToolResult("c1", "get_tool_schemas", True, structured={"schemas": [schema]})])
-    after = prompt_of([*said, call, result], "Be brief.", [READ, search, TREE], base)
+    after = build_prompt([*said, call, result], "Be brief.", [READ, search, TREE], base)
     assert after.messages[: len(before.messages)] == before.messages
     assert after.fixed == before.fixed
     assert signature(TREE) in after.messages[-1]["content"]
@@ -97,14 +97,14 @@ def test_activation_leaves_everything_before_it_as_it_was() -> None:
 
 def test_a_tool_whose_schema_was_forgotten_is_listed_again() -> None:
     """When compaction took the result that showed a tool, the tool still has its line."""
-    prompt = prompt_of([Message("user", [Text("Grow.")])], "", [READ, TREE], frozenset({"readFile"}))
+    prompt = build_prompt([Message("user", [Text("Grow.")])], "", [READ, TREE], frozenset({"readFile"}))
     assert any(signature(TREE) in message["content"] for message in prompt.messages)
 
 
 def test_messages_that_are_not_the_users_say_so() -> None:
     """A message from the system or a child is marked."""
     message = Message("user", [Text("Stop.")], source="system")
-    assert prompt_of([message], "", [], frozenset()).messages[-1]["content"] == "[system] Stop."
+    assert build_prompt([message], "", [], frozenset()).messages[-1]["content"] == "[system] Stop."
 
 
 def test_examples_use_what_is_declared() -> None:
@@ -117,7 +117,7 @@ def test_examples_use_what_is_declared() -> None:
         assert example.uses <= set(CORE)
         for turn in example.turns[1::2]:
             json.loads(turn)
-    alone = prompt_of([], "", [READ], frozenset({"readFile"}))
+    alone = build_prompt([], "", [READ], frozenset({"readFile"}))
     assert not any("writeNewFile" in message["content"] for message in alone.messages)
 
 

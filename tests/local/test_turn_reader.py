@@ -83,7 +83,7 @@ def test_an_answer_is_decoded_in_pieces_of_any_size(text: str, sizes: list[int],
             said.append(delta.text)
         at += size
     assert "".join(said) == text == reader.answer
-    assert reader.whole() == {"answer": text}
+    assert reader.parse() == {"answer": text}
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=9) | st.integers()), st.integers(1, 9))

@@ -19,7 +19,7 @@ from jaato.providers.dialect import Dialect
 from jaato.providers.google_genai.dialect import GeminiDialect
 from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.openai.responses import OpenAIResponses
-from jaato.providers.wire_encoding import names_back, wire_name
+from jaato.providers.wire_encoding import original_names, wire_name
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 any_name = st.text(max_size=100) | st.from_regex(r"[a-z0-9_.:/-]{0,90}", fullmatch=True)
@@ -78,7 +78,7 @@ def test_no_other_name_reaches_the_wire(
     assert all(NAME.fullmatch(seen) for seen in found)
     assert len(found) > 1
     if isinstance(dialect, AnthropicDialect | GeminiDialect):
-        assert names_back([tool]).get(found[0], found[0]) == name
+        assert original_names([tool]).get(found[0], found[0]) == name
 
 
 @given(st.lists(any_name, unique=True, max_size=20))

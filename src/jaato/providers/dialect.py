@@ -1,4 +1,4 @@
-"""What a wire dialect implements (encode a request, decode a stream) and is given: the encoded conversation, counts of tokens."""
+"""What a wire dialect implements: encoding a request and decoding a stream; with the encoded conversation and token counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaato.providers.turns import Conversation, WireTurn
 
 
 class Decoder(Protocol):
-    """Reads one streamed answer. Raises `ProviderError`s for what the server says in the stream."""
+    """Reads one streamed answer. Raises `ProviderError`s for errors in the stream."""
 
     def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
         """The chunks that one server-sent event (its `event:` name or "", its joined `data:`) brings."""
@@ -24,7 +24,7 @@ class Decoder(Protocol):
 
 
 class Dialect(Protocol):
-    """One way of speaking to a model over HTTP."""
+    """The wire format of one model API over HTTP."""
 
     name: str
 
@@ -49,36 +49,36 @@ class Dialect(Protocol):
 
 ReadBlob = Callable[[str], bytes]
 EncodeTurn = Callable[[WireTurn, ReadBlob], bytes]
-"""How a dialect says one turn: the inside of a JSON array, empty when there is nothing to say."""
+"""How a dialect encodes one turn: the inside of a JSON array, empty where nothing is to be sent."""
 
 
 class EncodedConversation:
     """The turns of one conversation in a dialect's bytes: completed turns are kept, the last one is encoded again."""
 
-    def __init__(self, turns: Conversation, say: EncodeTurn) -> None:
+    def __init__(self, turns: Conversation, encode_turn: EncodeTurn) -> None:
         self.turns = turns
-        self._say = say
+        self._encode_turn = encode_turn
         self._ended: list[bytes] = []
 
-    def said(self, read_blob: ReadBlob) -> bytes:
+    def encode(self, read_blob: ReadBlob) -> bytes:
         """The whole conversation as the inside of a JSON array."""
-        self._ended += [said for turn in self.turns.take() if (said := self._say(turn, read_blob))]
-        tail = [said for turn in self.turns.tail() if (said := self._say(turn, read_blob))]
+        self._ended += [piece for turn in self.turns.take() if (piece := self._encode_turn(turn, read_blob))]
+        tail = [piece for turn in self.turns.tail() if (piece := self._encode_turn(turn, read_blob))]
         return b",".join([*self._ended, *tail])
 
 
 def encode_conversation(
-    request: ModelRequest, place: Hashable, turns: Callable[[], Conversation], say: EncodeTurn
+    request: ModelRequest, place: Hashable, turns: Callable[[], Conversation], encode_turn: EncodeTurn
 ) -> bytes:
     """The messages of a request as the inside of a JSON array; what was encoded before stays as it was.
 
-    `place` names the dialect and all that changes its bytes; `turns` makes the follower of a new conversation.
+    `place` names the dialect and all that changes its bytes; `turns` makes the `Conversation` of a new one.
     """
     kept = request.encoded.get(place)
     if not (isinstance(kept, EncodedConversation) and kept.turns.follow(request.messages)):
-        kept = request.encoded[place] = EncodedConversation(turns(), say)
+        kept = request.encoded[place] = EncodedConversation(turns(), encode_turn)
         kept.turns.follow(request.messages)
-    return kept.said(request.read_blob)
+    return kept.encode(request.read_blob)
 
 
 MOST = 2**53
@@ -94,15 +94,15 @@ def token_count(value: Any, *path: str) -> int:
     return int(value) if 0 <= value <= MOST else 0
 
 
-def openai_usage(told: Any, given: str, made: str) -> Usage | None:
-    """The tokens of an OpenAI interface, which names them `given` and `made`, and their details after them."""
-    if not isinstance(told, dict):
+def openai_usage(counts: Any, input_key: str, output_key: str) -> Usage | None:
+    """The tokens of an OpenAI interface, which names them `input_key` and `output_key`, and their details after them."""
+    if not isinstance(counts, dict):
         return None
     return Usage(
-        input_tokens=token_count(told, given),
-        output_tokens=token_count(told, made),
-        cached_input_tokens=token_count(told, f"{given}_details", "cached_tokens")
-        or token_count(told, "prompt_cache_hit_tokens"),
-        cache_write_tokens=token_count(told, f"{given}_details", "cache_write_tokens"),
-        reasoning_tokens=token_count(told, f"{made}_details", "reasoning_tokens"),
+        input_tokens=token_count(counts, input_key),
+        output_tokens=token_count(counts, output_key),
+        cached_input_tokens=token_count(counts, f"{input_key}_details", "cached_tokens")
+        or token_count(counts, "prompt_cache_hit_tokens"),
+        cache_write_tokens=token_count(counts, f"{input_key}_details", "cache_write_tokens"),
+        reasoning_tokens=token_count(counts, f"{output_key}_details", "reasoning_tokens"),
     )

@@ -32,7 +32,7 @@ class ErrorBody(Struct, frozen=True):
     """An error object: each vendor fills some of the fields, the rest is empty.
 
     `code` and `type` are words in lower case (a numeric code as its digits), `status` is Google's word for it,
-    `number` an HTTP status told in the body; the message is one bounded line.
+    `number` an HTTP status in the body; the message is one bounded line.
     """
 
     message: str = ""
@@ -44,7 +44,7 @@ class ErrorBody(Struct, frozen=True):
 
 
 def read_error_body(body: bytes) -> ErrorBody:
-    """The fault an error body tells; the message of one that is nothing known is its text."""
+    """Parse an error body; the message of an unknown form is its text."""
     try:
         fault = parse_error_body(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -56,18 +56,24 @@ def read_error_body(body: bytes) -> ErrorBody:
 
 
 def parse_error_body(value: Any) -> ErrorBody:
-    """The fault a JSON value tells: an object, one under `error`, text under it, or any of these in a list."""
+    """Parse a JSON value as an error: an object, one under `error`, text under it, or any of these in a list."""
     if isinstance(value, list) and value:
         value = value[0]
     outer = value if isinstance(value, dict) else {"error": value}
     inner = outer.get("error")
     fields = inner if isinstance(inner, dict) else outer
-    said = (fields.get("message"), inner, fields.get("error"), fields.get("detail"), outer.get("message"))
+    candidates = (
+        fields.get("message"),
+        inner,
+        fields.get("error"),
+        fields.get("detail"),
+        outer.get("message"),
+    )
     code = fields.get("code", fields.get("status"))
     number = int(code) if isinstance(code, (int, str)) and is_status(str(code)) else None
     details = fields.get("details")
     return ErrorBody(
-        message=clip(next((text for text in said if isinstance(text, str) and text), "")),
+        message=clip(next((text for text in candidates if isinstance(text, str) and text), "")),
         code=str(fields.get("code") or "").lower(),
         type=str(fields.get("type") or "").lower(),
         status=str(fields.get("status") or ""),
@@ -82,7 +88,7 @@ def is_status(text: str) -> bool:
 
 
 def clip(text: str) -> str:
-    """Text of a stranger on one line, bounded."""
+    """Untrusted text on one line of bounded length."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_SHOWN_CHARS else line[:MAX_SHOWN_CHARS] + " …"
 
@@ -127,8 +133,8 @@ def is_number(text: str) -> bool:
 def describe_error(kind: type[ProviderError], provider: str, message: str, status: int | None) -> str:
     """What a provider's refusal means: who, what, the status and the provider's own words."""
     number = f" ({status})" if status else ""
-    said = f": {message}" if message else "."
-    return f"{provider} {MEANINGS.get(kind, 'could not answer')}{number}{said}"
+    detail = f": {message}" if message else "."
+    return f"{provider} {MEANINGS.get(kind, 'could not answer')}{number}{detail}"
 
 
 def redirect_error(place: str, status: int, target: str, provider: str) -> ProviderError:
@@ -234,7 +240,7 @@ def end_sentence(text: str) -> str:
 
 
 def format_wait(seconds: float) -> str:
-    """A long time in the unit one would say it in."""
+    """A long duration in its natural unit."""
     for size_s, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
         if seconds >= 2 * size_s:
             return f"{seconds / size_s:.0f} {unit}"
@@ -308,12 +314,12 @@ OVERFLOWS = re.compile(
     r"|(input|prompt) token count|too many (input )?tokens|model token limit|reduce the length"
     r"|`?max_new_tokens`? must be <=|request body too large"
 )
-"""What servers say, in lower case, when a conversation no longer fits: words differ less than codes."""
+"""Phrases of servers, in lower case, when a conversation no longer fits: words differ less than codes."""
 
 UNPAID = re.compile(
     r"credit balance|used all available credits|spending limit|insufficient (balance|credits|funds)"
 )
-"""What servers say when the account is empty: no wait helps."""
+"""Phrases of servers when the account is empty: no wait helps."""
 
 UNKNOWN_MODEL = re.compile(
     r"model.*(not a valid model|does not exist|not found)|unknown model|not a valid model"

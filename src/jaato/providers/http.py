@@ -148,7 +148,7 @@ class ModelListing(Struct, frozen=True):
 
 
 class HttpProvider:
-    """Speaks one dialect with one host. Nothing is sent before it is used, and nothing is retried.
+    """A provider of one dialect at one host. Nothing is sent before it is used, and nothing is retried.
 
     A decoder is fed every event (of a plain JSON answer the whole body, as one event named ""); the `Reply`
     that its `feed` or `end` gives ends the stream. `describe` says what is known of a model.

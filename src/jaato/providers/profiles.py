@@ -129,7 +129,7 @@ def vertex_provider(
 
 
 def anthropic(target: ProfileTarget) -> ProviderParts:
-    """Anthropic, or a server that speaks like it."""
+    """Anthropic, or a server with its API."""
     from jaato.providers.anthropic import models
     from jaato.providers.anthropic.dialect import AnthropicDialect
 
@@ -148,7 +148,7 @@ def google_genai(_target: ProfileTarget) -> ProviderParts:
 
 
 def openai(target: ProfileTarget) -> ProviderParts:
-    """OpenAI, or any server that speaks like it."""
+    """OpenAI, or any server with its API."""
     from jaato.providers.openai.models import describe, read_models
 
     about = partial(describe, "openai", priced=target.own)

@@ -25,7 +25,7 @@ class ScriptedCall(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reply: what is thought, said (in `chunks` pieces) and called; or an error, after what was said.
+    """One reply: thinking, text (in `chunks` pieces) and calls; or an error after them.
 
     `error` names a provider error by its code (`rate_limited`, `provider_unreachable`, …).
     """
@@ -96,7 +96,7 @@ class ScriptedProvider:
         yield reply_of(step)
 
     def model_info(self, model: str) -> ModelInfo:
-        """What the script's author said of the model."""
+        """The model information that the script gives."""
         return self._info or ModelInfo(id=model, provider=self.name, context_limit=128_000)
 
     async def models(self) -> list[ModelInfo]:

@@ -46,7 +46,7 @@ Piece = Text | Thinking | Media | Refusal | WireCall | WireResult
 
 
 class WireTurn(Struct):
-    """All that one side says before the other speaks; a user turn begins with the answers, in call order."""
+    """The messages of one side up to the next of the other; a user turn begins with the results, in call order."""
 
     role: Literal["user", "assistant"]
     pieces: list[Piece]
@@ -55,7 +55,7 @@ class WireTurn(Struct):
 class Conversation:
     """Follows one conversation: which turns are complete since the last request, and how it ends now.
 
-    A history that no API would take is healed: adjacent messages of one side are one turn, a call without a
+    A history that no API would take is repaired: adjacent messages of one side are one turn, a call without a
     result is answered as interrupted, a result without its call becomes text, the user begins and ends it.
 
     With a `provider`, what other providers gave for themselves stays behind: thoughts, ids, opaque bytes; with a
@@ -76,7 +76,7 @@ class Conversation:
         self._ids: set[str] = set()
 
     def follow(self, messages: Sequence[Message]) -> bool:
-        """Take in what is new; False when the messages do not continue those seen: start anew then."""
+        """Add the new messages; False when they do not continue the earlier ones: make a new object then."""
         seen = self._seen
         if len(messages) < len(seen) or not all(map(is_, seen, messages)):
             return False
@@ -119,10 +119,10 @@ class Conversation:
         another = self._model is not None and message.model not in (None, self._model)
         for part in message.parts:
             if foreign and isinstance(part, (Text, ToolCall)):
-                part = without_origin(part)  # noqa: PLW2901 - the part as anybody could have said it
+                part = without_origin(part)  # noqa: PLW2901 - without vendor data
             match part:
                 case Thinking() if foreign or another:
-                    pass  # nobody else knows what to do with it
+                    pass  # only its own provider accepts it
                 case ToolCall() if part.call_id not in self._pending:
                     asked = WireCall(part, self._wire_id(part))
                     self._pending[part.call_id] = asked
@@ -186,5 +186,5 @@ def interrupted_result(asked: WireCall) -> WireResult:
 
 def note(result: ToolResult) -> str:
     """A result that lost its call, as text."""
-    said = "\n".join(part.text for part in result_content(result) if isinstance(part, Text))
-    return f"[result of an earlier call of {result.name}]\n{said}"
+    text = "\n".join(part.text for part in result_content(result) if isinstance(part, Text))
+    return f"[result of an earlier call of {result.name}]\n{text}"

@@ -1,4 +1,4 @@
-"""Encodes what all dialects say the same way: tool names and call ids every API takes, JSON of any value, media, tool results."""
+"""Encodes what is the same in all dialects: tool names and call ids every API takes, JSON of any value, media, tool results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wire_name(name: str) -> str:
     return f"_{exposed[:54]}_{digest}"
 
 
-def names_back(tools: Iterable[ToolSpec]) -> dict[str, str]:
+def original_names(tools: Iterable[ToolSpec]) -> dict[str, str]:
     """Wire name to our name, for the tools whose names differ."""
     return {wire_name(tool.name): tool.name for tool in tools if not NAME.fullmatch(tool.name)}
 
@@ -69,8 +69,8 @@ def result_content(result: ToolResult) -> list[Text | Media]:
     content = [part for part in result.content if isinstance(part, Media) or part.text.strip()]
     if not result.ok and not any(isinstance(part, Text) for part in content):
         problem = result.error
-        said = f"{problem.code}: {problem.message}" if problem else "the call failed"
-        return [Text(said), *content]
+        text = f"{problem.code}: {problem.message}" if problem else "the call failed"
+        return [Text(text), *content]
     if content:
         return content
     if result.structured is not None:
@@ -151,7 +151,7 @@ def result_text(result: ToolResult) -> str:
         return encode_json(result.structured).decode()
     if result.content:
         return "(see the attached content)"
-    return "(no output)" if result.ok else "error: the tool failed and said nothing"
+    return "(no output)" if result.ok else "error: the tool failed and returned no message"
 
 
 def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:

@@ -11,13 +11,13 @@ from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.anthropic.messages import AnthropicConversation, with_cache_breakpoint
 from jaato.providers.anthropic.models import (
     default_max_tokens,
-    knows_references,
+    supports_references,
     takes_temperature,
     thought,
 )
 from jaato.providers.anthropic.stream import DIALECT, MessagesDecoder
 from jaato.providers.errors import status_error
-from jaato.providers.wire_encoding import encode_json, encode_once, names_back, wire_name
+from jaato.providers.wire_encoding import encode_json, encode_once, original_names, wire_name
 
 VERSION = "2023-06-01"
 """The API version that still takes a temperature, and the one that servers resembling Anthropic's know.
@@ -31,7 +31,7 @@ ANNOTATIONS = ("description", "title", "default")
 
 
 class AnthropicDialect:
-    """Speaks `POST /v1/messages`.
+    """Uses `POST /v1/messages`.
 
     `deferred` declares tools that were activated in mid-conversation as deferred and refers to them from the
     activation's result, which keeps the cached prefix whole. Servers that only resemble Anthropic's do not
@@ -65,13 +65,13 @@ class AnthropicDialect:
     def encode(self, request: ModelRequest) -> bytes:
         """The request body; tools, system prompt and past messages keep their bytes from call to call."""
         deferrable = {wire_name(tool.name) for tool in request.tools if tool.discoverability != "core"}
-        transcript = self._transcript(request, deferrable)
+        transcript = self._get_transcript(request, deferrable)
         messages = transcript.messages(request.read_blob, deferrable, cache=self._cache)
         fields = settings_fields(request.model, request.settings, may_think=transcript.may_think)
         body = [b'{"model":%s,"stream":true' % encode_json(request.model)]
         body += [b',"%s":%s' % (name.encode(), encode_json(value)) for name, value in fields.items()]
         if request.tools:
-            body.append(b',"tools":[%s]' % self._tools(request, transcript))
+            body.append(b',"tools":[%s]' % self._encode_tools(request, transcript))
         if request.system.strip():
             block = b'{"type":"text","text":%s}' % encode_json(request.system)
             body.append(b',"system":[%s]' % (with_cache_breakpoint(block) if self._cache else block))
@@ -80,14 +80,14 @@ class AnthropicDialect:
 
     def decoder(self, request: ModelRequest) -> MessagesDecoder:
         """A reader for the answer to this request."""
-        return MessagesDecoder(self.provider, request.model, names_back(request.tools))
+        return MessagesDecoder(self.provider, request.model, original_names(request.tools))
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for an answer that is no success."""
         return status_error(self.provider, status, headers, body)
 
-    def _transcript(self, request: ModelRequest, deferrable: set[str]) -> AnthropicConversation:
-        references = self._deferred and knows_references(request.model)
+    def _get_transcript(self, request: ModelRequest, deferrable: set[str]) -> AnthropicConversation:
+        references = self._deferred and supports_references(request.model)
         kept = request.encoded.get(DIALECT)
         if (
             isinstance(kept, AnthropicConversation)
@@ -100,21 +100,21 @@ class AnthropicDialect:
         transcript.follow(request.messages)
         return transcript
 
-    def _tools(self, request: ModelRequest, transcript: AnthropicConversation) -> bytes:
+    def _encode_tools(self, request: ModelRequest, transcript: AnthropicConversation) -> bytes:
         blocks = encode_once(request.encoded, (DIALECT, "tools"), request.tools, declaration)
         core = [tool.discoverability for tool in request.tools].count("core") if self._cache else 0
-        said = []
+        encoded = []
         for tool, block in zip(request.tools, blocks, strict=True):
             if tool.discoverability == "core":
                 core -= 1
                 transcript.plain.add(wire_name(tool.name))
-                said.append(with_cache_breakpoint(block) if core == 0 else block)
+                encoded.append(with_cache_breakpoint(block) if core == 0 else block)
             elif wire_name(tool.name) in transcript.loaded:
-                said.append(block[:-1] + b',"defer_loading":true}')
+                encoded.append(block[:-1] + b',"defer_loading":true}')
             else:
                 transcript.plain.add(wire_name(tool.name))
-                said.append(block)
-        return b",".join(said)
+                encoded.append(block)
+        return b",".join(encoded)
 
 
 def declaration(tool: ToolSpec) -> bytes:

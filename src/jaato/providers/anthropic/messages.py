@@ -19,7 +19,7 @@ from jaato.providers.wire_encoding import (
 )
 
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-NOTHING_SAID = b'{"type":"text","text":"(no reply)"}'
+EMPTY_REPLY = b'{"type":"text","text":"(no reply)"}'
 NOTHING_SENT = b'{"type":"text","text":"(empty message)"}'
 MARK = b',"cache_control":{"type":"ephemeral"}}'
 ACTIVATOR = "get_tool_schemas"
@@ -51,7 +51,7 @@ class AnthropicConversation:
     With `deferred_references`, the result of an activation is sent as references to tools declared as deferred: the
     API then shows each tool where it was asked for, and its cached prefix stays whole. `loaded` names them;
     `plain` names the tools whose declaration was sent otherwise, which stays so.
-    `may_think` says whether a thinking budget may be set: not in a tool loop begun without a thought of
+    `may_think` says whether a thinking budget may be set: not in a tool loop that started without a thought of
     this API.
     """
 
@@ -67,18 +67,18 @@ class AnthropicConversation:
         self._user: tuple[int, WireMessage] | None = None
 
     def follow(self, messages: Sequence[Message]) -> bool:
-        """Take in what is new; False when this is another conversation."""
+        """Add the new messages; False when this is another conversation."""
         return self._turns.follow(messages)
 
     def messages(self, read_blob: ReadBlob, deferrable: Collection[str], *, cache: bool) -> bytes:
         """The conversation as the inside of a JSON array, its last two user messages marked for the cache."""
         for turn in self._turns.take():
-            wired = self._wired(turn, read_blob, deferrable)
+            wired = self._encode_turn(turn, read_blob, deferrable)
             if turn.role == "user":
                 self._user = len(self._ended), wired
             self._ended.append(wired.plain())
         state = self._in_loop, self._loop_thought
-        tail = [self._wired(turn, read_blob, deferrable) for turn in self._turns.tail()]
+        tail = [self._encode_turn(turn, read_blob, deferrable) for turn in self._turns.tail()]
         self.may_think = self._loop_thought or not self._in_loop
         self._in_loop, self._loop_thought = state
         ended = self._ended
@@ -86,22 +86,22 @@ class AnthropicConversation:
             place, user = self._user
             ended = ended.copy()
             ended[place] = user.marked()
-        said = [wired.plain() for wired in tail[:-1]]
-        return b",".join([*ended, *said, tail[-1].marked() if cache else tail[-1].plain()])
+        before = [wired.plain() for wired in tail[:-1]]
+        return b",".join([*ended, *before, tail[-1].marked() if cache else tail[-1].plain()])
 
-    def _wired(self, turn: WireTurn, read_blob: ReadBlob, deferrable: Collection[str]) -> WireMessage:
+    def _encode_turn(self, turn: WireTurn, read_blob: ReadBlob, deferrable: Collection[str]) -> WireMessage:
         if turn.role == "user":
             blocks = list(self._user_blocks(turn.pieces, read_blob, deferrable))
             self._in_loop = any(isinstance(piece, WireResult) for piece in turn.pieces)
             return WireMessage("user", blocks or [NOTHING_SENT])
-        said = [
+        blocks_and_kinds = [
             (block, isinstance(piece, Thinking)) for piece in turn.pieces if (block := assistant_block(piece))
         ]
         if not self._in_loop:
-            self._loop_thought = bool(said) and said[0][1]
-        if not said or said[-1][1]:
-            said.append((NOTHING_SAID, False))
-        return WireMessage("assistant", [block for block, _ in said])
+            self._loop_thought = bool(blocks_and_kinds) and blocks_and_kinds[0][1]
+        if not blocks_and_kinds or blocks_and_kinds[-1][1]:
+            blocks_and_kinds.append((EMPTY_REPLY, False))
+        return WireMessage("assistant", [block for block, _ in blocks_and_kinds])
 
     def _user_blocks(
         self, pieces: Iterable[Piece], read_blob: ReadBlob, deferrable: Collection[str]
@@ -138,7 +138,7 @@ def with_cache_breakpoint(block: bytes) -> bytes:
 
 
 def assistant_block(piece: Piece) -> bytes | None:
-    """One part of what the model said; None for thoughts of another API and empty text."""
+    """Encode one part of a model message; None for thoughts of another API and empty text."""
     match piece:
         case WireCall(call=call, wire_id=wire_id):
             fields = (wire_id, wire_name(call.name), call.arguments)

@@ -36,7 +36,7 @@ KNOWN: dict[str, tuple[int | None, int | None, float | None, float | None, float
 
 
 def generation(model: str) -> tuple[int, int] | None:
-    """The generation a Claude model's name tells, as (4, 5); None for the models of others."""
+    """The generation in a Claude model's name, as (4, 5); None for the models of others."""
     if "mythos" in model or "fable" in model:
         return (5, 0)
     found = FAMILY.search(model)
@@ -61,7 +61,7 @@ def takes_temperature(model: str) -> bool:
     return known is None or known < (4, 7)
 
 
-def knows_references(model: str) -> bool:
+def supports_references(model: str) -> bool:
     """Whether the model can be referred to tools whose declaration is deferred."""
     return (generation(model) or (0, 0)) >= (4, 5)
 
@@ -119,13 +119,13 @@ def read_models(body: bytes, provider: str = "anthropic") -> tuple[list[ModelInf
     models = []
     for listed in page.data:
         known = describe(listed.id, provider)
-        said: dict[str, Any] = {
+        listed_fields: dict[str, Any] = {
             "context_limit": listed.max_input_tokens or known.context_limit,
             "output_limit": listed.max_tokens or known.output_limit,
         }
         if listed.capabilities is not None:
-            said["vision"] = listed.capabilities.image_input.supported
-            said["thinking"] = listed.capabilities.thinking.supported
-        models.append(msgspec.structs.replace(known, **said))
+            listed_fields["vision"] = listed.capabilities.image_input.supported
+            listed_fields["thinking"] = listed.capabilities.thinking.supported
+        models.append(msgspec.structs.replace(known, **listed_fields))
     more = page.has_more and page.last_id and re.fullmatch(r"[\w.:@-]+", page.last_id)
     return models, f"/v1/models?limit=1000&after_id={page.last_id}" if more else None

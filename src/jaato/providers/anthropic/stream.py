@@ -133,11 +133,11 @@ class MessagesDecoder:
             raise broken_stream(f"an event that is not what the API promises ({error})") from None
         match seen.type or event:
             case "content_block_delta":
-                return self._delta(seen)
+                return self._apply_delta(seen)
             case "content_block_start":
                 return self._open(seen)
             case "content_block_stop":
-                self._block(seen.index).open = False
+                self._get_block(seen.index).open = False
             case "message_start":
                 self._start(seen)
             case "message_delta":
@@ -147,7 +147,7 @@ class MessagesDecoder:
             case "error":
                 raise stream_error(self._provider, seen.error or msgspec.json.decode(data))
             case "message":
-                return self._whole(seen)
+                return self._decode_message(seen)
             case "completion":
                 raise broken_stream("an answer of an interface that is no longer spoken")
         return ()
@@ -161,13 +161,15 @@ class MessagesDecoder:
                 "The connection was cut before the answer was complete; it can be asked again.",
             )
         self._replied = True
-        parts: list[Part] = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block))]
+        parts: list[Part] = [
+            part for _, block in sorted(self._blocks.items()) if (part := self._make_part(block))
+        ]
         if self._reason == "refusal":
             parts.append(Refusal(self._explanation or "The model declined to answer."))
         message = Message("assistant", parts, provider=self._provider, model=self._model)
-        return (Reply(message, self._finish(bool(self._calls)), self._usage()),)
+        return (Reply(message, self._finish(bool(self._calls)), self._make_usage()),)
 
-    def _whole(self, seen: Event) -> Sequence[Chunk]:
+    def _decode_message(self, seen: Event) -> Sequence[Chunk]:
         """A message that came as one document, as some gateways answer whatever was asked."""
         chunks: list[Chunk] = []
         for index, raw in enumerate(seen.content or ()):
@@ -207,8 +209,8 @@ class MessagesDecoder:
                 return (ThinkingDelta(start.thinking),)
         return ()
 
-    def _delta(self, seen: Event) -> Sequence[Chunk]:
-        block = self._block(seen.index)
+    def _apply_delta(self, seen: Event) -> Sequence[Chunk]:
+        block = self._get_block(seen.index)
         delta = seen.delta or Delta()
         match delta.type:
             case "text_delta":
@@ -225,7 +227,7 @@ class MessagesDecoder:
                 block.signature = delta.signature  # it always comes whole
         return ()
 
-    def _block(self, index: int) -> Block:
+    def _get_block(self, index: int) -> Block:
         block = self._blocks.get(index)
         if block is None or not block.open:
             raise broken_stream(f"something for content block {index}, which is not open")
@@ -238,7 +240,7 @@ class MessagesDecoder:
                 self._explanation = seen.delta.stop_details.explanation or ""
         self._count(seen.usage)
 
-    def _part(self, block: Block) -> Part | None:
+    def _make_part(self, block: Block) -> Part | None:
         start, text = block.start, "".join(block.text)
         match start.type:
             case "text":
@@ -264,14 +266,14 @@ class MessagesDecoder:
             return "tool_calls"
         return finish if calls or finish != "tool_calls" else "unknown"
 
-    def _count(self, told: Any) -> None:
-        """Take counts in; they are running totals: one that falls is a server's blank, not a correction."""
-        if not isinstance(told, dict):
+    def _count(self, counts: Any) -> None:
+        """Update the running totals of tokens; a total that falls is ignored, since servers send zeros in between."""
+        if not isinstance(counts, dict):
             return
         for name, path in COUNTS.items():
-            self._counts[name] = max(token_count(told, *path), self._counts.get(name, 0))
+            self._counts[name] = max(token_count(counts, *path), self._counts.get(name, 0))
 
-    def _usage(self) -> Usage | None:
+    def _make_usage(self) -> Usage | None:
         counts = self._counts
         if not counts:
             return None

@@ -17,13 +17,13 @@ from jaato.providers.google_genai.messages import encode_turn
 from jaato.providers.google_genai.models import is_modern, thinking_config
 from jaato.providers.google_genai.stream import DIALECT, ContentDecoder
 from jaato.providers.turns import Conversation
-from jaato.providers.wire_encoding import encode_json, encode_once, names_back, wire_name
+from jaato.providers.wire_encoding import encode_json, encode_once, original_names, wire_name
 
 MAX_STOPS = 5
 
 
 class GeminiDialect:
-    """Speaks `POST /v1beta/models/…:streamGenerateContent` with the key in a header."""
+    """Uses `POST /v1beta/models/…:streamGenerateContent` with the key in a header."""
 
     name = DIALECT
 
@@ -66,7 +66,7 @@ class GeminiDialect:
 
     def decoder(self, request: ModelRequest) -> ContentDecoder:
         """A reader for the answer to this request."""
-        return ContentDecoder(self.provider, request.model, names_back(request.tools))
+        return ContentDecoder(self.provider, request.model, original_names(request.tools))
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for an answer that is no success."""
@@ -146,9 +146,9 @@ class VertexTokens:
         found = self._credentials
         if found is not None and found.valid:
             return str(found.token)
-        return await anyio.to_thread.run_sync(self._renewed, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(self._renew, abandon_on_cancel=True)
 
-    def _renewed(self) -> str:
+    def _renew(self) -> str:
         try:
             import google.auth
             import google.auth.exceptions

@@ -59,12 +59,12 @@ def encode_results(modern: bool, pieces: Sequence[Piece], read_blob: ReadBlob) -
 
 
 def encode_content(role: bytes, parts: Sequence[bytes]) -> bytes:
-    """What one side says, as JSON; never without a part."""
+    """Encode one content as JSON; never without a part."""
     return b'{"role":"%s","parts":[%s]}' % (role, b",".join(parts or [NOTHING]))
 
 
 def encode_user_parts(pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[bytes]:
-    """What the user says besides answers."""
+    """Encode the user's parts other than results."""
     for piece in pieces:
         match piece:
             case Text() if piece.text.strip():
@@ -74,7 +74,7 @@ def encode_user_parts(pieces: Sequence[Piece], read_blob: ReadBlob) -> Iterator[
 
 
 def encode_model_parts(piece: Piece) -> list[bytes]:
-    """One part of what the model said; nothing for thoughts that are unsigned or another API's."""
+    """Encode one part of a model message; nothing for thoughts that are unsigned or another API's."""
     match piece:
         case Text(text=text, opaque=opaque):
             signature = signature_of(opaque)

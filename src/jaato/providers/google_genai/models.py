@@ -17,7 +17,7 @@ BUDGETS = {"minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
 
 
 def generation(model: str) -> tuple[int, int] | None:
-    """The generation a Gemini model's name tells, as (2, 5); the newest for a name without one; else None."""
+    """The generation in a Gemini model's name, as (2, 5); the newest for a name without one; else None."""
     if "gemini" not in model:
         return None
     found = GENERATION.search(model)

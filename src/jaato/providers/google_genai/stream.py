@@ -123,7 +123,7 @@ class ContentDecoder:
             raise broken_stream(f"an answer that is not what the API promises ({error})") from None
         chunks: list[Chunk] = []
         for answer in seen if isinstance(seen, list) else [seen]:
-            self._answer(answer, chunks)
+            self._decode_answer(answer, chunks)
         return chunks
 
     def end(self) -> Sequence[Chunk]:
@@ -150,9 +150,9 @@ class ContentDecoder:
         elif self._calls and finish == "stop":
             finish = "tool_calls"
         message = Message("assistant", parts, provider=self._provider, model=self._model)
-        return (Reply(message, finish, self._usage()),)
+        return (Reply(message, finish, self._make_usage()),)
 
-    def _answer(self, answer: Answer, chunks: list[Chunk]) -> None:
+    def _decode_answer(self, answer: Answer, chunks: list[Chunk]) -> None:
         if answer.error is not None:
             raise stream_error(self._provider, answer.error)
         if answer.model_version:
@@ -167,17 +167,17 @@ class ContentDecoder:
             if candidate.index:
                 continue  # one answer was asked for
             for piece in (candidate.content and candidate.content.parts) or ():
-                self._piece(piece, chunks)
+                self._decode_part(piece, chunks)
             if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
                 self._reason = candidate.finish_reason
                 self._said = candidate.finish_message or ""
 
-    def _piece(self, piece: Piece, chunks: list[Chunk]) -> None:
+    def _decode_part(self, piece: Piece, chunks: list[Chunk]) -> None:
         signature = piece.thought_signature
         opaque = Opaque(DIALECT, Raw(encode_json(signature))) if signature else None
         if piece.function_call is not None:
             self._flush()
-            call = self._call(piece.function_call, opaque)
+            call = self._decode_call(piece.function_call, opaque)
             chunks.append(
                 CallDelta(self._calls, call.name, call.malformed or encode_json(call.arguments).decode())
             )
@@ -197,7 +197,7 @@ class ContentDecoder:
             elif piece.text:
                 self._running.append(piece.text)
 
-    def _call(self, called: Called, opaque: Opaque | None) -> ToolCall:
+    def _decode_call(self, called: Called, opaque: Opaque | None) -> ToolCall:
         name = self._names.get(called.name, called.name)
         raw = bytes(called.args)
         try:
@@ -221,14 +221,15 @@ class ContentDecoder:
             self._parts.append((Thinking if self._thinking else Text)("".join(self._running)))
             self._running.clear()
 
-    def _usage(self) -> Usage | None:
-        told = self._counts
-        if not isinstance(told, dict):
+    def _make_usage(self) -> Usage | None:
+        counts = self._counts
+        if not isinstance(counts, dict):
             return None
-        thoughts = token_count(told, "thoughtsTokenCount")
+        thoughts = token_count(counts, "thoughtsTokenCount")
         return Usage(
-            input_tokens=token_count(told, "promptTokenCount") + token_count(told, "toolUsePromptTokenCount"),
-            output_tokens=token_count(told, "candidatesTokenCount") + thoughts,
-            cached_input_tokens=token_count(told, "cachedContentTokenCount"),
+            input_tokens=token_count(counts, "promptTokenCount")
+            + token_count(counts, "toolUsePromptTokenCount"),
+            output_tokens=token_count(counts, "candidatesTokenCount") + thoughts,
+            cached_input_tokens=token_count(counts, "cachedContentTokenCount"),
             reasoning_tokens=thoughts,
         )

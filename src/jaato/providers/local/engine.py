@@ -33,7 +33,7 @@ LOAD = Path("/proc/loadavg")
 def free_processors(load: Path = LOAD) -> int:
     """The processors this process may use that are idle now; at least one, at most `MAX_THREADS`.
 
-    Takes a seventh of a second. Where the system does not tell who computes, all of them count as free.
+    Takes a seventh of a second. Where the load is unknown, all of them count as free.
     """
     samples: list[int] = []
     for _ in range(SAMPLES):
@@ -81,7 +81,7 @@ class ControlSocket:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def slot(self, action: str, name: str) -> bool:
-        """Save or restore the prompt state under a file name in the folder; tells whether that worked."""
+        """Save or restore the prompt state under a file name in the folder; returns whether that succeeded."""
         connection = http.client.HTTPConnection("engine", timeout=TIMEOUT_S)
         connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.sock.settimeout(TIMEOUT_S)

@@ -60,20 +60,20 @@ class Prompt(NamedTuple):
     fixed: int
 
 
-def prompt_of(
+def build_prompt(
     messages: Sequence[Message], system: str, tools: Sequence[ToolSpec], base: frozenset[str]
 ) -> Prompt:
     """The whole prompt. `base` names the tools that were declared first: they are listed in front, the others
     were shown to the model by `get_tool_schemas`, or else are listed with the newest user message."""
     listed = [tool for tool in tools if tool.name in base]
-    said = [{"role": "system", "content": rules(listed)}]
+    rendered = [{"role": "system", "content": rules(listed)}]
     for example in matching_examples({tool.name for tool in listed}):
-        said += turns(example)
-    fixed = len(said)
+        rendered += turns(example)
+    fixed = len(rendered)
     shown = {tool.name: signature(tool) for tool in tools if tool.name not in base}
-    unseen = {name: text for name, text in shown.items() if name not in tools_shown(messages)}
+    unseen = {name: text for name, text in shown.items() if name not in listed_tools(messages)}
     searches = "list_tools" in {tool.name for tool in listed}
-    said += opening(system, unseen.values())
+    rendered += opening(system, unseen.values())
     task, done = "", list[str]()
     for message in messages:
         if message.role == "user" and message.source == "user":
@@ -82,10 +82,10 @@ def prompt_of(
         below = reminder(task, done[-MAX_CALLS_SHOWN:])
         if searches and lacks_program(message):
             below = NO_PROGRAM + below
-        said += [
+        rendered += [
             {"role": role, "content": content} for role, content in render_message(message, shown, below)
         ]
-    return Prompt(said, fixed)
+    return Prompt(rendered, fixed)
 
 
 def rules(tools: Sequence[ToolSpec]) -> str:
@@ -98,8 +98,7 @@ def rules(tools: Sequence[ToolSpec]) -> str:
 
 
 def opening(system: str, unseen: Iterable[str]) -> list[dict[str, str]]:
-    """What the session says of itself, as a turn before the task, so that the task looks like the
-    examples'."""
+    """The system prompt and the further tools as a turn before the task, in the form of the examples."""
     parts = [system] if system else []
     if lines := "\n".join(unseen):
         parts.append(f"You can also use:\n{lines}")
@@ -127,14 +126,14 @@ def lacks_program(message: Message) -> bool:
 
 def turns(example: Example) -> list[dict[str, str]]:
     """An example as alternating turns."""
-    task, said, done = example.turns[0], [], list[str]()
+    task, rendered, done = example.turns[0], [], list[str]()
     for index, text in enumerate(example.turns):
         if index % 2:
             done += [str(name)] if (name := json.loads(text).get("tool")) else []
-            said.append({"role": "assistant", "content": text})
+            rendered.append({"role": "assistant", "content": text})
         else:
-            said.append({"role": "user", "content": text + reminder(task, done) if index else text})
-    return said
+            rendered.append({"role": "user", "content": text + reminder(task, done) if index else text})
+    return rendered
 
 
 def reminder(task: str, done: Sequence[str]) -> str:
@@ -145,7 +144,7 @@ def reminder(task: str, done: Sequence[str]) -> str:
     return f"\n\nTask: {shorten(task, TASK_CHARS)}\nCalls so far: {calls}. Next step or final answer?"
 
 
-def tools_shown(messages: Sequence[Message]) -> set[str]:
+def listed_tools(messages: Sequence[Message]) -> set[str]:
     """The tools whose schemas the conversation shows."""
     found: set[str] = set()
     for message in messages:
@@ -168,7 +167,7 @@ def render_message(message: Message, shown: dict[str, str], below: str) -> list[
     if message.role == "assistant":
         thoughts = [part.text for part in message.parts if isinstance(part, Thinking)]
         step = thoughts[0] if thoughts and message.provider == "local" else ""
-        calls = [as_call(part, step) for part in message.parts if isinstance(part, ToolCall)]
+        calls = [render_call(part, step) for part in message.parts if isinstance(part, ToolCall)]
         refusals = [part.text for part in message.parts if isinstance(part, Refusal)]
         text = message.text or "\n".join(refusals)
         lines = calls or ([answer(text)] if text else [])
@@ -181,7 +180,7 @@ def render_message(message: Message, shown: dict[str, str], below: str) -> list[
             case Media(mime_type=kind, name=name):
                 pieces.append(f"[{name or kind}: not shown, you read text only]")
             case ToolResult():
-                pieces.append(as_result(part, shown))
+                pieces.append(render_result(part, shown))
             case _:
                 continue
     if message.role == "tool" and pieces:
@@ -189,12 +188,12 @@ def render_message(message: Message, shown: dict[str, str], below: str) -> list[
     return [("user", "\n\n".join(pieces))] if pieces else []
 
 
-def as_call(part: ToolCall, step: str) -> str:
+def render_call(part: ToolCall, step: str) -> str:
     """A call in the form the model writes it; one that another model made has no step of its own."""
     return call(step or f"use {part.name}", part.name, **part.arguments)
 
 
-def as_result(result: ToolResult, shown: dict[str, str]) -> str:
+def render_result(result: ToolResult, shown: dict[str, str]) -> str:
     """A result; schemas are shortened to the signatures the model knows from its tool list."""
     if not result.ok:
         reason = result.error.message if result.error else "the call failed"

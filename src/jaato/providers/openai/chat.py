@@ -1,4 +1,4 @@
-"""Encodes requests of OpenAI Chat Completions, which many other servers speak."""
+"""Encodes requests of OpenAI Chat Completions, which many other servers implement."""
 
 from __future__ import annotations
 
@@ -89,17 +89,17 @@ class OpenAIChat:
         model = request.model if self.style.thinking == "same" else None
         place = (self.name, self.provider, self.style, model)
         tools = encode_once(request.encoded, (self.name, "tools"), request.tools, encode_tool)
-        said = encode_conversation(
-            request, place, partial(Conversation, self.provider, model, ANY_ID), self._said
+        messages = encode_conversation(
+            request, place, partial(Conversation, self.provider, model, ANY_ID), self._encode_turn
         )
-        pieces = [encode_json(self._settings(request))[:-1]]
+        pieces = [encode_json(self._encode_settings(request))[:-1]]
         if tools:
             pieces += [b',"tools":[', join(tools), b"]"]
         system = encode_json({"role": "system", "content": request.system}) if request.system else b""
-        pieces += [b',"messages":[', join([system, said]), b"]}"]
+        pieces += [b',"messages":[', join([system, messages]), b"]}"]
         return b"".join(pieces)
 
-    def _settings(self, request: ModelRequest) -> dict[str, Any]:
+    def _encode_settings(self, request: ModelRequest) -> dict[str, Any]:
         settings: ModelSettings = request.settings
         body: dict[str, Any] = {"model": request.model, "stream": True}
         if self.style.usage_option:
@@ -120,32 +120,32 @@ class OpenAIChat:
             body["prompt_cache_key"] = request.conversation_id
         return body
 
-    def _said(self, turn: WireTurn, read_blob: ReadBlob) -> bytes:
+    def _encode_turn(self, turn: WireTurn, read_blob: ReadBlob) -> bytes:
         """One turn as one or more messages, joined by commas; empty when it has nothing to say."""
         if turn.role == "user":
-            return user_side(turn, read_blob)
-        said: list[str] = []
+            return encode_user_turn(turn, read_blob)
+        texts: list[str] = []
         thought: list[Thinking] = []
         calls: list[dict[str, Any]] = []
         for piece in turn.pieces:
             match piece:
                 case Text(text=text) | Refusal(text=text):
-                    said.append(text)
+                    texts.append(text)
                 case Thinking():
                     thought.append(piece)
                 case WireCall():
                     calls.append(encode_call(piece))
                 case Media():
-                    said.append(media_note(piece))
-        if not any(text.strip() for text in said) and not calls:
+                    texts.append(media_note(piece))
+        if not any(text.strip() for text in texts) and not calls:
             return b""
-        body: dict[str, Any] = {"role": "assistant", "content": "".join(said) or None}
-        body |= self._thoughts(thought)
+        body: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
+        body |= self._encode_thoughts(thought)
         if calls:
             body["tool_calls"] = calls
         return encode_json(body)
 
-    def _thoughts(self, thought: Sequence[Thinking]) -> dict[str, Any]:
+    def _encode_thoughts(self, thought: Sequence[Thinking]) -> dict[str, Any]:
         """The fields in which thoughts go back."""
         text = "".join([piece.text for piece in thought])
         match self.style.thinking:
@@ -206,15 +206,15 @@ def text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def user_side(turn: WireTurn, read_blob: ReadBlob) -> bytes:
+def encode_user_turn(turn: WireTurn, read_blob: ReadBlob) -> bytes:
     """The results of a turn, each its own message, and one message of all else: media of results are there too."""
     wire: list[bytes] = []
     content: list[dict[str, Any]] = []
     for piece in turn.pieces:
         match piece:
             case WireResult(asked=called, result=result):
-                said = {"role": "tool", "tool_call_id": called.wire_id, "content": result_text(result)}
-                wire.append(encode_json(said))
+                message = {"role": "tool", "tool_call_id": called.wire_id, "content": result_text(result)}
+                wire.append(encode_json(message))
                 media = [item for item in result.content if isinstance(item, Media)]
                 if media:
                     content.append(text_part(f"Attached by the result of {result.name} ({called.wire_id}):"))

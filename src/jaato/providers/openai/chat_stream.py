@@ -100,7 +100,7 @@ class ChatDecoder:
     def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
         """The chunks of one event; `[DONE]` brings the `Reply`."""
         if data == b"[DONE]":
-            return [self._reply()] if self._heard and not self._done else []
+            return [self._make_reply()] if self._heard and not self._done else []
         if self._done or not data or data.isspace():
             return ()
         try:
@@ -115,7 +115,7 @@ class ChatDecoder:
             if choice.finish_reason:
                 self._finish = choice.finish_reason
             delta = choice.delta or choice.message
-            found = self._delta(delta) if delta is not None and not choice.index else ()
+            found = self._apply_delta(delta) if delta is not None and not choice.index else ()
             if chunk.error:
                 raise stream_error(self._provider, chunk.error)
             return found
@@ -138,9 +138,9 @@ class ChatDecoder:
                 f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
                 provider=self._provider,
             )
-        return [self._reply()]
+        return [self._make_reply()]
 
-    def _delta(self, delta: Delta) -> Sequence[Chunk]:
+    def _apply_delta(self, delta: Delta) -> Sequence[Chunk]:
         content = delta.content
         if delta.reasoning_details:
             add_details(self._details, delta.reasoning_details)
@@ -150,7 +150,7 @@ class ChatDecoder:
                 return (TextDelta(content),)
             content_chunk: list[Chunk] = [TextDelta(content)]
         else:
-            content_chunk = self._content(content) if content else []
+            content_chunk = self._apply_content(content) if content else []
         chunks: list[Chunk] = []
         thought = delta.reasoning_content or delta.reasoning
         if thought:
@@ -162,10 +162,10 @@ class ChatDecoder:
             self._refused.append(delta.refusal)
             chunks.append(TextDelta(delta.refusal))
         for piece in delta.tool_calls or ():
-            chunks.append(self._call(piece))
+            chunks.append(self._apply_call_piece(piece))
         return chunks
 
-    def _content(self, content: str | list[Any]) -> list[Chunk]:
+    def _apply_content(self, content: str | list[Any]) -> list[Chunk]:
         """Text, or the typed parts in which some servers send text and thoughts."""
         if isinstance(content, str):
             self._said.append(content)
@@ -181,15 +181,15 @@ class ChatDecoder:
                     self._thought.append(text)
                     chunks.append(ThinkingDelta(text))
                 case _:
-                    pass  # kinds of content that nobody asked for
+                    pass  # kinds of content that were not requested
         return chunks
 
-    def _call(self, piece: CallPiece) -> CallDelta:
+    def _apply_call_piece(self, piece: CallPiece) -> CallDelta:
         """Add a piece to the call it belongs to; one whose call is unknown belongs to the last."""
         function = piece.function or Function()
         name = function.name or ""
         provider_id = None if piece.id in (None, "") else str(piece.id)
-        call = self._find(piece.index, provider_id, name)
+        call = self._find_call(piece.index, provider_id, name)
         if call is None:
             call = PartialCall(piece.index, provider_id)
             self._calls.append(call)
@@ -202,7 +202,7 @@ class ChatDecoder:
             call.arguments.append(text)
         return CallDelta(self._calls.index(call), call.name, text)
 
-    def _find(self, index: int | str | None, provider_id: str | None, name: str) -> PartialCall | None:
+    def _find_call(self, index: int | str | None, provider_id: str | None, name: str) -> PartialCall | None:
         """The call a piece continues: by index, else by id, else the last; None when it begins a new one.
 
         With servers that give every parallel call the same index, or none, a new id that comes with a name
@@ -223,7 +223,7 @@ class ChatDecoder:
             return None
         return call
 
-    def _reply(self) -> Reply:
+    def _make_reply(self) -> Reply:
         self._done = True
         parts: list[Part] = []
         if self._thought or self._details:
@@ -243,9 +243,9 @@ class ChatDecoder:
             written = tool_call(call.name, "".join(call.arguments), own, extra)
             parts.append(mark_incomplete(written) if cut and not call.arguments else written)
         message = Message("assistant", parts, provider=self._provider, model=self._model)
-        return Reply(message, self._reason(), self._usage)
+        return Reply(message, self._get_finish_reason(), self._usage)
 
-    def _reason(self) -> FinishReason:
+    def _get_finish_reason(self) -> FinishReason:
         """The finish reason: servers differ in the word, so the content decides between a stop and calls."""
         reason = FINISH.get(self._finish or "", "unknown")
         if self._refused:

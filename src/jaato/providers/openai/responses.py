@@ -79,14 +79,14 @@ class OpenAIResponses:
         """The request body: settings, tools, items, so that what was sent before stays in front."""
         tools = encode_once(request.encoded, (self.name, "tools"), request.tools, encode_tool)
         follower = partial(Conversation, self.provider, None, ANY_ID)
-        said = encode_conversation(request, (self.name, self.provider), follower, self._said)
-        pieces = [encode_json(self._settings(request))[:-1]]
+        items = encode_conversation(request, (self.name, self.provider), follower, self._encode_turn)
+        pieces = [encode_json(self._encode_settings(request))[:-1]]
         if tools:
             pieces += [b',"tools":[', join(tools), b"]"]
-        pieces += [b',"input":[', said, b"]}"]
+        pieces += [b',"input":[', items, b"]}"]
         return b"".join(pieces)
 
-    def _settings(self, request: ModelRequest) -> dict[str, Any]:
+    def _encode_settings(self, request: ModelRequest) -> dict[str, Any]:
         settings = request.settings
         if settings.stop:
             raise InvalidRequest(
@@ -117,10 +117,10 @@ class OpenAIResponses:
             body["prompt_cache_key"] = request.conversation_id
         return body
 
-    def _said(self, turn: WireTurn, read_blob: ReadBlob) -> bytes:
+    def _encode_turn(self, turn: WireTurn, read_blob: ReadBlob) -> bytes:
         """One turn as the items it consists of, joined by commas; empty when it has nothing to say."""
         if turn.role == "user":
-            return user_side(turn, read_blob)
+            return encode_user_turn(turn, read_blob)
         items: list[bytes] = []
         held: list[bytes] = []  # thoughts wait for what they led to: alone they would be refused
         for piece in turn.pieces:
@@ -182,7 +182,7 @@ def text_part(text: str) -> dict[str, Any]:
     return {"type": "input_text", "text": text}
 
 
-def user_side(turn: WireTurn, read_blob: ReadBlob) -> bytes:
+def encode_user_turn(turn: WireTurn, read_blob: ReadBlob) -> bytes:
     """The results of a turn, each an item with its media inside, and one message of all else."""
     items: list[bytes] = []
     content: list[dict[str, Any]] = []

@@ -36,7 +36,7 @@ class Item(Struct):
     arguments: Any = None
 
 
-class Why(Struct):
+class IncompleteDetails(Struct):
     reason: str | None = None
 
 
@@ -45,10 +45,10 @@ class Response(Struct):
     output: list[Raw] | None = None
     usage: Any = None
     error: Any = None
-    incomplete_details: Why | None = None
+    incomplete_details: IncompleteDetails | None = None
 
 
-class Happening(Struct):
+class StreamEvent(Struct):
     """Any event; each kind uses some of the fields."""
 
     type: str = ""
@@ -61,33 +61,33 @@ class Happening(Struct):
     error: Any = None
 
 
-SPOKEN = ("output_text", "text")
-DECODE = msgspec.json.Decoder(Happening).decode
+TEXT_TYPES = ("output_text", "text")
+DECODE = msgspec.json.Decoder(StreamEvent).decode
 ITEM = msgspec.json.Decoder(Item).decode
 WHOLE = msgspec.json.Decoder(Response).decode
 PLAIN = msgspec.json.Decoder().decode
 
 
 class PartialItem:
-    """An output item that is being written; `done` is the server's own account of it, which then counts."""
+    """An output item while it is streamed; `done` is the complete item, which replaces the streamed pieces."""
 
-    __slots__ = ("arguments", "call", "done", "item", "refused", "said", "thought")
+    __slots__ = ("arguments", "call", "done", "item", "refused", "texts", "thought")
 
     def __init__(self) -> None:
         self.item = Item()
         self.done: Raw | None = None
-        self.said: list[str] = []
+        self.texts: list[str] = []
         self.refused: list[str] = []
         self.thought: list[str] = []
         self.arguments: list[str] = []
         self.call = 0
 
-    def unheard(self, parts: Sequence[Part]) -> list[Chunk]:
-        """What these parts of it say as chunks, where no piece of it was streamed."""
+    def unstreamed_chunks(self, parts: Sequence[Part]) -> list[Chunk]:
+        """Chunks for those of its parts of which no piece was streamed."""
         chunks: list[Chunk] = []
         for part in parts:
             match part:
-                case Text(text=text) if not self.said:
+                case Text(text=text) if not self.texts:
                     chunks.append(TextDelta(text))
                 case Refusal(text=text) if not self.refused:
                     chunks.append(TextDelta(text))
@@ -104,8 +104,8 @@ class ResponsesDecoder:
         self._model = model
         self._items: dict[int, PartialItem] = {}
         self._calls = 0
-        self._heard = False
-        self._strange = b""
+        self._started = False
+        self._unknown = b""
         self._done = False
 
     def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
@@ -114,7 +114,7 @@ class ResponsesDecoder:
             return ()
         try:
             found = DECODE(data)
-            return self._take(found.type or event, found, data)
+            return self._apply_event(found.type or event, found, data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise malformed_event(self._provider, data, error) from None
 
@@ -122,37 +122,37 @@ class ResponsesDecoder:
         """Nothing more if the response has ended; otherwise raises `ConnectionFault`."""
         if self._done:
             return ()
-        if self._strange and not self._heard:
-            raise malformed_event(self._provider, self._strange, "no response")
+        if self._unknown and not self._started:
+            raise malformed_event(self._provider, self._unknown, "no response")
         raise ConnectionFault(
             f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
             provider=self._provider,
         )
 
-    def _take(self, kind: str, found: Happening, data: bytes) -> Sequence[Chunk]:
+    def _apply_event(self, kind: str, found: StreamEvent, data: bytes) -> Sequence[Chunk]:
         match kind:
             case "response.output_text.delta" if isinstance(found.delta, str):
-                self._at(found).said.append(found.delta)
+                self._get_item(found).texts.append(found.delta)
                 return (TextDelta(found.delta),)
             case "response.function_call_arguments.delta" if isinstance(found.delta, str):
-                partial = self._at(found)
+                partial = self._get_item(found)
                 partial.arguments.append(found.delta)
                 return (CallDelta(partial.call, partial.item.name or "", found.delta),)
             case "response.function_call_arguments.done" if found.arguments is not None:
-                self._at(found).arguments = [arguments_of(found.arguments)]
+                self._get_item(found).arguments = [arguments_of(found.arguments)]
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" if isinstance(
                 found.delta, str
             ):
-                self._at(found).thought.append(found.delta)
+                self._get_item(found).thought.append(found.delta)
                 return (ThinkingDelta(found.delta),)
             case "response.reasoning_summary_part.added" if found.summary_index > 0:
-                self._at(found).thought.append("\n\n")
+                self._get_item(found).thought.append("\n\n")
                 return (ThinkingDelta("\n\n"),)
             case "response.refusal.delta" if isinstance(found.delta, str):
-                self._at(found).refused.append(found.delta)
+                self._get_item(found).refused.append(found.delta)
                 return (TextDelta(found.delta),)
             case "response.output_item.added" | "response.output_item.done" if found.item:
-                return self._item(found, found.item, done=kind.endswith("done"))
+                return self._apply_item(found, found.item, done=kind.endswith("done"))
             case "response.completed" | "response.incomplete" | "response.failed" if (
                 found.response is not None
             ):
@@ -162,30 +162,30 @@ class ResponsesDecoder:
             case _ if found.error:
                 raise stream_error(self._provider, found.error)
             case "":
-                return self._whole(data)
+                return self._decode_response(data)
             case _ if kind.startswith("response."):
-                self._heard = True
+                self._started = True
         return ()
 
-    def _whole(self, data: bytes) -> Sequence[Chunk]:
+    def _decode_response(self, data: bytes) -> Sequence[Chunk]:
         """A response that came as one JSON document."""
         whole = WHOLE(data)
         if whole.output is None and whole.status is None:
-            self._strange = self._strange or data
+            self._unknown = self._unknown or data
             return ()
         if whole.status in ("completed", "incomplete", "failed"):
             return self._finish(whole)
         raise malformed_event(self._provider, data, f"a response that is {whole.status}")
 
-    def _at(self, found: Happening) -> PartialItem:
-        self._heard = True
+    def _get_item(self, found: StreamEvent) -> PartialItem:
+        self._started = True
         partial = self._items.get(found.output_index)
         if partial is None:
             partial = self._items[found.output_index] = PartialItem()
         return partial
 
-    def _item(self, found: Happening, raw: Raw, done: bool) -> Sequence[Chunk]:
-        partial = self._at(found)
+    def _apply_item(self, found: StreamEvent, raw: Raw, done: bool) -> Sequence[Chunk]:
+        partial = self._get_item(found)
         first = not partial.item.type
         partial.item = ITEM(raw)
         if done:
@@ -204,15 +204,15 @@ class ResponsesDecoder:
                 self._provider, response.error or "the response failed and no reason was given"
             )
         if not any(partial.done for partial in self._items.values()) and response.output:
-            heard, self._items = self._items, {}
+            streamed, self._items = self._items, {}
             for index, raw in enumerate(response.output):
-                partial = self._items[index] = heard.get(index) or PartialItem()
+                partial = self._items[index] = streamed.get(index) or PartialItem()
                 partial.item, partial.done = ITEM(raw), raw.copy()
         parts: list[Part] = []
         chunks: list[Chunk] = []
         for _, partial in sorted(self._items.items()):
             own = item_parts(partial)
-            chunks += partial.unheard(own)
+            chunks += partial.unstreamed_chunks(own)
             parts += own
         self._done = True
         message = Message("assistant", parts, provider=self._provider, model=self._model)
@@ -233,14 +233,14 @@ def item_parts(partial: PartialItem) -> list[Part]:
         case "message" | "":
             opaque = Opaque(DIALECT, Raw(msgspec.json.encode({"phase": item.phase}))) if item.phase else None
             if partial.done is None or item.content is None:
-                text = "".join(partial.said)
+                text = "".join(partial.texts)
                 refused = "".join(partial.refused)
                 return [*([Text(text, opaque)] if text else []), *([Refusal(refused)] if refused else [])]
             contents = [Content("text", item.content)] if isinstance(item.content, str) else item.content
-            text = "".join([content.text or "" for content in contents if content.type in SPOKEN])
+            text = "".join([content.text or "" for content in contents if content.type in TEXT_TYPES])
             refused = "".join([content.refusal or "" for content in contents if content.type == "refusal"])
-            said: list[Part] = [Text(text, opaque)] if text else []
-            return [*said, Refusal(refused)] if refused else said
+            shown: list[Part] = [Text(text, opaque)] if text else []
+            return [*shown, Refusal(refused)] if refused else shown
         case "reasoning":
             contents = item.summary or ([] if isinstance(item.content, str) else item.content) or []
             own = [content.text or "" for content in contents]
@@ -248,15 +248,15 @@ def item_parts(partial: PartialItem) -> list[Part]:
             kept = partial.done if partial.done is not None and item.encrypted_content else None
             return [Thinking(text, None if kept is None else Opaque(DIALECT, kept))] if text or kept else []
         case "function_call":
-            told = partial.done is not None and item.arguments is not None
-            arguments = arguments_of(item.arguments) if told else "".join(partial.arguments)
+            is_complete = partial.done is not None and item.arguments is not None
+            arguments = arguments_of(item.arguments) if is_complete else "".join(partial.arguments)
             call = tool_call(item.name or "", arguments, item.call_id)
-            return [call if arguments or told else mark_incomplete(call)]
-    return []  # the server's own tools, which nobody asked for
+            return [call if arguments or is_complete else mark_incomplete(call)]
+    return []  # calls of the server's own tools, which were not requested
 
 
 def finish_reason(response: Response, parts: Sequence[Part]) -> FinishReason:
-    """Why the response ended."""
+    """The finish reason of a response."""
     if any(isinstance(part, Refusal) for part in parts):
         return "refusal"
     if response.status == "incomplete":
