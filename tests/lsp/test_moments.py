@@ -73,7 +73,7 @@ def test_a_server_that_answers_nothing_more_is_replaced(
 ) -> None:
     """After two questions without an answer it is ended, and the next question starts another."""
     monkeypatch.setattr(client, "ANSWER_S", 0.3)
-    monkeypatch.setattr(client.LanguageServer.ask, "__defaults__", (0.3,))
+    monkeypatch.setattr(client.LanguageServer.request, "__defaults__", (0.3,))
     with Odd(tmp_path, "hangs") as odd:
         for _ in range(3):
             with pytest.raises(ToolError, match=r"within 0\.3 s"):

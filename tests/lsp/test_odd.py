@@ -67,7 +67,7 @@ def test_a_server_that_fails_is_explained(tmp_path: Path, way: str, said: str) -
 def test_a_server_that_hangs_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """It is given up at its deadline; one that hung at its start is ended."""
     monkeypatch.setattr(client, "START_S", 1.0)
-    monkeypatch.setattr(client.LanguageServer.ask, "__defaults__", (1.0,))
+    monkeypatch.setattr(client.LanguageServer.request, "__defaults__", (1.0,))
     with Odd(tmp_path, way) as odd, pytest.raises(ToolError, match="within 1 s"):
         odd.ask()
 

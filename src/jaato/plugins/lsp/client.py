@@ -83,7 +83,7 @@ class ServerFailed(ToolError):
 
 @dataclass(frozen=True)
 class ServerCommand:
-    """How to start a server: its command, environment, what it is told when it asks, and at its start."""
+    """How to start a server: command, environment, settings it may request, and initialization options."""
 
     language: str
     argv: Sequence[str]
@@ -95,22 +95,22 @@ class ServerCommand:
 class LanguageServer:
     """A server for one directory, on the loop its methods are awaited on. Make one per start."""
 
-    def __init__(self, way: ServerCommand, root: Path, confinement: Confinement = UNCONFINED) -> None:
-        self.way = way
+    def __init__(self, command: ServerCommand, root: Path, confinement: Confinement = UNCONFINED) -> None:
+        self.command = command
         self.root = root
         self.used_at = time.monotonic()
         self.in_use = 0
         self.capabilities: dict[str, Any] = {}
         self.diagnosed: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
-        self.told: dict[str, int] = {}
-        """How often each file's diagnostics have come."""
-        self.acquainted = False
-        """Whether it has had its time to look at all of the project."""
+        self.diagnostic_counts: dict[str, int] = {}
+        """By URI, how many times diagnostics were published."""
+        self.indexing_done = False
+        """Whether the wait for the indexing of the project is over."""
         self._unanswered = 0
-        self._news = asyncio.Event()
+        self._diagnostics_changed = asyncio.Event()
         self._progress: set[Any] = set()
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._indexing_idle = asyncio.Event()
+        self._indexing_idle.set()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._ids = 0
         self._temporary: PrivateTmp | None = None
@@ -118,33 +118,33 @@ class LanguageServer:
             with contextlib.suppress(OSError):  # on a full disk it does without
                 self._temporary = PrivateTmp()
         more = {"TMPDIR": str(self._temporary.path)} if self._temporary is not None else {}
-        self._tidying: asyncio.Task[None] | None = None
-        self._talk = FramedProcess(
-            way.argv,
+        self._cleanup: asyncio.Task[None] | None = None
+        self._process = FramedProcess(
+            command.argv,
             root,
-            {**way.environment, **more},
-            take=self._take,
+            {**command.environment, **more},
+            take=self._handle_message,
             most_bytes=MESSAGE_BYTES,
             limits=CommandLimits(grace_s=1.0),
             confinement=confinement,
         )
 
     @property
-    def alive(self) -> bool:
-        """Whether it can be spoken with."""
-        return not self._talk.over.is_set() and self._unanswered < MOST_UNANSWERED
+    def is_alive(self) -> bool:
+        """Whether it runs and answers requests."""
+        return not self._process.over.is_set() and self._unanswered < MOST_UNANSWERED
 
     @property
     def why(self) -> str:
         """How it ended, in words; empty while it runs."""
-        return self._talk.why
+        return self._process.why
 
     async def start(self, launcher: WardenClient) -> None:
-        """Start it and shake hands. Raises `ServerFailed`; then nothing of it is left."""
-        self._talk.begin(launcher)
-        self._tidying = asyncio.create_task(self._tidy(), name="jaato-lsp-tidy")
+        """Start it and initialize the protocol. Raises `ServerFailed` after ending it."""
+        self._process.begin(launcher)
+        self._cleanup = asyncio.create_task(self._remove_temporary(), name="jaato-lsp-tidy")
         try:
-            answer = await self.ask(
+            answer = await self.request(
                 "initialize",
                 {
                     "processId": None,  # which it would watch for, and not see from the sandbox
@@ -152,41 +152,41 @@ class LanguageServer:
                     "rootUri": self.root.as_uri(),
                     "rootPath": str(self.root),
                     "capabilities": CAPABILITIES,
-                    "workspaceFolders": self._folders(),
-                    "initializationOptions": self.way.options,
+                    "workspaceFolders": self._workspace_folders(),
+                    "initializationOptions": self.command.options,
                 },
                 START_S,
             )
             found = answer.get("capabilities") if isinstance(answer, dict) else None
             self.capabilities = found if isinstance(found, dict) else {}
-            self.tell("initialized", {})
-            self.tell("workspace/didChangeConfiguration", {"settings": self.way.settings})
-            await self._settled()
+            self.notify("initialized", {})
+            self.notify("workspace/didChangeConfiguration", {"settings": self.command.settings})
+            await self._wait_for_indexing()
         except BaseException as error:
             await self.close()
             if isinstance(error, ToolTimeout):
                 raise ServerFailed(
-                    f"The language server {self.way.argv[0]} did not start within {START_S:g} s. {self._talk.errors[-500:]}"
+                    f"The language server {self.command.argv[0]} did not start within {START_S:g} s. {self._process.errors[-500:]}"
                 ) from None
             raise
 
-    async def ask(self, method: str, params: Any, within_s: float = ANSWER_S) -> Any:
+    async def request(self, method: str, params: Any, within_s: float = ANSWER_S) -> Any:
         """The result of a request. Raises `ServerFailed`, and `ToolTimeout` when it does not answer."""
         self._ids += 1
         number, self.used_at = self._ids, time.monotonic()
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
-        over = asyncio.ensure_future(self._talk.over.wait())
+        over = asyncio.ensure_future(self._process.over.wait())
         self.in_use += 1
         try:
-            self._talk.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            self._process.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             await asyncio.wait([waiting, over], timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
-                return self._result(method, waiting.result())
+                return self._read_result(method, waiting.result())
             if over.done():
-                raise ServerFailed(f"The language server ended. {self._talk.why}")
+                raise ServerFailed(f"The language server ended. {self._process.why}")
             self._unanswered += within_s >= ANSWER_S
             if self._unanswered >= MOST_UNANSWERED:
-                self._talk.stop(f"it had left {MOST_UNANSWERED} questions unanswered, so it was ended")
+                self._process.stop(f"it had left {MOST_UNANSWERED} questions unanswered, so it was ended")
             raise ToolTimeout(f"The language server did not answer {method} within {within_s:g} s.")
         except ProcessEnded as error:
             raise ServerFailed(f"The language server ended. {error}") from None
@@ -197,88 +197,88 @@ class LanguageServer:
             over.cancel()
             if not waiting.done():
                 waiting.cancel()
-                self.tell("$/cancelRequest", {"id": number})
+                self.notify("$/cancelRequest", {"id": number})
 
-    def tell(self, method: str, params: Any) -> None:
-        """Send a notification; one to a server that has ended is lost."""
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification; it is dropped when the server has ended."""
         try:
-            self._talk.send({"jsonrpc": "2.0", "method": method, "params": params})
+            self._process.send({"jsonrpc": "2.0", "method": method, "params": params})
         except ProcessEnded:
             return  # the next request says so
 
-    async def news_of(self, uri: str, since: int, within_s: float) -> bool:
-        """Wait until diagnostics of a file have come more often than this; whether they did."""
+    async def wait_for_diagnostics(self, uri: str, since: int, within_s: float) -> bool:
+        """Wait until diagnostics of a file were published more than `since` times; returns whether they were."""
         until = time.monotonic() + within_s
         self.in_use += 1
         try:
-            return await self._news_until(uri, since, until)
+            return await self._wait_until(uri, since, until)
         finally:
             self.in_use -= 1
             self.used_at = time.monotonic()
 
-    async def _news_until(self, uri: str, since: int, until: float) -> bool:
-        while self.told.get(uri, 0) <= since and self.alive and time.monotonic() < until:
-            self._news.clear()
+    async def _wait_until(self, uri: str, since: int, until: float) -> bool:
+        while self.diagnostic_counts.get(uri, 0) <= since and self.is_alive and time.monotonic() < until:
+            self._diagnostics_changed.clear()
             try:
                 async with asyncio.timeout(until - time.monotonic()):
-                    await self._news.wait()
+                    await self._diagnostics_changed.wait()
             except TimeoutError:
                 break
-        return self.told.get(uri, 0) > since
+        return self.diagnostic_counts.get(uri, 0) > since
 
     async def close(self) -> None:
-        """End it; nothing of it is left."""
-        await self._talk.close()
-        if self._tidying is not None:
-            await asyncio.wait([self._tidying])
+        """End it and its child processes and remove its temporary files."""
+        await self._process.close()
+        if self._cleanup is not None:
+            await asyncio.wait([self._cleanup])
 
-    async def _tidy(self) -> None:
-        """When it has ended, however that was, remove its temporary files."""
+    async def _remove_temporary(self) -> None:
+        """Remove its temporary files once it has ended."""
         try:
-            await self._talk.over.wait()
+            await self._process.over.wait()
         except asyncio.CancelledError:
-            await self._talk.close()
+            await self._process.close()
             raise
         finally:
             if self._temporary is not None:
                 self._temporary.remove()
 
-    async def _settled(self) -> None:
-        """Wait until it has looked at the project, if it says that it does so."""
+    async def _wait_for_indexing(self) -> None:
+        """Wait until it reports no more progress, up to `SETTLE_S`."""
         await asyncio.sleep(BEGIN_S)
-        over = asyncio.ensure_future(self._talk.over.wait())
-        quiet = asyncio.ensure_future(self._quiet.wait())
+        over = asyncio.ensure_future(self._process.over.wait())
+        quiet = asyncio.ensure_future(self._indexing_idle.wait())
         await asyncio.wait([over, quiet], timeout=SETTLE_S, return_when=asyncio.FIRST_COMPLETED)
         over.cancel()
         quiet.cancel()
 
-    def _result(self, method: str, answer: dict[str, Any]) -> Any:
+    def _read_result(self, method: str, answer: dict[str, Any]) -> Any:
         error = answer.get("error")
         if error is None:
             return answer.get("result")
-        said = error.get("message") if isinstance(error, dict) else error
-        raise ServerFailed(f"The language server answered {method} with an error: {str(said)[:1_000]}")
+        text = error.get("message") if isinstance(error, dict) else error
+        raise ServerFailed(f"The language server answered {method} with an error: {str(text)[:1_000]}")
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _handle_message(self, message: dict[str, Any]) -> None:
         match message:
             case {"method": str(method), "id": int() | str() as number}:
-                self._answer(method, number, message.get("params"))
+                self._handle_request(method, number, message.get("params"))
             case {"method": str(method)}:
-                self._note(method, message.get("params"))
+                self._handle_notification(method, message.get("params"))
             case {"id": int(number)} if number in self._waiting and not self._waiting[number].done():
                 self._unanswered = 0
                 self._waiting[number].set_result(message)
 
-    def _answer(self, method: str, number: int | str, params: Any) -> None:
-        """Answer what the server asks; it may do nothing here."""
+    def _handle_request(self, method: str, number: int | str, params: Any) -> None:
+        """Answer a request of the server; none has an effect here."""
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "result": None}
         match method:
             case "workspace/configuration":
                 items = params.get("items") if isinstance(params, dict) else None
                 asked = items[:100] if isinstance(items, list) else []
-                answer["result"] = [section(self.way.settings, item) for item in asked]
+                answer["result"] = [section(self.command.settings, item) for item in asked]
             case "workspace/workspaceFolders":
-                answer["result"] = self._folders()
+                answer["result"] = self._workspace_folders()
             case "workspace/applyEdit":
                 answer["result"] = {
                     "applied": False,
@@ -294,28 +294,28 @@ class LanguageServer:
                 del answer["result"]
                 answer["error"] = {"code": METHOD_NOT_FOUND, "message": f"no {method[:100]} here"}
         try:
-            self._talk.send(answer)
+            self._process.send(answer)
         except ProcessEnded:
             return
 
-    def _note(self, method: str, params: Any) -> None:
-        """Keep what is worth keeping of what the server says by itself."""
+    def _handle_notification(self, method: str, params: Any) -> None:
+        """Record published diagnostics and progress; other notifications are ignored."""
         match method, params:
             case "textDocument/publishDiagnostics", {"uri": str(uri), "diagnostics": list(found)}:
                 self.diagnosed[uri] = [one for one in found[:MAX_DIAGNOSTICS] if isinstance(one, dict)]
                 self.diagnosed.move_to_end(uri)
                 while len(self.diagnosed) > MAX_DIAGNOSED:
-                    self.told.pop(self.diagnosed.popitem(last=False)[0], None)
-                self.told[uri] = self.told.get(uri, 0) + 1
-                self._news.set()
+                    self.diagnostic_counts.pop(self.diagnosed.popitem(last=False)[0], None)
+                self.diagnostic_counts[uri] = self.diagnostic_counts.get(uri, 0) + 1
+                self._diagnostics_changed.set()
             case "$/progress", {"token": int() | str() as token, "value": {"kind": str(kind)}}:
                 if kind == "end":
                     self._progress.discard(token)
                 elif kind == "begin" and len(self._progress) < MAX_PROGRESS:
                     self._progress.add(token)
-                (self._quiet.clear if self._progress else self._quiet.set)()
+                (self._indexing_idle.clear if self._progress else self._indexing_idle.set)()
 
-    def _folders(self) -> list[dict[str, str]]:
+    def _workspace_folders(self) -> list[dict[str, str]]:
         return [{"uri": self.root.as_uri(), "name": self.root.name or "/"}]
 
 

@@ -34,8 +34,8 @@ PASSED = frozenset({"node_modules", "__pycache__", "site-packages", "target", "v
 CREATED, CHANGED, DELETED = 1, 2, 3
 
 
-class NoSuchPlace(ToolError):
-    """The symbol is not where it was said to be."""
+class SymbolNotFound(ToolError):
+    """The symbol is not at the given position."""
 
     code = "no_such_place"
 
@@ -66,13 +66,13 @@ class TextPositions:
             return len(self.text)
         return self.starts[number] + index_at_unit(self.line(number), unit)
 
-    def place(self, symbol: str | None, line: int | None, column: int | None) -> dict[str, int]:
+    def find_symbol(self, symbol: str | None, line: int | None, column: int | None) -> dict[str, int]:
         """The position that is meant, lines and columns counted from 1. Raises `NoSuchPlace`."""
         if line is not None and not 1 <= line <= len(self.starts):
-            raise NoSuchPlace(f"There is no line {line}: the file has {len(self.starts)}.")
+            raise SymbolNotFound(f"There is no line {line}: the file has {len(self.starts)}.")
         if symbol is None or not symbol.strip():
             if line is None or column is None:
-                raise NoSuchPlace("Name the symbol, and the line it is on; or give line and column.")
+                raise SymbolNotFound("Name the symbol, and the line it is on; or give line and column.")
             return position_at(line - 1, self.line(line - 1), column - 1)
         name = symbol.strip().rsplit(".", 1)[-1].removesuffix("()")
         pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
@@ -90,11 +90,11 @@ class TextPositions:
                 return position_at(number, self.line(number), at)
         others = [n + 1 for n in range(len(self.starts)) if pattern.search(self.line(n))][:10]
         where = f"; it is on line {', '.join(map(str, others))}" if others else " of this file"
-        raise NoSuchPlace(
+        raise SymbolNotFound(
             f"{name!r} is not on line {line}{where}." if line else f"{name!r} is on no line of this file."
         )
 
-    def word(self, position: dict[str, int]) -> str:
+    def word_at(self, position: dict[str, int]) -> str:
         """The name at a position; empty where there is none."""
         text = self.line(position["line"])
         at = index_at_unit(text, position["character"])
@@ -145,7 +145,7 @@ class ServerDocuments:
         self._seen: dict[str, tuple[int, int]] | None = None
         self._looked_at = 0.0
         self.changes = 0
-        """How often the server was told of something that others have changed."""
+        """How many times the server was notified of changes by others."""
 
     def open(self, path: str, *, now: bool = False) -> tuple[str, TextPositions]:
         """Have the server know a file as it is now; gives its URI and text. Raises `ToolError`s.
@@ -161,8 +161,8 @@ class ServerDocuments:
             self._close(old)
         return uri, TextPositions(text)
 
-    def opened(self) -> str | None:
-        """The URI of a file the server was shown, of any if of none so far; None where there is no file for it."""
+    def any_open_uri(self) -> str | None:
+        """The URI of an open file; opens any when none is open; None where there is no file of the language."""
         for name in self._seen or () if not self._open else ():
             try:
                 path, text = self.read(name)
@@ -172,14 +172,14 @@ class ServerDocuments:
             break
         return next(reversed(self._open), None)
 
-    def show_mentions(self, word: str) -> list[str]:
-        """Show a server that knows no other files those that have a word; gives their URIs.
+    def open_mentions(self, word: str) -> list[str]:
+        """Open the files that contain a word at a server that reads open files only; gives their URIs.
 
         Raises `NotSource` where there are too many of them.
         """
         if not self._language.knows_shown:
             return []
-        found = list(itertools.islice(self.mentions(word), MAX_MENTIONS + 1))
+        found = list(itertools.islice(self.find_mentions(word), MAX_MENTIONS + 1))
         if len(found) > MAX_MENTIONS:
             raise NotSource(
                 f"More than {MAX_MENTIONS} files have {word[:80]!r}, too many to show to this language server. "
@@ -189,7 +189,7 @@ class ServerDocuments:
             self._sync(path.as_uri(), path, text)
         return [path.as_uri() for path, _ in found]
 
-    def mentions(self, word: str) -> Iterator[tuple[Path, str]]:
+    def find_mentions(self, word: str) -> Iterator[tuple[Path, str]]:
         """The files of the language that have a word, as far as they can be read in bounded time."""
         pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
         until = time.monotonic() + MENTIONS_S
@@ -203,8 +203,8 @@ class ServerDocuments:
             if pattern.search(text):
                 yield path, text
 
-    def known(self, path: Path, text: str) -> bool:
-        """Whether a file is as the server knows it: what it wants edited would be at wrong places otherwise."""
+    def is_in_sync(self, path: Path, text: str) -> bool:
+        """Whether the server has the current text of a file; edits would be misplaced otherwise."""
         document = self._open.get(path.as_uri())
         if document is not None:
             return document.text == text
@@ -240,7 +240,7 @@ class ServerDocuments:
             raise NotSource(f"{path!r} is not UTF-8 text, so no language server reads it.") from None
 
     def refresh(self, *, now: bool = False) -> None:
-        """Tell the server what has changed on disk, of the open files and of the others of its language.
+        """Notify the server of changes on disk, of open files and of others of its language.
 
         The others are looked at every half second at most, unless it is to be `now`.
         """
@@ -267,8 +267,8 @@ class ServerDocuments:
         ]
         if changes:
             self.changes += 1
-            self.server.tell("workspace/didChangeWatchedFiles", {"changes": changes})
-        for change in changes[:MAX_SHOWN]:  # servers take their time with what they are told is on disk
+            self.server.notify("workspace/didChangeWatchedFiles", {"changes": changes})
+        for change in changes[:MAX_SHOWN]:  # servers react slowly to changes on disk
             if change["type"] != DELETED:
                 try:
                     path, text = self.read(unquote(urlsplit(str(change["uri"])).path))
@@ -294,20 +294,20 @@ class ServerDocuments:
             kind = self._language.suffixes.get(path.suffix.lower(), self._language.name)
             self._open[uri] = OpenDocument(path, 1, text)
             item = {"uri": uri, "languageId": kind, "version": 1, "text": text}
-            self.server.tell("textDocument/didOpen", {"textDocument": item})
+            self.server.notify("textDocument/didOpen", {"textDocument": item})
         elif known.text != text:
             known.version += 1
             known.text = text
-            self.server.tell(
+            self.server.notify(
                 "textDocument/didChange",
                 {"textDocument": {"uri": uri, "version": known.version}, "contentChanges": [{"text": text}]},
             )
-            self.server.tell("textDocument/didSave", {"textDocument": {"uri": uri}})
+            self.server.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
         if uri in self._open:
             self._open.move_to_end(uri)
 
     def _close(self, uri: str) -> None:
-        self.server.tell("textDocument/didClose", {"textDocument": {"uri": uri}})
+        self.server.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
 
     def _files(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """The files of the language below the server's root, by path: when each was changed, and its size."""

@@ -151,7 +151,7 @@ def load_languages(named: Iterable[str]) -> list[Language]:
 
 
 def find_language(path: str, known: Sequence[Language]) -> Language:
-    """The language of a file, the user's word first. Raises `NoServer`."""
+    """The language of a file; the user's setting comes first. Raises `NoServer`."""
     suffix = PurePosixPath(path).suffix.lower()
     for language in sorted(known, key=lambda one: not one.named):
         if suffix in language.suffixes:
@@ -203,7 +203,7 @@ def environment_of(environ: Mapping[str, str], roots: Iterable[Path]) -> dict[st
 
 
 def settings_of(language: Language, environ: Mapping[str, str], roots: Iterable[Path]) -> dict[str, Any]:
-    """What the server is told when it asks: a Python that is not one of the workspace, which it would run."""
+    """The settings that the server may request: a Python that is not one of the workspace, which it would run."""
     settings = {key: dict(value) for key, value in language.settings.items()}
     if language.name == "python":
         refused = [root.resolve() for root in roots]

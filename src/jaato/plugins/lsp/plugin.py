@@ -29,7 +29,7 @@ WRITING = (
     *("writeNewFile", "updateFile", "multiFileEdit", "findAndReplace", "apply_patch"),
     *("undoFileChange", "restoreFile", "lsp_rename_symbol", "lsp_get_code_actions"),
 )
-"""The tools whose results say what the language servers that run think of the files they wrote."""
+"""Tools whose results include diagnostics of running servers for the files they wrote."""
 Symbol = Annotated[str | None, "name of the symbol"]
 Line = Annotated[int | None, "line of the symbol, from 1; without it the first line that has it"]
 Column = Annotated[int | None, "only if the line has it twice"]
@@ -50,9 +50,9 @@ class LspPlugin(Plugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._roots = roots_of(host)
-        self._beside = LoopThread("jaato-lsp")
+        self._loop_thread = LoopThread("jaato-lsp")
         self._launcher = WardenClient()
-        named, idle_s = load_languages(self._named()), float(host.config.get("idle_s", IDLE_S))
+        named, idle_s = load_languages(self._configured_servers()), float(host.config.get("idle_s", IDLE_S))
         self._sandbox = sandbox_of(host)
         confined = self._sandbox, sandbox_profile(host.config)
         self._pool = Pool(self._launcher, self._roots, environ_of(host), named, idle_s, *confined)
@@ -72,7 +72,7 @@ class LspPlugin(Plugin):
         source line."""
         if kind == "hover":
             return await self.lsp_hover(path, symbol, line, column, call=call)
-        return await self._located(kind, Position(path, symbol, line, column), 0, 50, call)
+        return await self._request_locations(kind, Position(path, symbol, line, column), 0, 50, call)
 
     @tool(category=CODE, access="read")
     async def lsp_find_references(
@@ -88,7 +88,9 @@ class LspPlugin(Plugin):
     ) -> dict[str, Any]:
         """Find every use of a function, class or variable in the project, its definition included. Returns paths, lines
         and source lines; exact where grep guesses."""
-        return await self._located("references", Position(path, symbol, line, column), offset, limit, call)
+        return await self._request_locations(
+            "references", Position(path, symbol, line, column), offset, limit, call
+        )
 
     @tool(category=CODE, access="read")
     async def lsp_hover(
@@ -97,14 +99,14 @@ class LspPlugin(Plugin):
         """Tell a symbol's type, signature and documentation where it is used."""
         where = Position(path, symbol, line, column)
 
-        async def ask() -> dict[str, Any]:
+        async def send() -> dict[str, Any]:
             _, answer = await requests.request_at(self._pool, where, "hover")
             text = requests.hover_text(answer)
             return (
                 {"hover": text} if text else {"hover": None, "note": "The server says nothing of this place."}
             )
 
-        return await self._beside.run(ask(), call.token)
+        return await self._loop_thread.run(send(), call.token)
 
     @tool(category=CODE, access="read")
     async def lsp_get_diagnostics(
@@ -119,7 +121,7 @@ class LspPlugin(Plugin):
         """Check one file for errors and warnings: types, undefined names, syntax, unused imports, as its language server
         sees it now. Returns line, severity, message and source line."""
 
-        async def ask() -> dict[str, Any]:
+        async def send() -> dict[str, Any]:
             project = await self._pool.project_of(path)
             found, lines = await requests.request_diagnostics(project, path)
             least = SEVERITIES.index(severity)
@@ -127,7 +129,7 @@ class LspPlugin(Plugin):
             kept = [row for row in rows if SEVERITIES.index(row["severity"]) <= least]
             return {"path": path, **requests.paginate("diagnostics", kept, offset, limit)}
 
-        return await self._beside.run(ask(), call.token)
+        return await self._loop_thread.run(send(), call.token)
 
     @tool(category=CODE, access="read")
     async def lsp_document_symbols(
@@ -135,13 +137,13 @@ class LspPlugin(Plugin):
     ) -> dict[str, Any]:
         """Outline one source file: its classes, functions, methods and variables with their lines."""
 
-        async def ask() -> dict[str, Any]:
+        async def send() -> dict[str, Any]:
             project = await self._pool.project_of(path)
             uri, _ = project.open(path)
             answer = await requests.send_request(project, "symbols", {"textDocument": {"uri": uri}})
             return {"path": path, **requests.paginate("symbols", requests.symbol_rows(answer), offset, limit)}
 
-        return await self._beside.run(ask(), call.token)
+        return await self._loop_thread.run(send(), call.token)
 
     @tool(category=CODE, access="read")
     async def lsp_workspace_symbols(
@@ -156,7 +158,7 @@ class LspPlugin(Plugin):
         """Find classes, functions and variables of the whole project by part of their name. Returns kind, path and
         line."""
 
-        async def ask() -> dict[str, Any]:
+        async def send() -> dict[str, Any]:
             projects = [await self._pool.project_for(language)] if language else self._pool.running()
             if not projects:
                 raise ToolError("No language server runs yet. Name the language, such as python.")
@@ -167,7 +169,7 @@ class LspPlugin(Plugin):
                 rows += requests.workspace_symbol_rows(project, found)
             return requests.paginate("symbols", rows, offset, limit)
 
-        return await self._beside.run(ask(), call.token)
+        return await self._loop_thread.run(send(), call.token)
 
     @tool(category=CODE, access="write")
     async def lsp_rename_symbol(
@@ -185,8 +187,8 @@ class LspPlugin(Plugin):
         none. undoFileChange reverts a file. Returns the diffs."""
         where = Position(path, symbol, line, column)
         asking = requests.request_rename(self._pool, self._roots, where, new_name)
-        found, left = await self._beside.run(asking, call.token)
-        value = await self._changed(found, call, only_shown=preview)
+        found, left = await self._loop_thread.run(asking, call.token)
+        value = await self._apply_changes(found, call, only_shown=preview)
         return {**value, "same_name_unchanged_in": left} if left else value
 
     @tool(category=CODE, access="write")
@@ -205,7 +207,7 @@ class LspPlugin(Plugin):
         Returns titles and kinds, or the diffs."""
         last = max(line, end_line or line)
 
-        async def ask() -> dict[str, Any] | list[NewText]:
+        async def send() -> dict[str, Any] | list[NewText]:
             project, found = await requests.request_actions(self._pool, path, line, last, kind)
             if apply is None:
                 return {"path": path, "actions": [action_row(one) for one in found]}
@@ -215,12 +217,14 @@ class LspPlugin(Plugin):
                 raise EditRefused(f"There is no action {apply!r} there. There are: {titles}.")
             return new_texts(await requests.resolve_action(project, wanted[0]), project, self._roots)
 
-        found = await self._beside.run(ask(), call.token)
-        return found if isinstance(found, dict) else await self._changed(found, call, only_shown=preview)
+        found = await self._loop_thread.run(send(), call.token)
+        return (
+            found if isinstance(found, dict) else await self._apply_changes(found, call, only_shown=preview)
+        )
 
     def shutdown(self) -> None:
-        """End every server; nothing they started is alive afterwards."""
-        self._beside.close()
+        """End every server and its child processes."""
+        self._loop_thread.close()
         self._launcher.close()
         self._sandbox.release()
 
@@ -234,27 +238,27 @@ class LspPlugin(Plugin):
         return {**value, "diagnostics": found} if found else value
 
     async def diagnostics_after(self, paths: list[str]) -> dict[str, list[dict[str, Any]]]:
-        """Errors and warnings of files that were just written, by path: only of servers that run already, and only what
-        they say within two seconds. Nothing is started."""
+        """Errors and warnings of files that were just written, by path: only of servers that already run, and only what
+        they publish within two seconds. No server is started."""
         if not self._pool.running():
             return {}
-        found = await self._beside.run(requests.diagnose_written(self._pool, paths, AFTER_WRITE_S))
+        found = await self._loop_thread.run(requests.diagnose_written(self._pool, paths, AFTER_WRITE_S))
         return {
             path: [row for row in rows if row["severity"] in ("error", "warning")][:20]
             for path, rows in found.items()
         }
 
-    async def _located(
+    async def _request_locations(
         self, what: str, where: Position, offset: int, limit: int, call: Call
     ) -> dict[str, Any]:
-        async def ask() -> dict[str, Any]:
+        async def send() -> dict[str, Any]:
             more = {"context": {"includeDeclaration": True}} if what == "references" else {}
             project, answer = await requests.request_at(self._pool, where, what, **more)
             return requests.location_page(project, answer, offset, limit)
 
-        return await self._beside.run(ask(), call.token)
+        return await self._loop_thread.run(send(), call.token)
 
-    async def _changed(self, texts: list[NewText], call: Call, *, only_shown: bool) -> dict[str, Any]:
+    async def _apply_changes(self, texts: list[NewText], call: Call, *, only_shown: bool) -> dict[str, Any]:
         """Make the changes as the file tools do, all or none and to be undone; or only show them."""
         said = {
             "files": len(texts),
@@ -277,7 +281,7 @@ class LspPlugin(Plugin):
         made = await asyncio.to_thread(found.tool.run, {"edits": edits}, call)
         return {**said, "backups": {one["path"]: one.get("backup_id") for one in made["files"]}}
 
-    def _named(self) -> list[str]:
+    def _configured_servers(self) -> list[str]:
         """The user's list of servers."""
         given = self.host.config.get("language_servers")
         if given is None:
@@ -289,7 +293,7 @@ class LspPlugin(Plugin):
 
 
 def written_files(value: dict[str, Any]) -> list[str]:
-    """The files a result says were written."""
+    """The files that a result lists as written."""
     rows = value.get("files") if isinstance(value.get("files"), list) else value.get("changes")
     named = [value, *(rows if isinstance(rows, list) else [])]
     paths = [row["path"] for row in named if isinstance(row, dict) and isinstance(row.get("path"), str)]

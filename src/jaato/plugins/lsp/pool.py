@@ -32,7 +32,7 @@ LOOK_EVERY_S = 15.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 120.0
 FORGOTTEN_S = 600.0
 SANDBOX_SESSION = "language-servers"
-"""Whose temporary files and network in the sandbox they have: they serve all sessions."""
+"""The sandbox session of the servers, which all sessions share."""
 
 
 @dataclass(eq=False)
@@ -74,20 +74,20 @@ class Pool:
         """The project of a file, its server running. Raises `NoServer`, `ServerFailed` and other `ToolError`s."""
         language = find_language(path, self._languages)
         root, _ = self._roots.relative(path)
-        return await self._project(language, root)
+        return await self._get_project(language, root)
 
     async def project_for(self, name: str) -> ServerDocuments:
         """The project of the workspace in a language. Raises as above."""
         for language in self._languages:
             if language.name == name:
-                return await self._project(language, self._roots.workspace)
+                return await self._get_project(language, self._roots.workspace)
         known = ", ".join(language.name for language in self._languages)
         raise NoServer(f"There is no language {name!r}; there are {known}.")
 
     def running(self) -> list[ServerDocuments]:
         """The projects whose servers run now."""
         found = (slot.project for slot in self._slots.values())
-        return [project for project in found if project is not None and project.server.alive]
+        return [project for project in found if project is not None and project.server.is_alive]
 
     def running_for(self, path: str) -> ServerDocuments | None:
         """The project of a file if its server runs already."""
@@ -97,34 +97,34 @@ class Pool:
         except ToolError:
             return None
         project = slot.project if slot is not None else None
-        return project if project is not None and project.server.alive else None
+        return project if project is not None and project.server.is_alive else None
 
-    async def _project(self, language: Language, root: Path) -> ServerDocuments:
+    async def _get_project(self, language: Language, root: Path) -> ServerDocuments:
         slot = self._slots.setdefault((language.name, root), Slot())
         async with slot.lock:
             project = slot.project
-            if project is not None and project.server.alive:
+            if project is not None and project.server.is_alive:
                 if time.monotonic() - slot.failed_at > FORGOTTEN_S:
                     slot.failures = 0
                 return project
             if project is not None:
                 slot.project = None
-                self._failed(slot, project.server.why or "it ended by itself")
+                self._record_failure(slot, project.server.why or "it ended by itself")
             pause_s = slot.not_before - time.monotonic()
             if pause_s > 0:
                 raise ServerFailed(
                     f"The language server for {language.name} has failed {slot.failures} times ({slot.why}); it is "
                     f"started again in {pause_s:.0f} s at the earliest. grep_content and ast_search work without."
                 )
-            await self._make_room()
-            slot.project = await self._started(slot, language, root)
+            await self._evict_least_used()
+            slot.project = await self._start(slot, language, root)
             if self._reaper is None or self._reaper.done():
-                self._reaper = asyncio.create_task(self._reap(), name="jaato-lsp-idle")
+                self._reaper = asyncio.create_task(self._evict_idle(), name="jaato-lsp-idle")
             return slot.project
 
-    async def _started(self, slot: Slot, language: Language, root: Path) -> ServerDocuments:
+    async def _start(self, slot: Slot, language: Language, root: Path) -> ServerDocuments:
         argv = find_command(language, self._environ, self._roots.paths)
-        confinement = await self._confinement(argv[0], root)
+        confinement = await self._confine(argv[0], root)
         way = ServerCommand(
             language.name,
             argv,
@@ -136,13 +136,13 @@ class Pool:
         try:
             await server.start(self._launcher)
         except ServerFailed as error:
-            self._failed(slot, str(error)[:500])
+            self._record_failure(slot, str(error)[:500])
             raise
         project = ServerDocuments(server, language, self._roots)
         project.refresh()
         return project
 
-    async def _confinement(self, program: str, root: Path) -> Confinement:
+    async def _confine(self, program: str, root: Path) -> Confinement:
         """The sandbox of a server. Where there is none, a server starts without, as long as the session cannot write it.
 
         Raises `NoServer`.
@@ -156,15 +156,15 @@ class Pool:
             )
         return UNCONFINED
 
-    def _failed(self, slot: Slot, why: str) -> None:
+    def _record_failure(self, slot: Slot, why: str) -> None:
         now = time.monotonic()
         slot.failures += 1
         slot.failed_at, slot.why = now, why
         if slot.failures > 1:  # the first end of a server may be an accident
             slot.not_before = now + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**slot.failures)
 
-    async def _make_room(self) -> None:
-        """End the server that was used least recently, if there are as many as there may be."""
+    async def _evict_least_used(self) -> None:
+        """End the least recently used server when the limit is reached."""
         running = self.running()
         if len(running) >= MAX_SERVERS:
             idle = [project for project in running if not project.server.in_use]
@@ -172,21 +172,21 @@ class Pool:
                 raise ToolError(
                     f"{MAX_SERVERS} language servers are at work, the most there may be. Try again."
                 )
-            await self._end(min(idle, key=lambda project: project.server.used_at))
+            await self._stop(min(idle, key=lambda project: project.server.used_at))
 
-    async def _end(self, project: ServerDocuments) -> None:
+    async def _stop(self, project: ServerDocuments) -> None:
         for slot in self._slots.values():
             if slot.project is project:
                 slot.project = None
         await project.server.close()
 
-    async def _reap(self) -> None:
-        """End what has been idle for long, while there is anything that could be."""
+    async def _evict_idle(self) -> None:
+        """End idle servers, until none runs."""
         while running := self.running():
             for project in running:
                 idle_s = time.monotonic() - project.server.used_at
                 if not project.server.in_use and idle_s > self._idle_s:
-                    await self._end(project)
+                    await self._stop(project)
             await asyncio.sleep(min(LOOK_EVERY_S, self._idle_s / 4))
 
 

@@ -167,8 +167,8 @@ QUIET_S = 0.3
 OTHERS_S = 1.5
 MAX_ACTIONS = 50
 MAX_LEFT = 20
-OF_ALL = ("references", "implementation", "rename", "workspace_symbols")
-"""What is asked of the whole project."""
+PROJECT_WIDE = ("references", "implementation", "rename", "workspace_symbols")
+"""Requests that concern the whole project."""
 METHODS = {
     "definition": ("textDocument/definition", "definitionProvider"),
     "type_definition": ("textDocument/typeDefinition", "typeDefinitionProvider"),
@@ -191,14 +191,14 @@ class Position:
 
 
 async def request_at(pool: Pool, where: Position, what: str, **more: Any) -> tuple[ServerDocuments, Any]:
-    """What the server of a file says of a place. Raises `ToolError`s."""
+    """Send a request for a position in a file. Raises `ToolError`s."""
     project = await pool.project_of(where.path)
     uri, lines = project.open(where.path, now=what == "rename")
-    position = lines.place(where.symbol, where.line, where.column)
-    if what in OF_ALL:
-        for mention in project.show_mentions(lines.word(position)):
+    position = lines.find_symbol(where.symbol, where.line, where.column)
+    if what in PROJECT_WIDE:
+        for mention in project.open_mentions(lines.word_at(position)):
             if mention not in project.server.diagnosed:
-                await project.server.news_of(mention, 0, DIAGNOSED_S)
+                await project.server.wait_for_diagnostics(mention, 0, DIAGNOSED_S)
     return project, await send_request(
         project, what, {"textDocument": {"uri": uri}, "position": position, **more}
     )
@@ -208,26 +208,26 @@ async def send_request(project: ServerDocuments, what: str, params: dict[str, An
     """One request, if the server can answer it. Raises `ToolError`s."""
     method, ability = METHODS[what]
     if project.server.capabilities.get(ability) in (None, False):
-        program = project.server.way.argv[0].rsplit("/", 1)[-1]
+        program = project.server.command.argv[0].rsplit("/", 1)[-1]
         raise ToolError(
             f"{program} cannot be asked for {what.replace('_', ' ')}. Use grep_content or ast_search."
         )
-    if what in OF_ALL:
+    if what in PROJECT_WIDE:
         await wait_for_indexing(project)
-    return await project.server.ask(method, params)
+    return await project.server.request(method, params)
 
 
 async def wait_for_indexing(project: ServerDocuments) -> None:
-    """Wait, once, until a new server has had its time to look at the project: it answers before that, of one file.
+    """Wait, once, until a new server has indexed the project: before that it answers for one file only.
 
-    It has when it says by itself what is wrong in a file that it was shown.
+    Published diagnostics of an open file show that it has.
     """
     server = project.server
-    if not server.acquainted and not server.capabilities.get("diagnosticProvider"):
-        uri = project.opened()
+    if not server.indexing_done and not server.capabilities.get("diagnosticProvider"):
+        uri = project.any_open_uri()
         if uri is not None and uri not in server.diagnosed:
-            await server.news_of(uri, 0, DIAGNOSED_S)
-    server.acquainted = True
+            await server.wait_for_diagnostics(uri, 0, DIAGNOSED_S)
+    server.indexing_done = True
 
 
 async def request_diagnostics(
@@ -235,11 +235,11 @@ async def request_diagnostics(
 ) -> tuple[list[dict[str, Any]], TextPositions]:
     """What is wrong in a file as it is now, and its text. Raises `ToolError`s."""
     server = project.server
-    before = dict(server.told)
+    before = dict(server.diagnostic_counts)
     known, changes = project.version(path), project.changes
     uri, lines = project.open(path, now=True)
     if server.capabilities.get("diagnosticProvider"):
-        answer = await server.ask(
+        answer = await server.request(
             "textDocument/diagnostic", {"textDocument": {"uri": uri}}, max(within_s, 1.0)
         )
         items = answer.get("items") if isinstance(answer, dict) else None
@@ -247,16 +247,20 @@ async def request_diagnostics(
         return [one for one in found if isinstance(one, dict)], lines
     if known != project.version(path) or uri not in server.diagnosed:
         count = before.get(uri, 0)
-        while await server.news_of(uri, count, within_s if count == before.get(uri, 0) else QUIET_S):
-            count = server.told[uri]
+        while await server.wait_for_diagnostics(
+            uri, count, within_s if count == before.get(uri, 0) else QUIET_S
+        ):
+            count = server.diagnostic_counts[uri]
         if count == before.get(uri, 0):
             raise ToolError(
                 f"The language server has said nothing of {path!r} within {within_s:g} s. Try again."
             )
     elif changes != project.changes:  # what others have changed may matter here
         count = before.get(uri, 0)
-        while await server.news_of(uri, count, OTHERS_S if count == before.get(uri, 0) else QUIET_S):
-            count = server.told[uri]
+        while await server.wait_for_diagnostics(
+            uri, count, OTHERS_S if count == before.get(uri, 0) else QUIET_S
+        ):
+            count = server.diagnostic_counts[uri]
     return server.diagnosed.get(uri, []), lines
 
 
@@ -276,7 +280,7 @@ async def request_rename(
     _, text = project.read(where.path)
     lines = TextPositions(text)
     changed = {one.path for one in texts}
-    found = project.mentions(lines.word(lines.place(where.symbol, where.line, where.column)))
+    found = project.find_mentions(lines.word_at(lines.find_symbol(where.symbol, where.line, where.column)))
     shown = (project.shown_path(path.as_uri())[0] for path, _ in found)
     return texts, list(itertools.islice((path for path in shown if path not in changed), MAX_LEFT))
 
@@ -320,7 +324,7 @@ async def resolve_action(project: ServerDocuments, action: dict[str, Any]) -> An
     if isinstance(reason, dict):
         raise EditRefused(f"{action['title']!r} cannot be done: {str(reason.get('reason'))[:300]}.")
     if action.get("edit") is None and resolves and not isinstance(action.get("command"), str):
-        resolved = await project.server.ask("codeAction/resolve", action)
+        resolved = await project.server.request("codeAction/resolve", action)
         action = resolved if isinstance(resolved, dict) else action
     if action.get("edit") is None:
         raise EditRefused(
@@ -330,7 +334,7 @@ async def resolve_action(project: ServerDocuments, action: dict[str, Any]) -> An
 
 
 async def diagnose_written(pool: Pool, paths: list[str], within_s: float) -> dict[str, list[dict[str, Any]]]:
-    """What is wrong in files that were just written, as far as running servers say it in time."""
+    """Diagnostics of files that were just written, as far as running servers publish them in time."""
     found: dict[str, list[dict[str, Any]]] = {}
 
     async def one(path: str, project: ServerDocuments) -> None:

@@ -50,7 +50,7 @@ def new_texts(edit: Any, project: ServerDocuments, roots: Roots) -> list[NewText
         if roots.is_control(path):
             raise EditRefused(f"This would change {path!r}, which decides what runs. Nothing was changed.")
         place, old = project.read(path)
-        if not project.known(place, old):
+        if not project.is_in_sync(place, old):
             raise EditRefused(f"{path!r} has changed meanwhile. Nothing was changed; ask again.")
         new = apply_text_edits(old, edits, path)
         room -= len(new)

@@ -1,4 +1,4 @@
-"""Runs beside the kernel: starts it, speaks Jupyter's protocol with it, and bounded JSON frames with jaato.
+"""Runs beside the kernel: connects it by Jupyter's protocol, and jaato by bounded JSON frames.
 
 A program for the kernel's Python, 3.9 or newer, with ipykernel and jupyter_client; nothing of jaato is imported here.
 """
@@ -10,7 +10,7 @@ import sys
 
 HERE = sys.path[0]
 if __name__ == "__main__":
-    del sys.path[0]  # the folder of this file, whose modules are nobody's to import
+    del sys.path[0]  # the folder of this file, whose modules are not to be imported
 
 import ast  # noqa: E402
 import asyncio  # noqa: E402
@@ -27,7 +27,7 @@ from typing import Any  # noqa: E402
 
 START_S = 60.0
 IDLE_S = 2.0
-HEED_S = 3.0
+INTERRUPT_S = 3.0
 SHOW_EVERY_S = 0.1
 HEAD_CHARS = 100_000
 TAIL_CHARS = 100_000
@@ -46,11 +46,11 @@ FLAGS = (
 
 
 class KernelLost(Exception):
-    """The kernel is gone, or no longer to be understood."""
+    """The kernel has ended or broke its protocol."""
 
 
 def send_frame(**message: Any) -> None:
-    """One frame to jaato."""
+    """Send one frame to jaato."""
     body = json.dumps(message, default=str).encode("utf-8", "replace")
     data = b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
     while data:
@@ -58,7 +58,7 @@ def send_frame(**message: Any) -> None:
 
 
 class KernelProcess:
-    """One kernel process and the client that speaks with it."""
+    """One kernel process and its client."""
 
     def __init__(self) -> None:
         from jupyter_client.asynchronous.client import AsyncKernelClient
@@ -81,42 +81,42 @@ class KernelProcess:
         )
         self.client: Any = AsyncKernelClient(connection_file=file)
 
-    async def ready(self) -> None:
-        """Wait until it answers; then nothing of it needs a file any more. Raises `KernelLost`."""
+    async def wait_until_ready(self) -> None:
+        """Wait until it answers, then remove its connection files. Raises `KernelLost`."""
         self.client.load_connection_file()
         self.client.start_channels(stdin=False, hb=False)
         asked = [self.client.kernel_info(), 0]
         control = self.client.session.msg("kernel_info_request")
         self.client.control_channel.send(control)
         until = time.monotonic() + START_S
-        heard: set[str] = set()
-        while heard != {"shell", "iopub", "control"}:
+        ready_channels: set[str] = set()
+        while ready_channels != {"shell", "iopub", "control"}:
             if time.monotonic() > until or self.process.poll() is not None:
                 raise KernelLost("the kernel did not start")
             for name in ("shell", "iopub", "control"):
                 channel = getattr(self.client, f"{name}_channel")
                 if await channel.socket.poll(50):
                     await channel.get_msg()
-                    heard.add(name)
-            if "iopub" not in heard and "shell" in heard and asked[1] < 20:
-                asked[1] += 1  # what it published before we listened is gone: let it publish again
+                    ready_channels.add(name)
+            if "iopub" not in ready_channels and "shell" in ready_channels and asked[1] < 20:
+                asked[1] += 1  # what it published before the subscription is lost: ask for it again
                 self.client.kernel_info()
         shutil.rmtree(self.place, ignore_errors=True)
 
     def interrupt(self) -> None:
-        """As Ctrl-C does it."""
+        """Send SIGINT to its process group."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGINT)
 
     def check(self) -> None:
-        """Raise `KernelLost` when it is gone."""
+        """Raise `KernelLost` when it has ended."""
         if (code := self.process.poll()) is not None:
             raise KernelLost(
                 f"it ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
             )
 
     def close(self) -> None:
-        """End it."""
+        """Kill it and remove its files."""
         if self.process.poll() is None:
             self.process.kill()
         shutil.rmtree(self.place, ignore_errors=True)
@@ -129,7 +129,7 @@ def bound_text(text: Any, most: int = LINE_CHARS) -> str:
 
 
 class CellOutputs:
-    """The outputs of a cell: streams, values, displays and an error, in order. Text beyond the head is kept by its end."""
+    """The outputs of a cell: streams, values, displays and an error, in order. Of long text the head and the tail stay."""
 
     def __init__(self) -> None:
         self.outputs: list[dict[str, Any]] = []
@@ -140,33 +140,33 @@ class CellOutputs:
         self._displays = self._bytes = 0
         self._clear = False
 
-    def take(self, kind: str, content: dict[str, Any]) -> str:
-        """One message of the kernel; gives the text to be shown as it comes."""
+    def add(self, kind: str, content: dict[str, Any]) -> str:
+        """Add one message of the kernel; gives the text for the live output."""
         if self._clear and kind != "clear_output":
-            self._forget()
+            self._clear_outputs()
         if kind == "stream":
             text = COLOUR.sub("", str(content.get("text", "")))
-            self._stream(str(content.get("name", "stdout")), text)
+            self._add_stream(str(content.get("name", "stdout")), text)
             return text
         if kind == "error":
             lines = [bound_text(line) for line in content.get("traceback", [])[:MOST_LINES]]
             name, value = bound_text(content.get("ename")), bound_text(content.get("evalue"))
             self.outputs.append({"output_type": "error", "ename": name, "evalue": value, "traceback": lines})
         elif kind in ("execute_result", "display_data"):
-            return self._display(kind, content)
+            return self._add_display(kind, content)
         elif kind == "update_display_data":
             identity = (content.get("transient") or {}).get("display_id")
             for output in self.outputs:
                 if identity is not None and output.get("_id") == identity:
-                    output["data"] = self._bounded(content.get("data"))
+                    output["data"] = self._bound_data(content.get("data"))
         elif kind == "clear_output":
             self._clear = True
             if not content.get("wait"):
-                self._forget()
+                self._clear_outputs()
         return ""
 
-    def done(self) -> list[dict[str, Any]]:
-        """All outputs, the end of the text included."""
+    def finish(self) -> list[dict[str, Any]]:
+        """All outputs, with the tail of the text."""
         if self._tail or self.omitted:
             note = f"\n[… {self.omitted:,} characters left out …]\n" if self.omitted else ""
             at = next(
@@ -179,12 +179,12 @@ class CellOutputs:
             output.pop("_id", None)
         return self.outputs
 
-    def _forget(self) -> None:
+    def _clear_outputs(self) -> None:
         kept = {name: getattr(self, name) for name in ("_displays", "_bytes")}
         self.__init__()  # type: ignore[misc]  # as new, but for what bounds the whole cell
         self._displays, self._bytes = kept["_displays"], kept["_bytes"]
 
-    def _stream(self, name: str, text: str) -> None:
+    def _add_stream(self, name: str, text: str) -> None:
         room = HEAD_CHARS - self._head
         if room > 0:
             piece, text = text[:room], text[room:]
@@ -202,9 +202,9 @@ class CellOutputs:
                 self.omitted += surplus
                 self._tail = self._tail[surplus:]
 
-    def _display(self, kind: str, content: dict[str, Any]) -> str:
+    def _add_display(self, kind: str, content: dict[str, Any]) -> str:
         self._displays += 1
-        data = self._bounded(content.get("data"))
+        data = self._bound_data(content.get("data"))
         if self._displays > MOST_DISPLAYS:
             return ""
         made: dict[str, Any] = {"output_type": kind, "data": data, "metadata": {}}
@@ -216,7 +216,7 @@ class CellOutputs:
         self.outputs.append(made)
         return str(data.get("text/plain", "")) + "\n"
 
-    def _bounded(self, data: Any) -> dict[str, Any]:
+    def _bound_data(self, data: Any) -> dict[str, Any]:
         kept: dict[str, Any] = {}
         for kind, value in list(data.items())[:20] if isinstance(data, dict) else []:
             if not isinstance(value, str):
@@ -232,15 +232,15 @@ class CellOutputs:
 
 
 class LiveOutput:
-    """What is shown while the cell runs: so much at a time, the rest counted."""
+    """Output that is sent while the cell runs: a bounded amount per flush, the rest is counted."""
 
-    def __init__(self, tell: Callable[..., None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[..., None]) -> None:
+        self._send = send
         self._parts: list[str] = []
         self._chars = self._skipped = 0
 
-    def take(self, text: str) -> None:
-        """More text."""
+    def add(self, text: str) -> None:
+        """Add text."""
         piece = text[: SHOWN_CHARS - self._chars]
         if piece:
             self._parts.append(piece)
@@ -248,84 +248,84 @@ class LiveOutput:
         self._skipped += len(text) - len(piece)
 
     def flush(self) -> None:
-        """Show what there is."""
+        """Send the pending text."""
         text = "".join(self._parts)
         if self._skipped:
             text += f"\n[… {self._skipped:,} characters not shown …]\n"
         self._parts, self._chars, self._skipped = [], 0, 0
         if text:
-            self._tell(event="output", text=text)
+            self._send(event="output", text=text)
 
 
-class Bridge:
-    """Takes orders from jaato, one cell at a time, and tells what came of each."""
+class KernelHost:
+    """Runs jaato's requests in the kernel, one at a time, and sends the result of each."""
 
     def __init__(self, kernel: KernelProcess) -> None:
         self.kernel = kernel
-        self.shown = LiveOutput(send_frame)
+        self.live_output = LiveOutput(send_frame)
         self.interrupted_at: float | None = None
         self.busy = False
 
     def interrupt(self) -> None:
-        """Stop the cell that runs."""
+        """Interrupt the running cell."""
         if self.busy:
             self.interrupted_at = time.monotonic()
             self.kernel.interrupt()
 
-    async def perform(self, order: dict[str, Any]) -> None:
-        """One order, answered. Raises `KernelLost`."""
+    async def run_request(self, request: dict[str, Any]) -> None:
+        """Run one request and send its result. Raises `KernelLost`."""
         self.busy, self.interrupted_at = True, None
         try:
-            if order["op"] == "variables":
-                await self._variables(order)
+            if request["op"] == "variables":
+                await self._list_variables(request)
             else:
-                await self._execute(order)
+                await self._execute(request)
         finally:
             self.busy = False
 
-    async def _execute(self, order: dict[str, Any]) -> None:
-        said = CellOutputs()
-        sent = self.kernel.client.execute(order["code"], allow_stdin=False, stop_on_error=True)
+    async def _execute(self, request: dict[str, Any]) -> None:
+        outputs = CellOutputs()
+        sent = self.kernel.client.execute(request["code"], allow_stdin=False, stop_on_error=True)
         try:
-            reply = await self._until_done(sent, said)
+            reply = await self._wait_for_reply(sent, outputs)
         except KernelLost as error:
-            send_frame(event="lost", id=order["id"], why=str(error), outputs=said.done())
+            send_frame(event="lost", id=request["id"], why=str(error), outputs=outputs.finish())
             raise
-        self.shown.flush()
+        self.live_output.flush()
         send_frame(
             event="done",
-            id=order["id"],
+            id=request["id"],
             status=reply.get("status", "unknown"),
             count=reply.get("execution_count"),
-            outputs=said.done(),
-            omitted=said.omitted,
+            outputs=outputs.finish(),
+            omitted=outputs.omitted,
         )
 
-    async def _variables(self, order: dict[str, Any]) -> None:
+    async def _list_variables(self, request: dict[str, Any]) -> None:
         asked = "__import__('sys').modules['_jaato_kernel'].list_variables({offset:d},{limit:d},{within_s!r})"
         sent = self.kernel.client.execute(
-            "", silent=True, user_expressions={"v": asked.format(**order)}, allow_stdin=False
+            "", silent=True, user_expressions={"v": asked.format(**request)}, allow_stdin=False
         )
         try:
-            reply = await self._until_done(sent, CellOutputs())
+            reply = await self._wait_for_reply(sent, CellOutputs())
         except KernelLost as error:
-            send_frame(event="lost", id=order["id"], why=str(error), outputs=[])
+            send_frame(event="lost", id=request["id"], why=str(error), outputs=[])
             raise
         answer = (reply.get("user_expressions") or {}).get("v") or {}
         try:
             found = json.loads(ast.literal_eval(answer["data"]["text/plain"]))
-            send_frame(event="done", id=order["id"], status="ok", found=found)
+            send_frame(event="done", id=request["id"], status="ok", found=found)
         except (KeyError, TypeError, ValueError, SyntaxError):
             why = str(answer.get("evalue") or answer.get("ename") or "it gave no list")[:500]
-            send_frame(event="done", id=order["id"], status="error", why=why)
+            send_frame(event="done", id=request["id"], status="error", why=why)
 
-    async def _until_done(self, sent: str, said: CellOutputs) -> dict[str, Any]:
-        """Until the kernel has answered and is idle; its reply."""
+    async def _wait_for_reply(self, sent: str, outputs: CellOutputs) -> dict[str, Any]:
+        """Wait until the kernel has replied and is idle; gives its reply."""
         reply: dict[str, Any] | None = None
         replied_at, idle, shown_at = 0.0, False, time.monotonic()
         again_at = 0.0
         while True:
-            idle = await self._iopub(sent, said) or idle
+            idle = await self._read_iopub(sent, outputs) or idle
             now = time.monotonic()
             if reply is None and await self.kernel.client.shell_channel.socket.poll(0):
                 message = await self.kernel.client.shell_channel.get_msg()
@@ -335,19 +335,19 @@ class Bridge:
                 return reply
             if now - shown_at > SHOW_EVERY_S:
                 shown_at = now
-                self.shown.flush()
+                self.live_output.flush()
             self.kernel.check()
             if self.interrupted_at is not None:
                 waited = now - self.interrupted_at
-                if waited > 2 * HEED_S:
+                if waited > 2 * INTERRUPT_S:
                     self.kernel.close()
                     raise KernelLost("it did not heed the interrupt, so it was ended")
-                if waited > HEED_S and not again_at:
+                if waited > INTERRUPT_S and not again_at:
                     again_at = now
                     self.kernel.interrupt()
 
-    async def _iopub(self, sent: str, said: CellOutputs) -> bool:
-        """Take one message, if one comes soon; whether it says that the kernel is idle."""
+    async def _read_iopub(self, sent: str, outputs: CellOutputs) -> bool:
+        """Read one message, if one comes soon; returns whether the kernel is idle."""
         channel = self.kernel.client.iopub_channel
         if not await channel.socket.poll(50):
             return False
@@ -360,28 +360,28 @@ class Bridge:
         if kind == "status":
             return bool(own and content.get("execution_state") == "idle")
         if own or kind == "stream":
-            self.shown.take(said.take(kind, content))
+            self.live_output.add(outputs.add(kind, content))
         return False
 
 
 async def read_requests(reader: asyncio.StreamReader) -> Any:
-    """What jaato sends, until it closes."""
+    """Yield jaato's requests until it closes the pipe."""
     while head := await reader.readline():
         await reader.readline()
         yield json.loads(await reader.readexactly(int(head.split(b":")[1])))
 
 
 async def main() -> None:
-    """Serve until jaato closes the pipe or the kernel is gone."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what is half made is put away
+    """Serve until jaato closes the pipe or the kernel has ended."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that cleanup runs
     try:
         kernel = KernelProcess()
     except ImportError as error:
         return send_frame(event="missing", name=str(error.name or error))
     try:
-        await kernel.ready()
+        await kernel.wait_until_ready()
         send_frame(event="ready")
-        bridge = Bridge(kernel)
+        host = KernelHost(kernel)
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb")
@@ -389,33 +389,33 @@ async def main() -> None:
         queue: asyncio.Queue[Any] = asyncio.Queue()
 
         async def listen() -> None:
-            async for order in read_requests(reader):
-                if order["op"] == "interrupt":
-                    bridge.interrupt()
+            async for request in read_requests(reader):
+                if request["op"] == "interrupt":
+                    host.interrupt()
                 else:
-                    queue.put_nowait(order)
+                    queue.put_nowait(request)
             queue.put_nowait(None)
 
-        await serve(bridge, queue, asyncio.ensure_future(listen()))
+        await serve(host, queue, asyncio.ensure_future(listen()))
     except KernelLost as error:
         send_frame(event="over", why=str(error))
     finally:
         kernel.close()
 
 
-async def serve(bridge: Bridge, queue: asyncio.Queue[Any], listening: asyncio.Future[None]) -> None:
-    """One order after the other; between them, see that the kernel lives."""
+async def serve(host: KernelHost, queue: asyncio.Queue[Any], listening: asyncio.Future[None]) -> None:
+    """Run requests in order; between them, check that the kernel is alive."""
     while True:
         try:
-            order = await asyncio.wait_for(queue.get(), 1.0)
+            request = await asyncio.wait_for(queue.get(), 1.0)
         except (TimeoutError, asyncio.TimeoutError):  # noqa: UP041 two kinds before 3.11
-            bridge.kernel.check()
+            host.kernel.check()
             continue
-        if order is None or listening.done():
+        if request is None or listening.done():
             return
-        await bridge.perform(order)
+        await host.run_request(request)
 
 
 if __name__ == "__main__":
     asyncio.run(main())
-    os._exit(0)  # what reads the closed pipes may still wait; nothing is left to be put in order
+    os._exit(0)  # readers of the closed pipes may still wait; all cleanup is done

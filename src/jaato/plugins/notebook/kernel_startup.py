@@ -25,14 +25,14 @@ SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 
 
 class RateLimit:
-    """How much may still be said now; whoever says more waits."""
+    """A token bucket of printed characters; a writer beyond it waits."""
 
     def __init__(self) -> None:
         self.room = float(RATE_CHARS)
         self.at = time.monotonic()
 
     def take(self, size: int) -> None:
-        """Wait until this much may be said."""
+        """Wait until this many characters may be printed."""
         now = time.monotonic()
         self.room = min(float(RATE_CHARS), self.room + (now - self.at) * RATE_CHARS) - size
         self.at = now
@@ -49,7 +49,7 @@ def shorten(text: str, most: int = MOST_CHARS) -> str:
 
 
 def bound_streams() -> None:
-    """Let what is printed come at a bounded rate, in bounded pieces."""
+    """Limit the rate and the size of printed pieces."""
     from ipykernel.iostream import OutStream
 
     bucket, write = RateLimit(), OutStream.write
@@ -65,7 +65,7 @@ def bound_streams() -> None:
 
 
 def bound_texts(session: Any) -> None:
-    """Let half a surrogate pair, which is no text, be sent as a question mark; the message would be lost otherwise."""
+    """Send lone surrogates as question marks; the message would be lost otherwise."""
     from jupyter_client.jsonutil import json_default
 
     inner = session.pack

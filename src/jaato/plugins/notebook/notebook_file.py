@@ -17,7 +17,7 @@ MAX_FILE_BYTES = 64 << 20
 
 
 class NotebookRefused(ToolError):
-    """The file is no notebook that can be worked with."""
+    """The file is no valid notebook."""
 
     code = "notebook_refused"
 
@@ -91,7 +91,7 @@ class NotebookDocument:
             return None
 
     def record(self, number: int | None, code: str, count: Any, outputs: list[dict[str, Any]]) -> int:
-        """Put what a cell gave into it; a new cell at the end without a number. Gives the number."""
+        """Store the outputs of a cell, of a new one at the end without a number. Gives the number."""
         cells = self.document["cells"]
         given = {"execution_count": count, "outputs": [split_output_lines(output) for output in outputs]}
         if number is not None:
@@ -168,9 +168,9 @@ class NotebookFiles:
         answer: dict[str, Any],
         call: Call,
     ) -> str:
-        """Put what a cell gave into the file as it is now; why that was not done, if it was not.
+        """Store the outputs of a cell in the current file; returns why not, if that failed.
 
-        The cell has run: whatever is wrong with the file, its result is not lost for it.
+        An invalid file does not lose the result of the cell, which has run.
         """
         try:
             with self._lock:  # two notebooks may have one file

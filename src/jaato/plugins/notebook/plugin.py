@@ -35,7 +35,7 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 @dataclass(eq=False)
 class Notebook:
-    """One notebook of one session. `lost` says why its last kernel is gone, until somebody has been told."""
+    """One notebook of one session. `lost` says why its last kernel ended, until a result has reported it."""
 
     name: str
     kernel: KernelClient
@@ -53,9 +53,9 @@ class NotebookPlugin(Plugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._shelf = NotebookFiles(host)
+        self._files = NotebookFiles(host)
         self._python = str(host.config.get("python") or sys.executable)
-        self._beside = LoopThread("jaato-notebooks")
+        self._loop_thread = LoopThread("jaato-notebooks")
         self._launcher = WardenClient()
         self._sandbox = sandbox_of(host)
         self._books: dict[tuple[str, str], Notebook] = {}
@@ -77,9 +77,11 @@ class NotebookPlugin(Plugin):
             raise ToolError("Give code to run, or the number of a cell of the bound file; not both.")
         if code is not None and len(code) > MAX_CODE_CHARS:
             raise ToolError("The code is too long for a cell. Write it to a file and import that.")
-        await self._watch(call)
+        await self._end_with_session(call)
         try:
-            result = await self._beside.run(self._execute(code, notebook, cell, timeout_s, call), call.token)
+            result = await self._loop_thread.run(
+                self._execute(code, notebook, cell, timeout_s, call), call.token
+            )
         finally:
             removed = quarantine_new_control_files(self.host)
         return add_removed_files(result, removed)
@@ -94,8 +96,8 @@ class NotebookPlugin(Plugin):
     ) -> dict[str, Any]:
         """Start a notebook with a fresh Python kernel of its own, optionally bound to an .ipynb file of the workspace
         whose cells can then be run by number. Returns its cells."""
-        await self._watch(call)
-        return await self._beside.run(self._create(name, path, call), call.token)
+        await self._end_with_session(call)
+        return await self._loop_thread.run(self._create(name, path, call), call.token)
 
     @tool(category="code", access="read")
     async def notebook_variables(
@@ -107,13 +109,13 @@ class NotebookPlugin(Plugin):
         call: Call,
     ) -> dict[str, Any]:
         """List the variables a notebook's kernel holds: name, type, shape or length, and a short value."""
-        return await self._beside.run(self._variables(notebook, offset, limit, call), call.token)
+        return await self._loop_thread.run(self._variables(notebook, offset, limit, call), call.token)
 
     @tool(category="code", access="execute")
     async def notebook_reset(self, notebook: Name = MAIN, *, call: Call) -> dict[str, Any]:
         """Throw away a notebook's kernel and all its variables, also while a cell runs; the next notebook_execute
         starts fresh."""
-        return await self._beside.run(self._reset(notebook, call), call.token)
+        return await self._loop_thread.run(self._reset(notebook, call), call.token)
 
     @tool(category="code", access="read")
     async def notebook_list(self, *, call: Call) -> dict[str, Any]:
@@ -121,35 +123,35 @@ class NotebookPlugin(Plugin):
         rows = [
             {
                 "name": book.name,
-                "state": "busy" if book.busy else "idle" if book.kernel.alive else "no kernel",
+                "state": "busy" if book.busy else "idle" if book.kernel.is_alive else "no kernel",
                 "cells_run": book.cells,
                 **({"path": book.path} if book.path else {}),
-                **(sandbox_fields(book.kernel.access) if book.kernel.alive else {}),
+                **(sandbox_fields(book.kernel.access) if book.kernel.is_alive else {}),
             }
-            for book in self._own(call)
+            for book in self._session_notebooks(call)
         ]
         return {"notebooks": rows, "limit": MAX_NOTEBOOKS}
 
     def shutdown(self) -> None:
-        """End every kernel; nothing they started is alive afterwards."""
-        self._beside.close()
+        """End every kernel with its child processes."""
+        self._loop_thread.close()
         self._launcher.close()
         self._sandbox.release()
 
-    # --- on the loop beside ------------------------------------------------------------------------------------
+    # --- on the loop thread ------------------------------------------------------------------------------------
 
     async def _execute(
         self, code: str | None, name: str, cell: int | None, timeout_s: float, call: Call
     ) -> Output:
         book = self._find(name, call, make=name == MAIN)
         async with book.lock:
-            document = await asyncio.to_thread(self._shelf.read, book.path) if book.path else None
+            document = await asyncio.to_thread(self._files.read, book.path) if book.path else None
             if cell is not None:
                 if document is None:
                     raise ToolError(f"The notebook {name} has no file. Bind one with notebook_create.")
                 code = document.source(cell)
             before = book.lost or book.kernel.lost
-            if book.kernel.alive:
+            if book.kernel.is_alive:
                 check_reach(
                     book.kernel.access,
                     call.access,
@@ -160,7 +162,7 @@ class NotebookPlugin(Plugin):
             try:
                 await book.kernel.start(self._sandbox, call)
                 book.lost = ""
-                answer = await book.kernel.ask({"op": "execute", "code": code}, timeout_s, call.output)
+                answer = await book.kernel.request({"op": "execute", "code": code}, timeout_s, call.output)
             except KernelFailed as error:
                 book.lost = str(error)
                 raise
@@ -173,11 +175,15 @@ class NotebookPlugin(Plugin):
                 cell_result(name, answer, timeout_s, call), name, book.kernel.access, call.access
             )
             if before:
-                said = f"[This is a fresh kernel; the last one is gone: {before}. Its variables are lost.]\n"
-                result = Output(said + result.text, {**result.structured, "fresh_kernel": True}, result.media)
+                notice = (
+                    f"[This is a fresh kernel; the last one is gone: {before}. Its variables are lost.]\n"
+                )
+                result = Output(
+                    notice + result.text, {**result.structured, "fresh_kernel": True}, result.media
+                )
             if document is not None and book.path is not None:
                 note = await asyncio.to_thread(
-                    self._shelf.record, book.path, document, cell, code or "", answer, call
+                    self._files.record, book.path, document, cell, code or "", answer, call
                 )
                 if note:
                     facts = {**result.structured, "file_note": note}
@@ -185,17 +191,17 @@ class NotebookPlugin(Plugin):
             return result
 
     async def _create(self, name: str, path: str | None, call: Call) -> dict[str, Any]:
-        if any(book.name == name for book in self._own(call)):
+        if any(book.name == name for book in self._session_notebooks(call)):
             raise ToolError(f"There is a notebook {name} already. Use it, or notebook_reset it.")
         document = None
         if path is not None:
             if not path.endswith(".ipynb"):
                 raise NotebookRefused(f"{path!r} does not end with .ipynb. Name a notebook file.")
             try:
-                document = await asyncio.to_thread(self._shelf.read, path)
+                document = await asyncio.to_thread(self._files.read, path)
             except FileMissing:
                 document = NotebookDocument.empty()
-                await asyncio.to_thread(self._shelf.write, path, document, call)
+                await asyncio.to_thread(self._files.write, path, document, call)
         book = self._find(name, call, make=True)
         book.path = path
         try:
@@ -221,10 +227,10 @@ class NotebookPlugin(Plugin):
         if book.busy:
             raise ToolError(f"A cell runs in {name}; its variables can be listed when it has ended.")
         async with book.lock:
-            if not book.kernel.alive:
+            if not book.kernel.is_alive:
                 raise ToolError(f"The notebook {name} has no kernel now, so no variables. Run a cell first.")
-            order = {"op": "variables", "offset": offset, "limit": limit, "within_s": LISTING_S / 2}
-            answer = await book.kernel.ask(order, LISTING_S)
+            request = {"op": "variables", "offset": offset, "limit": limit, "within_s": LISTING_S / 2}
+            answer = await book.kernel.request(request, LISTING_S)
             if answer.get("event") == "lost":
                 book.lost = str(answer.get("why"))
                 raise KernelFailed(f"The kernel is gone: {answer.get('why')}. {LOSS}")
@@ -247,20 +253,20 @@ class NotebookPlugin(Plugin):
         }
 
     async def _end_session(self, session_id: str) -> None:
-        """End the kernels of a session that is over."""
+        """End the kernels of an ended session."""
         books = [self._books.pop(key) for key in list(self._books) if key[0] == session_id]
         await asyncio.gather(*(book.kernel.close() for book in books))
 
     # --- the rest ----------------------------------------------------------------------------------------------
 
-    def _own(self, call: Call) -> list[Notebook]:
+    def _session_notebooks(self, call: Call) -> list[Notebook]:
         return [book for (session, _), book in list(self._books.items()) if session == call.session_id]
 
     def _find(self, name: str, call: Call, *, make: bool = False) -> Notebook:
         found = self._books.get((call.session_id, name))
         if found is not None:
             return found
-        own = self._own(call)
+        own = self._session_notebooks(call)
         if not make:
             known = ", ".join(book.name for book in own) or "none"
             raise ToolError(
@@ -276,8 +282,8 @@ class NotebookPlugin(Plugin):
         made = self._books[call.session_id, name] = Notebook(name, kernel)
         return made
 
-    async def _watch(self, call: Call) -> None:
-        """See to it that the session's kernels end with it."""
+    async def _end_with_session(self, call: Call) -> None:
+        """End the session's kernels when it ends."""
         session = call.services.get("session")
         if session is None or call.session_id in self._watched:
             return
@@ -291,6 +297,6 @@ class NotebookPlugin(Plugin):
             finally:
                 self._watched.discard(call.session_id)
                 with anyio.CancelScope(shield=True), contextlib.suppress(ToolError):
-                    await self._beside.run(self._end_session(call.session_id))
+                    await self._loop_thread.run(self._end_session(call.session_id))
 
         await session.background(until_over)
