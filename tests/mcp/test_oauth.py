@@ -14,7 +14,7 @@ from tests.mcp.oauth_servers import Protected, desk
 from tests.mcp.oauth_web import Reply
 
 from jaato.plugins.mcp.oauth.callback import asking
-from jaato.plugins.mcp.oauth.login import login, logout, state
+from jaato.plugins.mcp.oauth.login import get_login_state, login, logout
 from jaato.plugins.mcp.oauth.options import LoginRequired, OAuthFault
 from jaato.plugins.mcp.oauth.token_store import TokenStore
 
@@ -163,15 +163,15 @@ def test_login_logout_and_state(tmp_path: Path) -> None:
     with desk(tmp_path) as at:
 
         async def main() -> None:
-            assert not (await state(at.config, at.store)).logged_in
+            assert not (await get_login_state(at.config, at.store)).logged_in
             first = await login(at.config, at.store, at.browse, environ={}, scopes=("extra",))
-            assert first == await state(at.config, at.store)
+            assert first == await get_login_state(at.config, at.store)
             assert (first.logged_in, first.scope, first.renews) == (True, ("extra",), True)
             await login(at.config, at.store, at.browse, environ={})
             said = await logout(at.config, at.store, environ={})
             assert "revoked" in said
-            assert not (await state(at.config, at.store)).logged_in
-            assert "Nobody" in await logout(at.config, at.store, environ={})
+            assert not (await get_login_state(at.config, at.store)).logged_in
+            assert "There was no login" in await logout(at.config, at.store, environ={})
 
         anyio.run(main)
         assert len(at.prompts) == 2

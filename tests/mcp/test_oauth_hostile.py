@@ -97,7 +97,7 @@ METADATA_LIES: list[tuple[str, Callable[[Desk], dict[str, Any]], str]] = [
     ),
     ("token nowhere", lambda _: {"token_endpoint": None}, "cannot be used"),
     ("register privately", lambda _: {"registration_endpoint": "https://192.168.1.1/r"}, "private address"),
-    ("register nowhere", lambda _: {"registration_endpoint": None}, "registers nobody"),
+    ("register nowhere", lambda _: {"registration_endpoint": None}, "does not register clients"),
     ("no PKCE", lambda _: {"code_challenge_methods_supported": None}, "does not offer PKCE"),
     ("plain PKCE", lambda _: {"code_challenge_methods_supported": ["plain"]}, "does not offer PKCE"),
     ("PKCE in words", lambda _: {"code_challenge_methods_supported": "S256"}, "cannot be used"),

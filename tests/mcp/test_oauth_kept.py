@@ -230,7 +230,7 @@ def test_a_disk_that_refuses_does_not_lose_a_rotated_token(
 )
 def test_clocks_differ(now: float, obtained: float, expires: float | None, lasts: bool) -> None:
     """A token is renewed a minute, or a tenth of its life, before it ends; a clock set back lets the server decide."""
-    assert Tokens(access="x", obtained_at=obtained, expires_at=expires).lasts(now) is lasts
+    assert Tokens(access="x", obtained_at=obtained, expires_at=expires).is_valid(now) is lasts
 
 
 class Ring:
@@ -277,11 +277,11 @@ def test_a_lock_that_is_held_too_long_is_an_error(tmp_path: Path) -> None:
 
     async def main() -> None:
         store = TokenStore(tmp_path)
-        async with store.alone("x", "refresh", 1):
+        async with store.locked("x", "refresh", 1):
             with pytest.raises(OAuthFault, match="busy with this login"):
-                async with store.alone("x", "refresh", 0.05):
+                async with store.locked("x", "refresh", 0.05):
                     raise AssertionError
-        async with store.alone("x", "refresh", 0.05):
+        async with store.locked("x", "refresh", 0.05):
             pass
 
     anyio.run(main)

@@ -49,7 +49,7 @@ def test_limits(tmp_path: Path) -> None:
         with anyio.fail_after(20):
             while (row := (await desk.list())[0])["state"] != "ended":
                 await anyio.sleep(0.05)
-        assert "Nobody looked" in row["note"]
+        assert "not used for" in row["note"]
 
     at_desk(tmp_path, work, most=2, idle_s=1.0)
 

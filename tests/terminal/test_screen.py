@@ -79,9 +79,9 @@ def test_questions_are_answered() -> None:
     screen = Screen(10, 20)
     sequences = EscapeSequences(screen)
     sequences.feed(b"\x1b[3;4H\x1b[6n\x1b[5n\x1b[c")
-    assert sequences.answers == ["\x1b[3;4R", "\x1b[0n", "\x1b[?6c"]
+    assert sequences.replies == ["\x1b[3;4R", "\x1b[0n", "\x1b[?6c"]
     sequences.feed(b"\x1b[6n" * 10_000)
-    assert len(sequences.answers) == MAX_ANSWERS
+    assert len(sequences.replies) == MAX_ANSWERS
 
 
 HOSTILE = {

@@ -15,8 +15,8 @@ TOKEN = re.compile(
     r"|\x1b(?P<escape>[0-OQ-WYZ\\`-~])"
     r"|(?P<control>[\x00-\x1a\x1c-\x1f\x7f-\x9f])"
 )
-BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[ -/]*)")
-"""A sequence whose end has not come yet."""
+INCOMPLETE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[ -/]*)")
+"""The beginning of a sequence whose end has not arrived."""
 SCREENS = re.compile(rb"\x1b\[\?(?:1049|1047|47)([hl])")
 STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c]")
 MAX_SEQUENCE = 256
@@ -27,26 +27,26 @@ MAX_NUMBERS = 16
 
 
 class EscapeSequences:
-    """Carries out on a screen what bytes say. `answers` are what the terminal says to the program in return."""
+    """Applies a program's output to a screen. `replies` are the terminal's replies to queries of the program."""
 
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
-        self.answers: list[str] = []
-        self.forget()
+        self.replies: list[str] = []
+        self.reset()
 
-    def forget(self, missed: bytes = b"") -> None:
-        """Begin anew after a gap: what was begun is not waited for. Of what was missed, only the choice between the
-        two screens is made up for, which would be wrong for good."""
+    def reset(self, missed: bytes = b"") -> None:
+        """Reset the parser after a gap. Of the `missed` bytes only the choice between the two screens is applied, which
+        nothing later would correct."""
         for choice in SCREENS.findall(missed)[-1:]:
             self.screen.grid.switch(choice == b"h")
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._begun = ""
+        self._incomplete = ""
         self._string = -1
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece. Time and memory are bounded by its size and that of the screen."""
-        text = self._begun + self._decoder.decode(data)
-        self._begun = ""
+        """Parse the next piece. Time and memory are bounded by its size and that of the screen."""
+        text = self._incomplete + self._decoder.decode(data)
+        self._incomplete = ""
         self.screen.grid.tick += 1
         at = 0
         while at < len(text):
@@ -56,9 +56,9 @@ class EscapeSequences:
             token = TOKEN.match(text, at)
             if token is not None:
                 at = token.end()
-                self._obey(token)
-            elif len(text) - at < MAX_SEQUENCE and BEGUN.fullmatch(text, at):
-                self._begun = text[at:]
+                self._dispatch(token)
+            elif len(text) - at < MAX_SEQUENCE and INCOMPLETE.fullmatch(text, at):
+                self._incomplete = text[at:]
                 return
             else:
                 at += 1  # an escape that begins nothing
@@ -74,28 +74,28 @@ class EscapeSequences:
         self._string = -1
         if end[0] == "\x1b":
             if end.end() == len(text):
-                self._begun = "\x1b"
+                self._incomplete = "\x1b"
                 return len(text)
             return end.end() + 1 if text[end.end()] == "\\" else end.start()
         return end.end()
 
-    def _obey(self, token: re.Match[str]) -> None:
+    def _dispatch(self, token: re.Match[str]) -> None:
         match token.lastgroup:
             case "text":
                 self.screen.draw(token["text"])
             case "control":
-                self._control(token["control"])
+                self._apply_control(token["control"])
             case "final":
-                self._sequence(token["given"], token["middle"], token["final"])
+                self._apply_sequence(token["given"], token["middle"], token["final"])
             case "escape":
-                self._escape(token["escape"])
+                self._apply_escape(token["escape"])
             case "chosen":
                 if token["set"] in "()":
                     self.screen.charsets["()".index(token["set"])] = token["chosen"] == "0"
             case "string":
                 self._string = 0
 
-    def _control(self, char: str) -> None:
+    def _apply_control(self, char: str) -> None:
         screen = self.screen
         match char:
             case "\n" | "\v" | "\f":
@@ -112,7 +112,7 @@ class EscapeSequences:
                 screen.column = 0
                 screen.line_feed()
 
-    def _escape(self, char: str) -> None:
+    def _apply_escape(self, char: str) -> None:
         screen = self.screen
         match char:
             case "7":
@@ -131,9 +131,9 @@ class EscapeSequences:
             case "c":
                 screen.reset()
             case "Z":
-                self._answer("\x1b[?6c")
+                self._add_reply("\x1b[?6c")
 
-    def _sequence(self, given: str, middle: str, final: str) -> None:
+    def _apply_sequence(self, given: str, middle: str, final: str) -> None:
         if middle or given[:1] in ("<", "=", ">"):
             if (middle, final) == ("!", "p"):
                 self.screen.wraps, self.screen.inserts, self.screen.from_margin = True, False, False
@@ -141,17 +141,17 @@ class EscapeSequences:
         if given.startswith("?"):
             if final in "hl":
                 for mode in parse_parameters(given[1:]):
-                    self._private_mode(mode, final == "h")
+                    self._set_private_mode(mode, final == "h")
             return
         given_numbers = parse_parameters(given)
         first = given_numbers[0]
-        if not self._move(final, max(first, 1), given_numbers):
+        if not self._apply_cursor_move(final, max(first, 1), given_numbers):
             if final in "cn":
-                self._report(final, first)
+                self._reply_to_query(final, first)
             else:
-                self._change(final, first, max(first, 1))
+                self._apply_edit(final, first, max(first, 1))
 
-    def _move(self, final: str, count: int, given: list[int]) -> bool:
+    def _apply_cursor_move(self, final: str, count: int, given: list[int]) -> bool:
         """Escape sequences that only move the cursor; False for another."""
         screen = self.screen
         match final:
@@ -186,7 +186,7 @@ class EscapeSequences:
                 return False
         return True
 
-    def _change(self, final: str, first: int, count: int) -> None:
+    def _apply_edit(self, final: str, first: int, count: int) -> None:
         """Escape sequences that change what stands on the screen."""
         screen, grid = self.screen, self.screen.grid
         match final:
@@ -215,16 +215,16 @@ class EscapeSequences:
             case "h" | "l" if first == 4:
                 screen.inserts = final == "h"
 
-    def _report(self, final: str, first: int) -> None:
+    def _reply_to_query(self, final: str, first: int) -> None:
         """Questions a program asks the terminal."""
         if (final, first) == ("c", 0):
-            self._answer("\x1b[?6c")
+            self._add_reply("\x1b[?6c")
         elif (final, first) == ("n", 5):
-            self._answer("\x1b[0n")
+            self._add_reply("\x1b[0n")
         elif (final, first) == ("n", 6):
-            self._answer(f"\x1b[{self.screen.row + 1};{self.screen.column + 1}R")
+            self._add_reply(f"\x1b[{self.screen.row + 1};{self.screen.column + 1}R")
 
-    def _private_mode(self, mode: int, on: bool) -> None:
+    def _set_private_mode(self, mode: int, on: bool) -> None:
         screen = self.screen
         match mode:
             case 1:
@@ -249,9 +249,9 @@ class EscapeSequences:
                 if not on:
                     screen.restore()
 
-    def _answer(self, text: str) -> None:
-        if len(self.answers) < MAX_ANSWERS:
-            self.answers.append(text)
+    def _add_reply(self, text: str) -> None:
+        if len(self.replies) < MAX_ANSWERS:
+            self.replies.append(text)
 
 
 def parse_parameters(given: str) -> list[int]:

@@ -84,7 +84,7 @@ class TypedKeys:
     secret: bool
 
     def check(self, before: str) -> None:
-        """Raise `ToolError` where this completes a control path that an earlier call has begun, each harmless alone."""
+        """Raise `ToolError` where this completes a control path that an earlier call started, each harmless alone."""
         line = before + self.text
         found = MENTION.search(line) if before else None
         if found is None or MENTION.search(self.text) or MENTION.search(before):

@@ -33,7 +33,7 @@ class Modes(NamedTuple):
 
 class ForegroundState(NamedTuple):
     """What the programs in the foreground of a terminal do. `reads`: one waits for this terminal and nothing else;
-    `polls`: for this terminal among others; `idle`: all sleep, for what cannot be told; `awake`: one is running."""
+    `polls`: for this terminal among others; `idle`: all sleep, for an unknown reason; `awake`: one is running."""
 
     reads: bool = False
     polls: bool = False
@@ -114,7 +114,7 @@ def detached_processes(leader: int, rows: dict[str, list[str]]) -> list[str]:
 
 
 def process_name(pid: int, proc: str = "/proc") -> str:
-    """The name of a process; empty where it is not told."""
+    """The name of a process; empty where it is unknown."""
     try:
         with open(f"{proc}/{pid}/comm", "rb") as file:
             return file.read(64).decode("utf-8", "replace").strip()
@@ -166,7 +166,7 @@ def blocking_call(task: str, devices: tuple[int, ...], calls: dict[int, str]) ->
 
 
 def waited_descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
-    """The descriptors a blocked call waits to read from; None where that is not told."""
+    """The descriptors a blocked call waits to read from; None where that is unknown."""
     try:
         match kind:
             case "read":

@@ -38,7 +38,7 @@ Wait = Annotated[float, "seconds to wait for the program to want input or end"]
 class TerminalPlugin(Plugin):
     """Programs at terminals of their own. They end with the session that started them, at the latest with jaato.
 
-    Configuration: `most` programs at once, `idle_s` until one that nobody looks at is ended, `env` and `hide_env` as
+    Configuration: `most` programs at once, `idle_s` until an unused one is ended, `env` and `hide_env` as
     for `run`.
     """
 
@@ -53,9 +53,9 @@ class TerminalPlugin(Plugin):
         self.launcher = WardenClient()
         self.sandbox = sandbox_of(host)
         register_secrets(host, self.options.env)
-        self._beside = LoopThread("jaato-terminals")
-        self._desk = Terminals(self.launcher, self.options)
-        self._guarded: set[str] = set()
+        self._loop_thread = LoopThread("jaato-terminals")
+        self._terminals = Terminals(self.launcher, self.options)
+        self._watched: set[str] = set()
 
     @tool(category="system", access="execute", confines=True, examines="_issues")
     async def shell_spawn(
@@ -74,9 +74,9 @@ class TerminalPlugin(Plugin):
         check_line(command)
         size = clamp(rows, 2, MAX_ROWS), clamp(columns, 10, MAX_COLUMNS)
         confinement = await self.sandbox.confine(call.access, call.workspace, call.session_id, self.launcher)
-        await self._guard(call)
-        return await self._there(
-            self._desk.spawn(command, self._environment(), size, bound_wait(wait_s), call, confinement)
+        await self._end_with_session(call)
+        return await self._run_on_loop(
+            self._terminals.spawn(command, self._environment(), size, bound_wait(wait_s), call, confinement)
         )
 
     def _issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:
@@ -85,7 +85,7 @@ class TerminalPlugin(Plugin):
 
     def _reached(self, call: Call) -> SandboxAccess | None:
         """What the program may reach that a call types into; None where there is none."""
-        return self._desk.access_of(str(call.arguments.get("session_id")), call.session_id)
+        return self._terminals.access_of(str(call.arguments.get("session_id")), call.session_id)
 
     @tool(category="system", access="execute", reaches="_reached")
     async def shell_input(
@@ -103,8 +103,8 @@ class TerminalPlugin(Plugin):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Type a line, or press keys, in a program that shell_spawn started. Returns its state and what the screen
         shows anew; awaiting_input means that it wants more, with secret for a password."""
-        given = parse_input(text, enter, keys or [], self._value(secret_env, text))
-        return await self._there(self._desk.enter(session_id, given, bound_wait(wait_s), call))
+        given = parse_input(text, enter, keys or [], self._get_variable(secret_env, text))
+        return await self._run_on_loop(self._terminals.enter(session_id, given, bound_wait(wait_s), call))
 
     @tool(category="system", access="read")
     async def shell_read(
@@ -117,7 +117,7 @@ class TerminalPlugin(Plugin):
     ) -> dict[str, Any]:
         """See what a program at a terminal has shown since the last look, and whether it runs, waits for input or has
         ended. Use wait_s for one that is still working."""
-        return await self._there(self._desk.read(session_id, bound_wait(wait_s), whole, call))
+        return await self._run_on_loop(self._terminals.read(session_id, bound_wait(wait_s), whole, call))
 
     @tool(category="system", access="execute")
     async def shell_control(
@@ -134,63 +134,63 @@ class TerminalPlugin(Plugin):
     ) -> dict[str, Any]:
         """Signal what runs in the foreground of a terminal, end its input (eof) or change its size. Returns its state
         and what the screen shows anew."""
-        return await self._there(
-            self._desk.control(session_id, action, (rows, columns), bound_wait(wait_s), call)
+        return await self._run_on_loop(
+            self._terminals.control(session_id, action, (rows, columns), bound_wait(wait_s), call)
         )
 
     @tool(category="system", access="read")
     async def shell_close(self, session_id: str, *, call: Call) -> dict[str, Any]:
         """End a program at a terminal with everything it started. Returns how it ended and its last output."""
-        return await self._there(self._desk.close(session_id, call))
+        return await self._run_on_loop(self._terminals.close(session_id, call))
 
     @tool(category="system", access="read")
     async def shell_list(self, *, call: Call) -> dict[str, Any]:
         """List the programs at terminals that this session started, with their states."""
-        return await self._there(self._desk.listing(call))
+        return await self._run_on_loop(self._terminals.listing(call))
 
     def shutdown(self) -> None:
-        """End every program, with all that they started."""
-        if self._beside.begun:
-            self._beside.start(self._desk.end_all(None)).result()
-            self._beside.close()
+        """End every program with its child processes."""
+        if self._loop_thread.begun:
+            self._loop_thread.start(self._terminals.end_all(None)).result()
+            self._loop_thread.close()
         self.launcher.close()
         self.sandbox.release()
 
     # --- from the caller's loop --------------------------------------------------------------------------------
 
-    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this on the loop of the terminals, and report control files that a program has made meanwhile."""
-        done = await self._beside.run(work)
+    async def _run_on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the terminals' loop, and report control files that a program has made meanwhile."""
+        done = await self._loop_thread.run(work)
         removed = quarantine_new_control_files(self.host)
         match done:
             case dict() if removed:
                 return cast("T", add_to_result(done, removed))
-            case (dict() as value, told) if removed:
-                return cast("T", (add_to_result(value, removed), told))
+            case (dict() as value, metadata) if removed:
+                return cast("T", (add_to_result(value, removed), metadata))
         return done
 
-    async def _guard(self, call: Call) -> None:
-        """See to it that what a session starts ends with it."""
+    async def _end_with_session(self, call: Call) -> None:
+        """End the programs of a session when it ends."""
         session = call.services.get("session")
-        if session is None or call.session_id in self._guarded:
+        if session is None or call.session_id in self._watched:
             return
-        self._guarded.add(call.session_id)
+        self._watched.add(call.session_id)
         try:
-            await session.background(functools.partial(self._watch_over, call.session_id))
+            await session.background(functools.partial(self._wait_for_session_end, call.session_id))
         except BaseException:
-            self._guarded.discard(call.session_id)
+            self._watched.discard(call.session_id)
             raise
 
-    async def _watch_over(self, owner: str) -> None:
+    async def _wait_for_session_end(self, owner: str) -> None:
         try:
             await anyio.sleep_forever()
         finally:
-            self._guarded.discard(owner)
-            if self._beside.begun:
+            self._watched.discard(owner)
+            if self._loop_thread.begun:
                 with anyio.CancelScope(shield=True):
-                    await self._there(self._desk.end_all(owner))
+                    await self._run_on_loop(self._terminals.end_all(owner))
 
-    def _value(self, name: str | None, text: str) -> str | None:
+    def _get_variable(self, name: str | None, text: str) -> str | None:
         """The value of an environment variable that programs have, too."""
         if name is None:
             return None

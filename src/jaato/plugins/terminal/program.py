@@ -66,7 +66,7 @@ class TerminalProgram:
         self.command = command
         self.streams = streams
         self.access = call.access  # what it was started with
-        self.begun_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         rows, columns = terminal_size(streams.output_fd)
         self.screen = Screen(rows, columns)
         self.ended: Ended | None = None
@@ -78,28 +78,28 @@ class TerminalProgram:
         self.over = anyio.Event()
         self._device = os.fstat(streams.theirs[0]).st_rdev
         self._sequences = EscapeSequences(self.screen)
-        self._waiting = bytearray()
+        self._unparsed = bytearray()
         self._arrived = anyio.Event()
         self._sending = anyio.Lock()
-        self._used = self._heard = time.monotonic()
-        self._sent = -math.inf
-        self._told_tick = self._told_missed = 0
+        self._used_at = self._output_at = time.monotonic()
+        self._input_at = -math.inf
+        self._read_tick = self._read_missed = 0
 
     # --- the program -------------------------------------------------------------------------------------------
 
-    async def live(self, launcher: WardenClient, idle_s: float) -> None:
-        """Run the program to its end; cancelled, end it and all that it started."""
+    async def run(self, launcher: WardenClient, idle_s: float) -> None:
+        """Run the program to its end; when cancelled, end it with its child processes."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._read)
-                tasks.start_soon(self._show)
-                tasks.start_soon(self._expire, idle_s)
+                tasks.start_soon(self._update_screen)
+                tasks.start_soon(self._close_when_idle, idle_s)
                 try:
                     ended = await self.command.run(launcher)
                 except ToolError as error:
                     ended, self.problem = Ended(reason="failure"), str(error)
                 tasks.cancel_scope.cancel()
-            self._take()
+            self._read_burst()
             await self._feed()
             self.ended = ended
         finally:
@@ -109,15 +109,15 @@ class TerminalProgram:
             self.over.set()
 
     async def _read(self) -> None:
-        """Take what is printed, as fast as it comes: the program never waits for the screen."""
+        """Read output as fast as it comes: the program never waits for the screen."""
         while True:
             await anyio.wait_readable(self.streams.output_fd)
-            size = self._take()
+            size = self._read_burst()
             self._arrived.set()
             await anyio.sleep(0.002 if size >= BURST_BYTES else 0)
 
-    def _take(self) -> int:
-        """Take what is there, up to a burst; of too much only the newest is kept."""
+    def _read_burst(self) -> int:
+        """Read the available output, up to a burst; beyond the limit only the newest stays."""
         size = 0
         while size < BURST_BYTES:
             try:
@@ -126,82 +126,82 @@ class TerminalProgram:
                 break
             if not data:
                 break
-            self._waiting += data
+            self._unparsed += data
             size += len(data)
         if size:
-            self._heard = time.monotonic()
-        if len(self._waiting) > MOST_WAITING_BYTES:
-            gone = len(self._waiting) - KEPT_BYTES
-            newline = self._waiting.find(b"\n", gone, gone + 4096)
+            self._output_at = time.monotonic()
+        if len(self._unparsed) > MOST_WAITING_BYTES:
+            gone = len(self._unparsed) - KEPT_BYTES
+            newline = self._unparsed.find(b"\n", gone, gone + 4096)
             gone = newline + 1 if newline >= 0 else gone
-            self._sequences.forget(bytes(self._waiting[:gone]))
-            del self._waiting[:gone]
+            self._sequences.reset(bytes(self._unparsed[:gone]))
+            del self._unparsed[:gone]
             self.missed_bytes += gone
         return size
 
-    async def _show(self) -> None:
-        """Carry out on the screen what was taken, in slices, half of the time at most."""
+    async def _update_screen(self) -> None:
+        """Apply the output to the screen, in slices, half of the time at most."""
         while True:
             await self._arrived.wait()
             self._arrived = anyio.Event()
             await self._feed()
 
     async def _feed(self) -> None:
-        while self._waiting:
-            begun = time.monotonic()
-            while self._waiting and time.monotonic() - begun < SLICE_S:
-                piece = bytes(self._waiting[:SLICE_BYTES])
-                del self._waiting[:SLICE_BYTES]
+        while self._unparsed:
+            started = time.monotonic()
+            while self._unparsed and time.monotonic() - started < SLICE_S:
+                piece = bytes(self._unparsed[:SLICE_BYTES])
+                del self._unparsed[:SLICE_BYTES]
                 self._sequences.feed(piece)
-            self._reply()
-            await anyio.sleep(time.monotonic() - begun if self._waiting else 0)
+            self._send_replies()
+            await anyio.sleep(time.monotonic() - started if self._unparsed else 0)
 
-    def _reply(self) -> None:
-        """Say what the program asked the terminal, if it has room for it."""
-        answers, self._sequences.answers = self._sequences.answers, []
-        if answers and self.streams.input_fd != -1:
+    def _send_replies(self) -> None:
+        """Send replies to the program's queries, if its input has room."""
+        replies, self._sequences.replies = self._sequences.replies, []
+        if replies and self.streams.input_fd != -1:
             try:
-                os.write(self.streams.input_fd, "".join(answers).encode())
+                os.write(self.streams.input_fd, "".join(replies).encode())
             except OSError:
                 pass  # it does not read
 
-    async def _expire(self, idle_s: float) -> None:
-        """End the program when nobody has looked at it for so long."""
+    async def _close_when_idle(self, idle_s: float) -> None:
+        """End the program when it was not used for `idle_s`."""
         left = idle_s
         while left > 0:
             await anyio.sleep(left)
-            left = self._used + idle_s - time.monotonic()
-        self.problem = f"Nobody looked at it for {idle_s:g} s, so it was ended."
+            left = self._used_at + idle_s - time.monotonic()
+        self.problem = f"It was not used for {idle_s:g} s, so it was ended."
         self.command.stop()
 
     async def close(self) -> None:
-        """Hang up, end all that the program started, and wait for that."""
+        """Hang up, end the program with its child processes, and wait for that."""
         if self.ended is None and self.command.pid:
             try:
-                os.killpg(self._leader(), signal.SIGHUP)
+                os.killpg(self._get_leader(), signal.SIGHUP)
             except OSError:
                 pass  # it ends just now, or is another user's
         self.command.stop()
         await self.over.wait()
 
-    def _leader(self) -> int:
-        """The program itself: in the sandbox it leads a session of its own."""
+    def _get_leader(self) -> int:
+        """The process that leads the terminal's session; in the sandbox it is not the command itself."""
         return session_leader(self.streams.output_fd) or self.command.pid
 
-    # --- what it is doing --------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """What the program is doing at this moment."""
+        """The current state of the program."""
         if self.ended is not None:
             return State("ended")
         now = time.monotonic()
-        quiet_s = now - max(self._heard, self._sent)
-        if self._waiting or quiet_s < QUIET_S:
+        quiet_s = now - max(self._output_at, self._input_at)
+        if self._unparsed or quiet_s < QUIET_S:
             return State("running")
         try:
-            if now - self._sent < UNREAD_S and unread_bytes(self.streams.theirs[0]):
+            if now - self._input_at < UNREAD_S and unread_bytes(self.streams.theirs[0]):
                 return State("running")
-            found = check_foreground(os.tcgetpgrp(self.streams.output_fd), self._device, self._leader())
+            found = check_foreground(os.tcgetpgrp(self.streams.output_fd), self._device, self._get_leader())
             modes = read_modes(self.streams.output_fd)
         except (OSError, termios.error, IndexError):
             return State("running")
@@ -212,25 +212,25 @@ class TerminalProgram:
         return State("awaiting_input" if waits else "running", waits and secret)
 
     async def settle(self, wait_s: float) -> State:
-        """Wait until the program waits for somebody or has ended, at most so long; then its state."""
-        self._used = time.monotonic()
-        end = self._used + wait_s
+        """Wait until the program waits for input or has ended, up to `wait_s`; then its state."""
+        self._used_at = time.monotonic()
+        end = self._used_at + wait_s
         seen_at = -1.0
         while True:
             state = self.state()
             left = end - time.monotonic()
-            certain = state.name == "ended" or (state.name == "awaiting_input" and seen_at == self._heard)
-            seen_at = self._heard if state.name == "awaiting_input" else -1.0
-            if certain or left <= 0:  # seen twice with nothing said between: what it printed before has come
-                self._used = time.monotonic()
+            certain = state.name == "ended" or (state.name == "awaiting_input" and seen_at == self._output_at)
+            seen_at = self._output_at if state.name == "awaiting_input" else -1.0
+            if certain or left <= 0:  # seen twice with no output between: all earlier output has arrived
+                self._used_at = time.monotonic()
                 return state
             with anyio.move_on_after(min(left, LOOK_EVERY_S)):
                 await self.over.wait()
 
-    # --- talking to it -----------------------------------------------------------------------------------------
+    # --- input -----------------------------------------------------------------------------------------
 
     async def send(self, data: bytes) -> int:
-        """Type this; how much of it could not be, because the program does not read.
+        """Write to its input; returns the number of bytes that the program did not read.
 
         Raises `ToolError` for a line that the terminal would cut.
         """
@@ -249,15 +249,15 @@ class TerminalProgram:
                         await anyio.sleep(0.01)
                     except OSError:
                         break  # the program has ended this moment, or let go of the terminal
-            self._sent = time.monotonic()
+            self._input_at = time.monotonic()
             return len(view)
 
-    def echoes(self) -> bool:
+    def is_echoing(self) -> bool:
         """Whether the terminal shows what is typed, as far as it decides."""
         modes = current_modes(self.streams.input_fd)
         return modes.echoes or not modes.by_line
 
-    def pastes(self) -> bool:
+    def uses_paste(self) -> bool:
         """Whether several lines go as one paste: for a line editor that asked for it and would indent each of them.
 
         A shell is typed to, and what fills the screen: there a line may be an order of its own.
@@ -276,26 +276,26 @@ class TerminalProgram:
             with anyio.move_on_after(0.01):
                 await self.over.wait()
         if self.ended is None:
-            group = os.tcgetpgrp(self.streams.output_fd) or self._leader()
+            group = os.tcgetpgrp(self.streams.output_fd) or self._get_leader()
             if group <= 0:  # that would be jaato's own group
                 raise ProcessLookupError(errno.ESRCH, "it has not started yet")
             os.killpg(group, number)
-            self._sent = time.monotonic()
+            self._input_at = time.monotonic()
 
     def resize(self, rows: int, columns: int) -> None:
-        """Give the screen another size; what runs on it is told."""
+        """Resize the screen and the terminal, which signals the program."""
         self.screen.resize(rows, columns)
         resize(self.streams.output_fd, rows, columns)
-        self._sent = time.monotonic()
+        self._input_at = time.monotonic()
 
-    # --- what it shows -----------------------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------------
 
-    def news(self, whole: bool) -> tuple[list[str], int]:
+    def changed_lines(self, whole: bool) -> tuple[list[str], int]:
         """The lines that changed since the last time, or the whole screen, and how many bytes were never shown."""
         grid = self.screen.grid
-        lines = grid.lines() if whole or grid.aside is not None else grid.lines_since(self._told_tick)
+        lines = grid.lines() if whole or grid.aside is not None else grid.lines_since(self._read_tick)
         while lines and not lines[-1]:
             lines.pop()
-        missed = self.missed_bytes - self._told_missed
-        self._told_tick, self._told_missed = grid.tick, self.missed_bytes
+        missed = self.missed_bytes - self._read_missed
+        self._read_tick, self._read_missed = grid.tick, self.missed_bytes
         return lines, missed

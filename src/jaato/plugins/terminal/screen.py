@@ -179,7 +179,7 @@ LINES = dict(zip("`afgjklmnopqrstuvwxyz{|}~", "◆▒°±┘┐┌└┼⎺⎻�
 
 
 class Screen:
-    """A screen with a cursor. Every method is bounded by the size of the screen, whatever it is told."""
+    """A screen with a cursor. Every method is bounded by the size of the screen, whatever its arguments."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self.grid = Grid(rows, columns)

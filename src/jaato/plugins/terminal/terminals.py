@@ -41,7 +41,7 @@ SIGNALS = {
 
 def render_state(session: TerminalProgram, state: State, *, whole: bool) -> dict[str, Any]:
     """The state of a program and what its screen shows, anew or whole; every part of it is bounded."""
-    lines, missed = session.news(whole)
+    lines, missed = session.changed_lines(whole)
     if session.secrets:  # before anything is cut, so that no part of one is left
         lines = mask_typed("\n".join(lines), session.secrets).split("\n") if lines else lines
     kept = lines[-MAX_LINES:]
@@ -94,7 +94,7 @@ def program_row(session: TerminalProgram) -> dict[str, Any]:
         "session_id": session.id,
         "command": session.line[:200],
         "state": state.name,
-        "started_at": session.begun_at,
+        "started_at": session.started_at,
         **sandbox_fields(session.access),
     }
     return value | (ended_fields(session) if session.ended is not None else {})
@@ -129,7 +129,7 @@ def signal_name(number: int) -> str:
 
 
 class TerminalConfig(msgspec.Struct, frozen=True):
-    """The configuration: how many programs at once, how long one lives that nobody looks at, their environment."""
+    """The configuration: how many programs at once, how long an unused one lives, their environment."""
 
     most: int = 16
     idle_s: float = 3600.0
@@ -144,7 +144,7 @@ class Terminals:
         self.launcher = launcher
         self.options = options
         self._sessions: dict[str, TerminalProgram] = {}
-        self._lives: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def spawn(
         self,
@@ -181,9 +181,9 @@ class Terminals:
             streams.close()
             raise
         self._sessions[session.id] = session
-        life = asyncio.get_running_loop().create_task(session.live(self.launcher, self.options.idle_s))
-        self._lives.add(life)
-        life.add_done_callback(self._lives.discard)
+        life = asyncio.get_running_loop().create_task(session.run(self.launcher, self.options.idle_s))
+        self._tasks.add(life)
+        life.add_done_callback(self._tasks.discard)
         ended = [one.id for one in self._sessions.values() if one.ended is not None]
         for session_id in ended[: max(0, len(ended) - MAX_ENDED)]:
             del self._sessions[session_id]
@@ -195,11 +195,11 @@ class Terminals:
         return render_state(session, state, whole=False), {"continuation_id": session.id}
 
     def access_of(self, session_id: str, owner: str) -> SandboxAccess | None:
-        """What the program at a terminal may reach, from any thread; None for one that its asker has not started."""
+        """What the program at a terminal may reach, from any thread; None for one that another session has started."""
         found = self._sessions.get(session_id)
         return found.command.access if found is not None and found.owner == owner else None
 
-    def _own(self, session_id: str, call: Call, *, alive: bool = False) -> TerminalProgram:
+    def _get_program(self, session_id: str, call: Call, *, alive: bool = False) -> TerminalProgram:
         found = self._sessions.get(session_id)
         if found is None or found.owner != call.session_id:
             raise ToolError(f"There is no terminal {session_id[:80]!r}; shell_list shows those there are.")
@@ -211,8 +211,8 @@ class Terminals:
     async def enter(
         self, session_id: str, given: TypedKeys, wait_s: float, call: Call
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Type something."""
-        session = self._own(session_id, call, alive=True)
+        """Type text and keys."""
+        session = self._get_program(session_id, call, alive=True)
         check_reach(
             session.access,
             call.access,
@@ -220,10 +220,10 @@ class Terminals:
             "Start another with shell_spawn, or ask for more for this call.",
         )
         several = "\n" in given.text and not given.secret
-        data = typed_bytes(given.text, pasted=several and session.pastes())
+        data = typed_bytes(given.text, pasted=several and session.uses_paste())
         data += b"".join(key_bytes(key, session.screen.application_keys) for key in given.keys)
         given.check(session.typed)
-        if given.secret or not session.echoes():
+        if given.secret or not session.is_echoing():
             session.secrets.update(line for line in given.text.split("\n") if len(line) >= 4)
         unsent = await session.send(data)
         session.typed = given.left(session.typed)
@@ -234,15 +234,15 @@ class Terminals:
         return value, {"continuation_id": session.id}
 
     async def read(self, session_id: str, wait_s: float, whole: bool, call: Call) -> dict[str, Any]:
-        """Look at a program."""
-        session = self._own(session_id, call)
+        """Read the screen of a program."""
+        session = self._get_program(session_id, call)
         return render_state(session, await session.settle(wait_s), whole=whole)
 
     async def control(
         self, session_id: str, action: str, size: tuple[int | None, int | None], wait_s: float, call: Call
     ) -> dict[str, Any]:
         """Signal it, end its input, give it another size."""
-        session = self._own(session_id, call, alive=True)
+        session = self._get_program(session_id, call, alive=True)
         match action:
             case "resize":
                 rows, columns = size
@@ -261,7 +261,7 @@ class Terminals:
 
     async def close(self, session_id: str, call: Call) -> dict[str, Any]:
         """End a program with everything it started."""
-        session = self._own(session_id, call)
+        session = self._get_program(session_id, call)
         await session.close()
         self._sessions.pop(session_id, None)
         return render_state(session, session.state(), whole=False)

@@ -40,7 +40,7 @@ GONE = "There is nothing here."
 
 
 class Prompt(NamedTuple):
-    """What a person is asked: to log in to `server` at `url`, where `host` grants what `issuer` stands for."""
+    """A request to the user to log in to `server` at `url`, where `host` grants what `issuer` stands for."""
 
     server: str
     url: str
@@ -90,7 +90,7 @@ def opener(
 def open_browser(text: str, environ: Mapping[str, str]) -> bool:
     """Open a URL in the person's browser; whether there is one. Raises `OAuthFault` for a URL that is not opened.
 
-    The browser is the person's: it goes on when jaato ends, so nothing watches it. It is given no secret of the
+    The browser belongs to the user and outlives jaato, so it is not supervised. It is given no secret of the
     environment.
     """
     url = checked_url(text)
@@ -132,7 +132,7 @@ def asking(write: Callable[[str], None], environ: Mapping[str, str]) -> Ask:
 
 
 class CallbackServer:
-    """Waits for one answer that carries the `state` of this login; all others are turned away and counted."""
+    """Waits for one answer that carries the `state` of this login; all others are rejected and counted."""
 
     def __init__(self, host: str, port: int, path: str) -> None:
         self.authority = f"{host}:{port}"
@@ -142,14 +142,14 @@ class CallbackServer:
         self._wrong = 0
         self._answer: dict[str, str] | None = None
         self._done = anyio.Event()
-        self._places = anyio.Semaphore(MAX_CONNECTIONS)
+        self._connections = anyio.Semaphore(MAX_CONNECTIONS)
 
     async def answer(self) -> dict[str, str] | None:
         """The parameters of the answer, None when wrong ones keep coming."""
         await self._done.wait()
         return self._answer
 
-    def take(self, query: str) -> bool:
+    def accept_redirect(self, query: str) -> bool:
         """Accept the query of a redirect if it is the awaited one; whether it was."""
         try:
             pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
@@ -166,8 +166,8 @@ class CallbackServer:
         self._answer = {name: value for name, value in given.items() if name in KEPT}
         return True
 
-    def settle(self) -> None:
-        """End the waiting if there is an answer, or no hope of one."""
+    def _finish_if_done(self) -> None:
+        """End the wait when there is an answer, or too many wrong ones."""
         if self._answer is not None or self._wrong >= MAX_WRONG:
             self._done.set()
 
@@ -177,23 +177,25 @@ class CallbackServer:
             url = parse_url(text.strip())
         except AddressRefused:
             return False
-        taken = url.target.partition("?")[0] == self.path and self.take(url.target.partition("?")[2])
-        self.settle()
+        taken = url.target.partition("?")[0] == self.path and self.accept_redirect(
+            url.target.partition("?")[2]
+        )
+        self._finish_if_done()
         return taken
 
     async def serve(self, stream: SocketStream) -> None:
         """Answer one request of a browser."""
-        async with stream, self._places:
+        async with stream, self._connections:
             try:
                 with anyio.fail_after(HEAD_WITHIN_S):
-                    head = await head_of(stream)
-                    await stream.send(self._page(head))
+                    head = await read_head(stream)
+                    await stream.send(self._respond(head))
             except (TimeoutError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return
             finally:
-                self.settle()  # only now, so that the page is sent before the receiver goes
+                self._finish_if_done()  # only now, so that the page is sent before the receiver goes
 
-    def _page(self, head: bytes) -> bytes:
+    def _respond(self, head: bytes) -> bytes:
         lines = head.decode("latin-1").split("\r\n")
         words = lines[0].split(" ")
         hosts = [line.partition(":")[2].strip() for line in lines[1:] if line.lower().startswith("host:")]
@@ -202,10 +204,10 @@ class CallbackServer:
         path, _, query = words[1].partition("?")
         if path != self.path:
             return page("404 Not Found", GONE)
-        return page("200 OK", THANKS) if self.take(query) else page("400 Bad Request", WRONG)
+        return page("200 OK", THANKS) if self.accept_redirect(query) else page("400 Bad Request", WRONG)
 
 
-async def head_of(stream: SocketStream) -> bytes:
+async def read_head(stream: SocketStream) -> bytes:
     """The head of a request, or what there is of it."""
     data = b""
     while b"\r\n\r\n" not in data and len(data) < MAX_HEAD_BYTES:
@@ -217,7 +219,7 @@ async def head_of(stream: SocketStream) -> bytes:
 
 
 def page(status: str, text: str) -> bytes:
-    """A page of plain text that holds nothing of the request."""
+    """A plain text page without data of the request."""
     body = text.encode()
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"

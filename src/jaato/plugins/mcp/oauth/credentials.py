@@ -42,7 +42,7 @@ class Challenge(NamedTuple):
 
 
 class Login:
-    """Keeps one server logged in; `ask` is None where nobody can be asked."""
+    """The login to one server; `ask` is None where no user can be asked."""
 
     def __init__(
         self,
@@ -69,42 +69,42 @@ class Login:
         self.registers_anew = False
         self.given_up: set[tuple[str, ...]] = set()
 
-    async def current(self) -> Tokens | None:
-        """The tokens to send, renewed when they are about to end; None when nobody has logged in."""
+    async def current_tokens(self) -> Tokens | None:
+        """The tokens to send, renewed when they are about to end; None without a login."""
         if self.record is None:
             self.record = await self.store.read(self.name)
         entry = self.record.entry if self.record else None
         if entry is None or entry.tokens is None:
             return None
-        return entry.tokens if entry.tokens.lasts(self.now()) else await self.renew(entry)
+        return entry.tokens if entry.tokens.is_valid(self.now()) else await self.renew(entry)
 
     async def renew(self, entry: Entry) -> Tokens | None:
-        """New tokens for a refresh token, asked for once among all processes; None when a person is needed."""
+        """New tokens for a refresh token, asked for once among all processes; None when a user has to log in."""
         tokens: Tokens | None = None
-        async with self.store.alone(self.name, "refresh", LOCK_WITHIN_S):
+        async with self.store.locked(self.name, "refresh", LOCK_WITHIN_S):
             record = self.record = await self.store.read(self.name)
             stored = record.entries.get(entry.issuer) if record else None
             if record is not None and stored is not None and stored.tokens is not None:
                 tokens = stored.tokens
                 if entry.tokens is not None and tokens.access == entry.tokens.access:
-                    # A refresh token that was sent may be spent: the answer is waited for and kept.
+                    # A refresh token that was sent may be spent: the answer is awaited and stored.
                     with anyio.CancelScope(shield=True):
-                        tokens = await self._renewed(record, stored, tokens)
+                        tokens = await self._request_renewal(record, stored, tokens)
         return tokens
 
-    async def _renewed(self, record: Record, entry: Entry, old: Tokens) -> Tokens | None:
+    async def _request_renewal(self, record: Record, entry: Entry, old: Tokens) -> Tokens | None:
         try:
-            tokens = await self._fresh(entry, old)
+            tokens = await self._request_tokens(entry, old)
         except Refused as error:
             if error.error in DEAD:
                 lost = error.error == "invalid_client" and entry.client.kind == "registered"
-                await self._keep(record.having(without(entry, client_lost=lost)))
+                await self._store(record.with_entry(without(entry, client_lost=lost)))
             return None
         if tokens is not None:
-            await self._keep(record.having(msgspec.structs.replace(entry, tokens=tokens)))
+            await self._store(record.with_entry(msgspec.structs.replace(entry, tokens=tokens)))
         return tokens
 
-    async def _fresh(self, entry: Entry, old: Tokens) -> Tokens | None:
+    async def _request_tokens(self, entry: Entry, old: Tokens) -> Tokens | None:
         form = {"resource": entry.resource}
         if self.options.grant == "client_credentials":
             form |= {"grant_type": "client_credentials"}
@@ -119,15 +119,15 @@ class Login:
         )
         return msgspec.structs.replace(got, refresh=got.refresh or old.refresh, scope=got.scope or old.scope)
 
-    async def _keep(self, record: Record) -> None:
-        """Remember it here in any case: what was rotated must not be lost to a full disk as well."""
+    async def _store(self, record: Record) -> None:
+        """Store a record; it stays in memory when the disk is full, since the old token is void."""
         self.record = record
         try:
             await self.store.write(self.name, record)
         except ConfigError as error:
             log.warning("The login of %s could not be saved: %s", plain(self.server_name), error)
 
-    def choose(self, advertised: list[str]) -> str:
+    def choose_issuer(self, advertised: list[str]) -> str:
         """Which authorization server to use: the configured, a known, or else the first. Raises `OAuthFault` where a
         configured client would be shown to another than it belongs to."""
         record, options = self.record, self.options
@@ -137,10 +137,10 @@ class Login:
                 if issuers_match(one, mine):
                     return one
         if options.issuer or (any(known) and options.client_id):
-            raise self.changed_issuer(plain(advertised[0]))
+            raise self.issuer_error(plain(advertised[0]))
         return advertised[0]
 
-    def changed_issuer(self, found: str) -> OAuthFault:
+    def issuer_error(self, found: str) -> OAuthFault:
         """A configured client belongs to another authorization server than the one that was found."""
         if self.options.issuer:
             return OAuthFault(
@@ -153,37 +153,37 @@ class Login:
         )
 
     def command(self, verb: str) -> str:
-        """What to run."""
+        """The command for the user to run."""
         return f"`jaato mcp {verb} {shlex.quote(plain(self.server_name))}`"
 
-    def too_narrow(self, challenge: Challenge) -> OAuthFault:
-        """The end of widening; the same is not asked of a person again by this process."""
+    def scope_error(self, challenge: Challenge) -> OAuthFault:
+        """The error for a scope that is not granted; this process does not ask the user for it again."""
         self.given_up.add(challenge.scope)
         wanted = f" ({plain(' '.join(challenge.scope))})" if challenge.scope else ""
         return OAuthFault(
             f"{plain(self.server_name)} says that the login is not wide enough{wanted}, whatever it was granted."
         )
 
-    async def need_person(self, scope: list[str]) -> None:
-        """Raise `LoginRequired` where nobody can be asked; what was to be asked for is kept for the next login."""
+    async def require_user(self, scope: list[str]) -> None:
+        """Raise `LoginRequired` where no user can be asked; the scope is stored for the next login."""
         if self.ask is not None:
             return
         entry = self.record.entry if self.record else None
         more = entry is not None and entry.tokens is not None and not {*scope} <= {*entry.tokens.scope}
         if entry is not None and scope != entry.asked_scope:
             await self.save(msgspec.structs.replace(entry, asked_scope=scope))
-        await self.store.note(self.name, needed=True)
+        await self.store.set_login_needed(self.name, needed=True)
         what = f"a wider login ({plain(' '.join(scope))})" if more else "you to log in"
         raise LoginRequired(f"{plain(self.server_name)} needs {what}: run {self.command('login')}.")
 
     async def save(self, entry: Entry) -> None:
         """Keep a login beside those there are. Raises `ConfigError` when the disk refuses."""
-        async with self.store.alone(self.name, "refresh", LOCK_WITHIN_S):
+        async with self.store.locked(self.name, "refresh", LOCK_WITHIN_S):
             record = await self.store.read(self.name) or Record(server=str(self.server))
-            self.record = record.having(entry)
+            self.record = record.with_entry(entry)
             await self.store.write(self.name, self.record)
         if entry.tokens is not None:
-            await self.store.note(self.name, needed=False)
+            await self.store.set_login_needed(self.name, needed=False)
 
 
 def without(entry: Entry, *, client_lost: bool) -> Entry:

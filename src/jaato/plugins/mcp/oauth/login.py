@@ -30,51 +30,51 @@ MAX_HEADER_CHARS = 8_192
 
 
 class Bearer(httpx2.Auth):
-    """Logs in to one server; `failure` is why the last request could not be, for those who only see it fail."""
+    """The httpx2 authentication for one server; `failure` is why the last request could not be authenticated."""
 
     def __init__(self, login: Login) -> None:
         self.login = login
         self.failure: JaatoError | None = None
-        self._let_in = False
+        self._succeeded = False
 
     def sync_auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-        """Not used: logging in waits for others, which only the asynchronous client does."""
+        """Not supported: a login needs the asynchronous client."""
         raise TypeError("Logging in needs the asynchronous client.")
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send the request with what is granted; answer a 401 or a 403 that asks for more."""
+        """Send the request with the tokens; on a 401 or a 403 that asks for more, renew or widen the login."""
         if "authorization" in request.headers or not self._is_for(request):
             yield request
             return
-        turn = Turn(self.login)
+        attempt = AuthAttempt(self.login)
         try:
-            tokens = await self.login.current() if self._is_safe() else None
+            tokens = await self.login.current_tokens() if self._is_safe() else None
             for _ in range(MAX_ROUNDS):
                 if tokens is not None:
                     request.headers["Authorization"] = f"Bearer {tokens.access}"
                 response = yield request
-                challenge = asked(response, tokens)
+                challenge = read_challenge(response, tokens)
                 if challenge is None:
                     self.failure = None
-                    await self._is_let_in()
+                    await self._record_success()
                     return
-                await drop(response)
-                tokens = await turn.next(response.status_code, challenge, tokens)
+                await discard_body(response)
+                tokens = await attempt.next_tokens(response.status_code, challenge, tokens)
             raise OAuthFault(
                 f"{plain(self.login.server_name)} keeps asking for another login; it was given up."
             )
         except JaatoError as error:
             self.failure = error
-            self._let_in = False
+            self._succeeded = False
             raise
 
-    async def _is_let_in(self) -> None:
-        """A login that was once needed is needed no more, since the server answers."""
-        if not self._let_in:
-            self._let_in = True
-            await self.login.store.note(self.login.name, needed=False)
+    async def _record_success(self) -> None:
+        """Record that no login is needed, since the server has answered."""
+        if not self._succeeded:
+            self._succeeded = True
+            await self.login.store.set_login_needed(self.login.name, needed=False)
 
     def _is_for(self, request: httpx2.Request) -> bool:
         try:
@@ -86,52 +86,52 @@ class Bearer(httpx2.Auth):
         return self.login.server.scheme == "https" or is_loopback(self.login.server.host)
 
 
-class Turn:
-    """What was tried for one request, so that nothing is tried twice."""
+class AuthAttempt:
+    """The attempts to authenticate one request, so that none is repeated."""
 
     def __init__(self, login: Login) -> None:
         self.login = login
-        self.renewed = False
-        self.granted = False
-        self.widened = 0
+        self.tried_renewal = False
+        self.tried_grant = False
+        self.widenings = 0
 
-    async def next(self, status: int, challenge: Challenge, tokens: Tokens | None) -> Tokens:
+    async def next_tokens(self, status: int, challenge: Challenge, tokens: Tokens | None) -> Tokens:
         """The tokens to try next. Raises `OAuthFault` when there is nothing left to try."""
         used = tokens.access if tokens else ""
         login = self.login
         secure(login.server, f"The server {plain(login.server_name)}")
         login.record = await login.store.read(login.name)
         entry = login.record.entry if login.record else None
-        kept = entry.tokens if entry else None
+        stored = entry.tokens if entry else None
         other = (
-            kept if kept is not None and kept.access != used else None
-        )  # another task or process was faster
+            stored if stored is not None and stored.access != used else None
+        )  # another task or process has renewed it
         if status == 403:
-            if self.widened >= MAX_WIDENED or (
-                self.widened and tokens is not None and {*challenge.scope} <= {*tokens.scope}
+            if self.widenings >= MAX_WIDENED or (
+                self.widenings and tokens is not None and {*challenge.scope} <= {*tokens.scope}
             ):
-                raise self.login.too_narrow(challenge)
-            self.widened += 1
+                raise self.login.scope_error(challenge)
+            self.widenings += 1
             if other is not None and {*challenge.scope} <= {*other.scope}:
                 return other
             if challenge.scope in login.given_up:
-                raise login.too_narrow(challenge)
+                raise login.scope_error(challenge)
             return await obtain(login, challenge)
-        if self.granted:
+        if self.tried_grant:
             raise OAuthFault(f"{plain(self.login.server_name)} refuses the token it was just granted.")
-        may_renew, self.renewed = not self.renewed, self.renewed or used != ""
-        if other is not None and other.lasts(login.now()):
+        may_renew, self.tried_renewal = not self.tried_renewal, self.tried_renewal or used != ""
+        if other is not None and other.is_valid(login.now()):
             return other
-        if entry is not None and kept is not None and may_renew:
+        if entry is not None and stored is not None and may_renew:
             renewed = await login.renew(entry)
             if renewed is not None:
                 return renewed
-        self.granted = True
+        self.tried_grant = True
         return await obtain(login, challenge)
 
 
-def asked(response: httpx2.Response, tokens: Tokens | None) -> Challenge | None:
-    """What the server asks for, None when the answer is to be taken as it is."""
+def read_challenge(response: httpx2.Response, tokens: Tokens | None) -> Challenge | None:
+    """The challenge of a response; None when the response is the final one."""
     if response.status_code not in (401, 403):
         return None
     challenge = challenge_of(response.headers)
@@ -145,11 +145,11 @@ def asked(response: httpx2.Response, tokens: Tokens | None) -> Challenge | None:
 
 
 def challenge_of(headers: Mapping[str, str]) -> Challenge | None:
-    """What a 401 or 403 asks for, None where it says nothing of bearer tokens."""
-    said = headers.get("www-authenticate", "")[:MAX_HEADER_CHARS]
-    if "bearer" not in said.lower():
+    """The bearer challenge of a 401 or 403, None without one."""
+    header = headers.get("www-authenticate", "")[:MAX_HEADER_CHARS]
+    if "bearer" not in header.lower():
         return None
-    response = httpx2.Response(401, headers={"www-authenticate": said})
+    response = httpx2.Response(401, headers={"www-authenticate": header})
     return Challenge(
         (extract_field_from_www_auth(response, "error") or "")[:100],
         tuple(scopes_of(extract_scope_from_www_auth(response) or "")),
@@ -157,8 +157,8 @@ def challenge_of(headers: Mapping[str, str]) -> Challenge | None:
     )
 
 
-async def drop(response: httpx2.Response) -> None:
-    """Let go of an answer unread, however long it is; the client reads what is left, which is nothing."""
+async def discard_body(response: httpx2.Response) -> None:
+    """Close a response without reading its body, so that the client reads an empty one."""
     if isinstance(response.stream, httpx2.AsyncByteStream):
         await response.stream.aclose()
     response.headers.pop("content-encoding", None)
@@ -176,8 +176,8 @@ class Server(Protocol):
     def oauth(self) -> Any: ...
 
 
-class State(NamedTuple):
-    """Whether somebody is logged in, where, for what, and until when by this machine's clock (None: not said)."""
+class LoginState(NamedTuple):
+    """Whether there is a login, where, for what, and until when by this machine's clock (None: unknown)."""
 
     logged_in: bool
     issuer: str = ""
@@ -227,8 +227,8 @@ async def login(
     environ: Mapping[str, str],
     scopes: tuple[str, ...] = (),
     allowed: AllowedHosts | None = None,
-) -> State:
-    """Log in now, whether or not somebody was; `scopes` are asked for besides. Raises `OAuthFault`, `ConfigError`."""
+) -> LoginState:
+    """Log in again in any case; `scopes` are requested in addition. Raises `OAuthFault`, `ConfigError`."""
     made = login_of(config, store, ask, environ=environ, allowed=allowed)
     made.registers_anew = (
         True  # it may be that the server has forgotten the client, and shows a page that ends nowhere
@@ -256,14 +256,14 @@ async def logout(
     environ: Mapping[str, str],
     allowed: AllowedHosts | None = None,
 ) -> str:
-    """Forget the logins of a server, then have their tokens made void where that is offered; says what was done."""
+    """Delete the logins of a server and revoke their tokens where that is offered; returns a description."""
     made = login_of(config, store, None, environ=environ, allowed=allowed)
     record = await store.read(made.name)
-    await store.forget(made.name)
+    await store.delete(made.name)
     if record is None:
-        return f"Nobody was logged in to {plain(config.name)}."
+        return f"There was no login to {plain(config.name)}."
     if any(entry.tokens for entry in record.entries.values()) and made.options.grant != "client_credentials":
-        await store.note(made.name, needed=True)
+        await store.set_login_needed(made.name, needed=True)
     notes = [f"Logged out of {plain(config.name)}."]
     for entry in record.entries.values():
         try:
@@ -276,20 +276,20 @@ async def logout(
     return " ".join(notes)
 
 
-async def state(config: Server, store: TokenStore) -> State:
-    """Whether somebody is logged in to a server, by what is kept; nobody is asked. Raises `ConfigError`."""
+async def get_login_state(config: Server, store: TokenStore) -> LoginState:
+    """The state of the stored login to a server, without a request. Raises `ConfigError`."""
     made = login_of(config, store, None, environ={})
     made.record = await store.read(made.name)
     return state_of(made)
 
 
-def state_of(made: Login) -> State:
-    """What is known of a login."""
+def state_of(made: Login) -> LoginState:
+    """The state of a login."""
     entry = made.record.entry if made.record else None
     if entry is None or entry.tokens is None:
-        return State(False)
+        return LoginState(False)
     tokens = entry.tokens
     renews = bool(tokens.refresh) or made.options.grant == "client_credentials"
-    return State(
-        renews or tokens.lasts(made.now()), entry.issuer, tuple(tokens.scope), tokens.expires_at, renews
+    return LoginState(
+        renews or tokens.is_valid(made.now()), entry.issuer, tuple(tokens.scope), tokens.expires_at, renews
     )

@@ -26,20 +26,20 @@ class OAuthFault(ToolError):
 
 
 class Unreachable(OAuthFault):
-    """Somebody who is needed for logging in could not be reached; later it may work."""
+    """A server that the login needs could not be reached; it may work later."""
 
     code = "login_unreachable"
     retryable = True
 
 
 class LoginRequired(OAuthFault):
-    """A person has to log in, and there is none here."""
+    """A user has to log in, and none can be asked."""
 
     code = "login_needed"
 
 
 class Refused(OAuthFault):
-    """The authorization server said no; `error` is its word for why."""
+    """The authorization server refused; `error` is its error code."""
 
     def __init__(self, message: str, error: str = "") -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """Who jaato is to one authorization server; `redirect_uri` is what a registered one was registered with."""
+    """A client registration at one authorization server; `redirect_uri` is what a registered one was registered with."""
 
     client_id: str
     kind: Literal["configured", "document", "registered"]
@@ -78,7 +78,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Client({self.kind})"
 
-    def lasts(self, now: float) -> bool:
+    def is_valid(self, now: float) -> bool:
         """Whether its secret is good for another minute; 0 is for ever."""
         return not self.secret_expires_at or now < self.secret_expires_at - 60
 
@@ -95,7 +95,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return "Tokens()"
 
-    def lasts(self, now: float) -> bool:
+    def is_valid(self, now: float) -> bool:
         """Whether it is worth sending: a minute, or a tenth of its life, is left for clocks that differ.
 
         A clock that was set back says nothing; then the server decides.
@@ -130,7 +130,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         """The login in use."""
         return self.entries.get(self.current)
 
-    def having(self, entry: Entry) -> Record:
+    def with_entry(self, entry: Entry) -> Record:
         """The same with this login, which is in use from now on."""
         return msgspec.structs.replace(
             self, current=entry.issuer, entries={**self.entries, entry.issuer: entry}
@@ -173,7 +173,7 @@ def check_options(options: Options, server: str) -> None:
     if not 0 <= options.redirect_port < 65_536:
         raise ConfigError(f"{server}: oauth.redirect_port is from 1 to 65535, or 0 for any.")
     if (options.client_secret or options.private_key) and not options.client_id:
-        raise ConfigError(f"{server}: oauth.client_id is missing; a secret alone says nobody's name.")
+        raise ConfigError(f"{server}: oauth.client_id is missing; a secret alone does not name the client.")
     if options.grant == "client_credentials" and not (options.client_secret or options.private_key):
         raise ConfigError(f"{server}: oauth.grant client_credentials needs client_id and client_secret.")
     if len(scopes_of(options.scopes)) != len(options.scopes):
@@ -188,7 +188,7 @@ def scopes_of(given: Any) -> list[str]:
 
 
 def plain(text: Any) -> str:
-    """A stranger's words as they may be shown: one short line, no control, invisible or directional characters."""
+    """Untrusted text as it may be shown: one short line, no control, invisible or directional characters."""
     if not isinstance(text, str):
         return ""
     text = text[: MAX_SHOWN * 4]

@@ -40,9 +40,9 @@ from jaato.plugins.mcp.oauth.requests import (
     FORM,
     METHODS,
     Reply,
+    client_authentication,
     method_for,
-    proof,
-    refused,
+    refusal_error,
     secure_url,
     send,
 )
@@ -53,7 +53,7 @@ LOGIN_PARAMETERS = frozenset(
 )
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint")
 logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL + 1)
-"""The SDK logs what strangers answer, secrets among it."""
+"""The SDK logs responses, which may hold secrets."""
 
 
 class LoginProvider(OAuthClientProvider):
@@ -69,15 +69,15 @@ class LoginProvider(OAuthClientProvider):
         self.client: Client | None = None
         self._scope = scope
         self._metadata_url = metadata_url
-        self._answer_given: dict[str, str] = {}
+        self._received: dict[str, str] = {}
         options = login.options
         redirect: Any = "http://127.0.0.1/callback" if inbox is None else inbox.redirect_uri
         super().__init__(
             str(login.server),
             OAuthClientMetadata(client_name="jaato", redirect_uris=[redirect]),
             self,
-            self._show,
-            self._given,
+            self._ask_user,
+            self._check_answer,
             None if options.client_id else options.client_metadata_url,
         )
 
@@ -95,7 +95,7 @@ class LoginProvider(OAuthClientProvider):
             await anext(flow)
             asked = await flow.asend(httpx2.Response(401, headers=challenge, request=request))
             while asked is not request:
-                asked = await flow.asend(await self._sent(asked))
+                asked = await flow.asend(await self._send(asked))
         except (OAuthFlowError, ValueError, httpx2.InvalidURL) as error:
             # Those with a cause repeat what was answered.
             shown = isinstance(error, OAuthFlowError) and error.__cause__ is None
@@ -126,7 +126,7 @@ class LoginProvider(OAuthClientProvider):
             known = entry.client if entry is not None and not login.registers_anew else None
             if entry is None or known is None or self.inbox is None or known.kind != "registered":
                 return None
-            if known.redirect_uri != self.inbox.redirect_uri or not known.lasts(login.now()):
+            if known.redirect_uri != self.inbox.redirect_uri or not known.is_valid(login.now()):
                 return None
             self.client, issuer = known, entry.issuer
         return OAuthClientInformationFull(
@@ -153,7 +153,7 @@ class LoginProvider(OAuthClientProvider):
 
     # --- what the SDK asks ---------------------------------------------------------------------------------------------
 
-    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
         """The answer to a request of the SDK's, checked. Raises `OAuthFault`."""
         wire, url = self.login.wire, str(request.url)
         if request.method == "GET":
@@ -162,7 +162,7 @@ class LoginProvider(OAuthClientProvider):
             reply = await wire.get(secure_url(url, what), what)
             if reply.status == 429 or reply.status >= 500:
                 raise Unreachable(f"{what}: {request.url.host} answered with status {reply.status}.")
-            content = reply.body if protected else self._narrowed(reply)
+            content = reply.body if protected else self._adapt_metadata(reply)
             answer = httpx2.Response(reply.status, content=content, request=request)
             if url == self._metadata_url and await handle_protected_resource_response(answer) is None:
                 raise OAuthFault(f"{what}, which it names itself, cannot be used (status {reply.status}).")
@@ -173,22 +173,22 @@ class LoginProvider(OAuthClientProvider):
             if name in request.headers
         }
         if request.headers["content-type"] == "application/json":
-            reply = await self._registered(request.content)
+            reply = await self._check_registration(request.content)
         else:
-            # What is granted is waited for and kept, whoever stops waiting.
+            # The grant is awaited and stored even when the request is cancelled.
             with anyio.CancelScope(shield=True):
                 scope = self.context.client_metadata.scope or ""
                 try:
                     self.tokens = await send(wire, url, request.content, headers, scope, self.login.now)
                 except Refused as error:
                     if error.error == "invalid_client" and self.client and self.client.kind == "registered":
-                        await self.login.store.forget(self.login.name)
+                        await self.login.store.delete(self.login.name)
                     raise
-                await self.login.save(self._entry())
+                await self.login.save(self._make_entry())
             reply = Reply(200, {}, b'{"access_token": "kept", "token_type": "Bearer"}')
         return httpx2.Response(reply.status, content=reply.body, request=request)
 
-    def _narrowed(self, reply: Reply) -> bytes:
+    def _adapt_metadata(self, reply: Reply) -> bytes:
         """The metadata of an authorization server as the SDK should read them: it would ask for every scope there is,
         refuse a server that has only tokens to give, and mend the places that are named. Raises `OAuthFault`."""
         try:
@@ -205,16 +205,16 @@ class LoginProvider(OAuthClientProvider):
             document.setdefault("authorization_endpoint", document.get("token_endpoint"))
         return json.dumps(document).encode()
 
-    async def _registered(self, content: bytes) -> Reply:
+    async def _check_registration(self, content: bytes) -> Reply:
         """The answer to a registration. Raises `OAuthFault`."""
-        metadata = self._authority()
+        metadata = self._get_metadata()
         issuer = plain(str(metadata.issuer))
         if self.login.options.client_id:
-            raise self.login.changed_issuer(issuer)
-        await self.login.need_person(self._asked_scope())
+            raise self.login.issuer_error(issuer)
+        await self.login.require_user(self._requested_scope())
         if metadata.registration_endpoint is None:
             raise OAuthFault(
-                f"{issuer} registers nobody by itself; register jaato there, with the redirect URI "
+                f"{issuer} does not register clients; register jaato there, with the redirect URI "
                 "http://127.0.0.1/callback, and configure oauth.clientId."
             )
         offered = metadata.token_endpoint_auth_methods_supported or []
@@ -224,13 +224,13 @@ class LoginProvider(OAuthClientProvider):
         what = "The registration"
         reply = await self.login.wire.post(place, body, {"Content-Type": "application/json"}, what)
         if reply.status not in (200, 201):
-            raise refused(reply, what)
+            raise refusal_error(reply, what)
         client_id = reply.document("The answer to the registration").get("client_id")
         if not isinstance(client_id, str) or not CREDENTIAL.fullmatch(client_id):
             raise OAuthFault("The registration gave no client_id that can be used.")
         return reply
 
-    def _authority(self) -> OAuthMetadata:
+    def _get_metadata(self) -> OAuthMetadata:
         """The metadata of the authorization server. Raises `OAuthFault` where there are none."""
         if self.context.oauth_metadata is not None:
             return self.context.oauth_metadata
@@ -244,18 +244,18 @@ class LoginProvider(OAuthClientProvider):
         )
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
-        return self.login.choose(advertised)
+        return self.login.choose_issuer(advertised)
 
     async def _perform_authorization(self) -> httpx2.Request:
         """The request that asks for tokens. Raises `OAuthFault`, `LoginRequired`."""
-        metadata, options, info = self._authority(), self.login.options, self.context.client_info
+        metadata, options, info = self._get_metadata(), self.login.options, self.context.client_info
         assert self.client is not None
         assert info is not None
         endpoint = secure_url(str(metadata.token_endpoint), "The token_endpoint")
         issuer = str(metadata.issuer)
         if self.client.kind == "configured":
             if options.client_id != info.client_id:
-                raise self.login.changed_issuer(plain(issuer))
+                raise self.login.issuer_error(plain(issuer))
             method = method_for(options, metadata.token_endpoint_auth_methods_supported or [])
             self.client = Client(
                 client_id=info.client_id, kind="configured", method=method, secret=self.client.secret
@@ -268,20 +268,20 @@ class LoginProvider(OAuthClientProvider):
         else:
             if "S256" not in (metadata.code_challenge_methods_supported or []):
                 raise OAuthFault(f"{plain(issuer)} does not offer PKCE with S256; a login there is not safe.")
-            await self.login.need_person(self._asked_scope())
+            await self.login.require_user(self._requested_scope())
             request = await super()._perform_authorization()
             if self.client.method != "private_key_jwt":
                 return request
             form = dict(parse_qsl(request.content.decode()))
-        headers, more = proof(self.client, options, issuer, self.login.now)
+        headers, more = client_authentication(self.client, options, issuer, self.login.now)
         body = urlencode({**form, **more}).encode()
         return httpx2.Request("POST", str(endpoint), content=body, headers={**FORM, **headers})
 
-    # --- the person ----------------------------------------------------------------------------------------------------
+    # --- the user ----------------------------------------------------------------------------------------------------
 
-    async def _show(self, url: str) -> None:
+    async def _ask_user(self, url: str) -> None:
         """Show a person where to log in, and wait for the answer. Raises `OAuthFault`, `Refused`."""
-        metadata = self._authority()
+        metadata = self._get_metadata()
         assert self.inbox is not None
         assert self.login.ask is not None
         endpoint = secure_url(str(metadata.authorization_endpoint), "The authorization_endpoint")
@@ -295,11 +295,11 @@ class LoginProvider(OAuthClientProvider):
         url = f"{endpoint}{'&' if own else '' if '?' in endpoint.target else '?'}{asked}"
         self.inbox.state = dict(parse_qsl(asked))["state"]
         prompt = Prompt(self.login.server_name, checked_url(url), endpoint.authority, str(metadata.issuer))
-        self._answer_given = await self._answer(self.login.ask, self.inbox, prompt)
+        self._received = await self._wait_for_answer(self.login.ask, self.inbox, prompt)
 
-    async def _given(self) -> AuthorizationCodeResult:
+    async def _check_answer(self) -> AuthorizationCodeResult:
         """The answer, if it is truly from this authorization server (RFC 9207); nothing of another's is shown."""
-        answer, metadata = self._answer_given, self._authority()
+        answer, metadata = self._received, self._get_metadata()
         named = metadata.authorization_response_iss_parameter_supported
         if answer.get("iss", None if named else str(metadata.issuer)) != str(metadata.issuer):
             raise OAuthFault(
@@ -313,8 +313,8 @@ class LoginProvider(OAuthClientProvider):
             raise OAuthFault("The answer to the login has no code.")
         return AuthorizationCodeResult(code=code, state=answer["state"], iss=answer.get("iss"))
 
-    async def _answer(self, ask: Ask, inbox: CallbackServer, prompt: Prompt) -> dict[str, str]:
-        failure: JaatoError = OAuthFault(f"Nobody logged in within {self.login.within_s:g} s.")
+    async def _wait_for_answer(self, ask: Ask, inbox: CallbackServer, prompt: Prompt) -> dict[str, str]:
+        failure: JaatoError = OAuthFault(f"There was no login within {self.login.within_s:g} s.")
         answer: dict[str, str] | None = None
         with anyio.move_on_after(self.login.within_s):
             async with anyio.create_task_group() as group:
@@ -340,17 +340,17 @@ class LoginProvider(OAuthClientProvider):
             raise failure
         return answer
 
-    # --- what comes of it ------------------------------------------------------------------------------------------------
+    # --- the result ------------------------------------------------------------------------------------------------
 
-    def _asked_scope(self) -> list[str]:
+    def _requested_scope(self) -> list[str]:
         return (self.context.client_metadata.scope or "").split()
 
-    def _entry(self) -> Entry:
+    def _make_entry(self) -> Entry:
         """The login as it is kept."""
-        metadata = self._authority()
+        metadata = self._get_metadata()
         assert self.client is not None
         assert self.tokens is not None
-        scope = self._asked_scope()
+        scope = self._requested_scope()
         self.tokens = msgspec.structs.replace(self.tokens, scope=self.tokens.scope or scope)
         return Entry(
             issuer=str(metadata.issuer),
@@ -377,12 +377,12 @@ async def obtain(login: Login, challenge: Challenge, asked: tuple[str, ...] = ()
         return await run_flow(login, challenge, wanted, None)
     entry = login.record.entry if login.record else None
     seen = entry.tokens.access if entry and entry.tokens else ""
-    async with login.store.alone(login.name, "login", login.within_s + LOCK_WITHIN_S):
+    async with login.store.locked(login.name, "login", login.within_s + LOCK_WITHIN_S):
         login.record = await login.store.read(login.name)
         entry = login.record.entry if login.record else None
         tokens = entry.tokens if entry else None
-        if tokens and tokens.access != seen and tokens.lasts(login.now()) and {*wanted} <= {*tokens.scope}:
-            return tokens  # somebody has logged in while we waited
+        if tokens and tokens.access != seen and tokens.is_valid(login.now()) and {*wanted} <= {*tokens.scope}:
+            return tokens  # another process has logged in meanwhile
         found = REDIRECT.fullmatch(login.options.redirect_uri)
         fixed = (int(found[2] or 0) if found else 0) or login.options.redirect_port
         host, path = (found[1], found[3]) if found else ("127.0.0.1", PATH)

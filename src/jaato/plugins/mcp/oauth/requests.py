@@ -181,7 +181,7 @@ def secure(url: Url, what: str) -> None:
 
 
 def secure_url(text: Any, what: str) -> Url:
-    """The URL a stranger names, if it is https or loopback. Raises `OAuthFault`."""
+    """The URL from an untrusted document, if it is https or loopback. Raises `OAuthFault`."""
     if not isinstance(text, str) or not text or not text.isascii():
         raise OAuthFault(f"{what} is no web address in ASCII.")
     if "#" in text:
@@ -195,7 +195,7 @@ def secure_url(text: Any, what: str) -> Url:
 
 
 def request_of(method: str, url: Url, headers: Mapping[str, str], body: bytes | None) -> Any:
-    """The request as it goes out; nothing packed is asked for, so nothing unfolds."""
+    """The request, which does not accept compressed responses."""
     every = {**headers, "Accept-Encoding": "identity", "User-Agent": "jaato"}
     if body is not None:
         every["Content-Length"] = str(len(body))
@@ -240,7 +240,7 @@ async def token(
     now: Clock = time.time,
 ) -> Tokens:
     """Tokens for a grant; `form` has all but the client. Raises `Refused` with the server's word, `OAuthFault`."""
-    headers, more = proof(client, options, issuer, now)
+    headers, more = client_authentication(client, options, issuer, now)
     body = urlencode({**form, **more}).encode()
     return await send(wire, endpoint, body, {**FORM, **headers}, form.get("scope", ""), now)
 
@@ -255,7 +255,7 @@ async def send(
     if reply.status == 429 or reply.status >= 500:
         raise Unreachable(f"{what} answered with status {reply.status}; try again later.")
     if reply.status not in (200, 201):
-        raise refused(reply, what)
+        raise refusal_error(reply, what)
     return tokens_from(reply.document("The answer of the token endpoint"), scope, asked_at)
 
 
@@ -292,7 +292,9 @@ def number(value: Any) -> float | None:
     return float(value)
 
 
-def proof(client: Client, options: Options, issuer: str, now: Clock) -> tuple[dict[str, str], dict[str, str]]:
+def client_authentication(
+    client: Client, options: Options, issuer: str, now: Clock
+) -> tuple[dict[str, str], dict[str, str]]:
     """How a client shows who it is: headers, and fields of the form."""
     match client.method:
         case "none":
@@ -330,27 +332,27 @@ def assertion(client: Client, options: Options, issuer: str, now: Clock) -> str:
         raise OAuthFault("oauth.private_key cannot sign with oauth.signing_algorithm; check both.") from None
 
 
-def refused(reply: Reply, what: str) -> Refused:
-    """The server's no, with its reason as far as it may be shown."""
+def refusal_error(reply: Reply, what: str) -> Refused:
+    """The error for a refusal of the server, with its reason as far as it may be shown."""
     error, why = "", ""
     try:
         document = reply.document(what)
         error, why = plain(document.get("error"))[:60], plain(document.get("error_description"))
     except OAuthFault:
         pass
-    said = f": {error}" if error else ""
-    return Refused(f"{what} refused with status {reply.status}{said}{f' ({why})' if why else ''}.", error)
+    detail = f": {error}" if error else ""
+    return Refused(f"{what} refused with status {reply.status}{detail}{f' ({why})' if why else ''}.", error)
 
 
 async def revoke(wire: Wire, entry: Entry, options: Options, now: Clock = time.time) -> bool:
-    """Have the tokens of a login made void (RFC 7009); whether the server said so. Raises `OAuthFault`."""
+    """Revoke the tokens of a login (RFC 7009); returns whether the server confirmed it. Raises `OAuthFault`."""
     if not entry.revocation_endpoint or entry.tokens is None:
         return False
     what = "The revocation endpoint"
     secret, kind = entry.tokens.access, "access_token"
     if entry.tokens.refresh:
         secret, kind = entry.tokens.refresh, "refresh_token"
-    headers, more = proof(entry.client, options, entry.issuer, now)
+    headers, more = client_authentication(entry.client, options, entry.issuer, now)
     body = urlencode({"token": secret, "token_type_hint": kind, **more}).encode()
     reply = await wire.post(secure_url(entry.revocation_endpoint, what), body, {**FORM, **headers}, what)
     return reply.status == 200

@@ -1,4 +1,4 @@
-"""Where logins are kept: in the system keyring, else in files only the user can read; one writer among processes."""
+"""Stores logins: in the system keyring, else in files only the user can read; one writer among processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def system_keyring() -> Keyring | None:
 
 
 def name_of(server: Url, options: Options) -> str:
-    """Under which name the logins of a server with its configured client are kept."""
+    """The name under which the logins of a server with its configured client are stored."""
     who = options.client_id or options.client_metadata_url or ""
     text = "\0".join((str(server), who, options.grant, options.issuer or ""))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -58,29 +58,29 @@ class TokenStore:
         self.find_keyring = find_keyring
 
     async def read(self, name: str) -> Record | None:
-        """What is kept, None for nothing or for what is damaged. Raises `ConfigError` for what others can read."""
+        """The stored logins; None for none or a damaged file. Raises `ConfigError` for a file that others can read."""
         return await anyio.to_thread.run_sync(self._read, name)
 
     async def write(self, name: str, record: Record) -> None:
-        """Keep this. Raises `ConfigError` when the disk refuses."""
+        """Store the logins. Raises `ConfigError` when the disk refuses."""
         await anyio.to_thread.run_sync(self._write, name, record)
 
-    async def forget(self, name: str) -> None:
-        """Keep nothing under this name."""
-        await anyio.to_thread.run_sync(self._forget, name)
+    async def delete(self, name: str) -> None:
+        """Delete the logins of this name."""
+        await anyio.to_thread.run_sync(self._delete, name)
 
-    async def note(self, name: str, *, needed: bool) -> None:
-        """Keep that a login is needed, or no more, for who asks how a server stands; a disk that refuses loses it."""
-        await anyio.to_thread.run_sync(self._note, name, needed)
+    async def set_login_needed(self, name: str, *, needed: bool) -> None:
+        """Record whether a login is needed, for the state of a server; errors of the disk are ignored."""
+        await anyio.to_thread.run_sync(self._set_login_needed, name, needed)
 
-    def needed(self, name: str) -> bool:
-        """Whether a login was needed when the server was last asked; nobody is asked now."""
-        return self._mark(name).exists()
+    def is_login_needed(self, name: str) -> bool:
+        """Whether the last request to the server needed a login."""
+        return self._needed_path(name).exists()
 
     @contextlib.asynccontextmanager
-    async def alone(self, name: str, purpose: str, within_s: float) -> AsyncIterator[None]:
-        """Hold the right to do one thing to a login, among tasks, threads and processes. Raises `OAuthFault` when
-        another holds it for longer."""
+    async def locked(self, name: str, purpose: str, within_s: float) -> AsyncIterator[None]:
+        """Hold the lock of a login for one purpose, among tasks, threads and processes. Raises `OAuthFault` when it is
+        not free in time."""
         import fcntl
 
         self._make_directory()
@@ -88,9 +88,9 @@ class TokenStore:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             with anyio.move_on_after(within_s):
-                while not taken(descriptor):  # noqa: ASYNC110 - other processes tell nobody
+                while not try_lock(descriptor):  # noqa: ASYNC110 - a lock of another process sends no event
                     await anyio.sleep(POLL_S)
-            if not taken(descriptor):
+            if not try_lock(descriptor):
                 raise OAuthFault(
                     f"Another jaato is busy with this login for more than {within_s:g} s; try again."
                 )
@@ -108,16 +108,16 @@ class TokenStore:
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}.json"
 
-    def _mark(self, name: str) -> Path:
+    def _needed_path(self, name: str) -> Path:
         return self.directory / f"{name}.needed"
 
-    def _note(self, name: str, needed: bool) -> None:
+    def _set_login_needed(self, name: str, needed: bool) -> None:
         with contextlib.suppress(OSError, ConfigError):
             if needed:
                 self._make_directory()
-                self._mark(name).touch(0o600)
+                self._needed_path(name).touch(0o600)
             else:
-                self._mark(name).unlink(missing_ok=True)
+                self._needed_path(name).unlink(missing_ok=True)
 
     def _read(self, name: str) -> Record | None:
         path = self._path(name)
@@ -138,7 +138,7 @@ class TokenStore:
                 return None if kept is None else msgspec.json.decode(kept, type=Record)
             return msgspec.json.decode(content, type=Record)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None  # as if nobody had logged in: the next login replaces it
+            return None  # the next login replaces it
 
     def _write(self, name: str, record: Record) -> None:
         self._make_directory()
@@ -150,7 +150,7 @@ class TokenStore:
         except OSError as error:
             raise ConfigError(f"{self._path(name)} cannot be written: {reason(error)}.") from None
 
-    def _forget(self, name: str) -> None:
+    def _delete(self, name: str) -> None:
         keyring = self.find_keyring()
         if keyring is not None:
             with contextlib.suppress(*keyring_errors()):
@@ -183,14 +183,14 @@ class TokenStore:
 
 
 def needs_login(config: ServerConfig, state_dir: Path) -> bool:
-    """Whether a server, its variables filled in, is known to want a login that nobody has made."""
+    """Whether a server, its variables filled in, is known to need a login that was not made."""
     if config.kind == "stdio" or any(name.lower() == "authorization" for name in config.headers):
         return False
     try:
         name = name_of(parse_url(config.url), options_of(config.oauth, config.name))
     except (AddressRefused, ConfigError):
         return False
-    return TokenStore(state_dir).needed(name)
+    return TokenStore(state_dir).is_login_needed(name)
 
 
 def keyring_errors() -> tuple[type[BaseException], ...]:
@@ -200,8 +200,8 @@ def keyring_errors() -> tuple[type[BaseException], ...]:
     return (KeyringError, RuntimeError, OSError)
 
 
-def taken(descriptor: int) -> bool:
-    """Whether the lock is ours now."""
+def try_lock(descriptor: int) -> bool:
+    """Try to take a file lock; returns whether that succeeded."""
     import fcntl
 
     try:
