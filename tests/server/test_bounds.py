@@ -32,7 +32,7 @@ from jaato.tools.ledger import TokenLedger
 def test_sessions_at_hand_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When as many sessions are at hand as may be, the one that has rested longest is put down, and goes on when it is
     spoken to; when all are watched, a further one is refused, and can be begun when one is left."""
-    monkeypatch.setattr(open_sessions, "most_live", lambda: 3)
+    monkeypatch.setattr(open_sessions, "max_loaded", lambda: 3)
 
     async def main() -> None:
         async with served(tmp_path, [Step(text="well")] * 9) as server, server.client() as client:
@@ -111,7 +111,7 @@ def test_few_files_mean_few_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions leave most of the files a process may have open to connections and work."""
     for soft, most in ((64, 16), (1_024, 256), (1 << 20, 1_000), (resource.RLIM_INFINITY, 1_000)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
-        assert open_sessions.most_live() == most
+        assert open_sessions.max_loaded() == most
 
 
 @pytest.fixture
@@ -125,18 +125,18 @@ def test_many_who_come_at_once_are_told_of_once(
 ) -> None:
     """The first of many clients that come is told at once, of all others together; whoever comes has everybody in the
     snapshot. So the cost of a crowd grows with the crowd, and not with its square."""
-    monkeypatch.setattr(rooms, "TELL_S", 3_600.0)
+    monkeypatch.setattr(rooms, "INFO_INTERVAL_S", 3_600.0)
     room: Room = room_of(happenings)
-    room._told_at = -3_600.0
+    room._info_sent_at = -3_600.0
     due: list[Callable[[], None]] = []
-    room.later = lambda _wait_s, work: due.append(work)
+    room.call_later = lambda _wait_s, work: due.append(work)
     clients = [Client(room, 1_000) for _ in range(30)]
     for number, client in enumerate(clients):
         client.come()
         (snapshot,) = infos(client)
         assert snapshot.state is not None
         assert len(snapshot.clients) == 1, "all of these say they are the same client"
-        assert len(room._watchers) == number + 1
+        assert len(room._subscriptions) == number + 1
     assert len(due) == 1
     due.pop()()
     for client in clients:

@@ -66,8 +66,8 @@ def test_who_could_not_remove_a_session_watches_it_still(tmp_path: Path) -> None
                 reply = await one.ask("session.delete", session_id=session_id)
                 assert reply.error is not None
                 assert reply.error.code != "internal"
-                assert server.hub.rooms[session_id].watched
-            await until(lambda: not server.hub.rooms[session_id].watched)
+                assert server.hub.rooms[session_id].is_watched
+            await until(lambda: not server.hub.rooms[session_id].is_watched)
 
     anyio.run(bounded, main)
 

@@ -47,13 +47,13 @@ class Client:
     def come(self) -> None:
         """Watch, from where this client is."""
         after = self.state.seq if self.state is not None else None
-        self.subscription = self.room.enter(self, ClientView("k", "somebody", "owner"), after)
+        self.subscription = self.room.subscribe(self, ClientView("k", "somebody", "owner"), after)
         self.subscription.send_pending()
 
     def go(self) -> None:
         """Leave, and what is in the pipe is lost."""
         assert self.subscription is not None
-        self.room.leave(self.subscription)
+        self.room.unsubscribe(self.subscription)
         self.subscription = None
         self.pipe.clear()
 
@@ -108,7 +108,7 @@ def test_every_client_has_the_servers_state_to_the_byte(
     happenings: Happenings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients that stall, leave at any moment and come back end with the state of the server, byte for byte."""
-    monkeypatch.setattr(subscriptions, "BEHIND", 40)
+    monkeypatch.setattr(subscriptions, "MAX_REPLAYED", 40)
     room = room_of(happenings)
     room.ring = EventBuffer(kept_events=60)
     choose = random.Random(happenings.random.random())

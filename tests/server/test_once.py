@@ -63,7 +63,7 @@ def test_a_message_on_its_way_is_not_taken_twice(tmp_path: Path) -> None:
 
             async with anyio.create_task_group() as group:
                 group.start_soon(send, one)
-                await until(lambda: server.hub.rooms[session_id].taking)
+                await until(lambda: server.hub.rooms[session_id].preparing)
                 group.start_soon(send, two)
                 async with server.client() as three:
                     await three.ask("client.config")  # by then the second has come in too

@@ -195,7 +195,7 @@ class World:
     def at_work(self) -> bool:
         """Whether anything should come of itself."""
         live = self.live
-        return live is not None and not live.resting
+        return live is not None and not live.is_evictable
 
     async def settle(self) -> None:
         """Until nothing more happens: all is done, or what works waits on a question. Fails when it waits on none."""

@@ -1,4 +1,4 @@
-"""The documented faces of the server for programs that hold one in their own process: sessions, and the doors to them."""
+"""The server inside a program: sessions, and its sockets."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.listing import entries
 
 
-class Heard:
-    """A wire whose other end is a function: it is given every event, decoded."""
+class CallbackWire:
+    """A wire that passes every event, decoded, to a callback."""
 
     ready = True
 
-    def __init__(self, heard: Callable[[Event], None]) -> None:
-        self._heard = heard
+    def __init__(self, callback: Callable[[Event], None]) -> None:
+        self._callback = callback
         self._frames = Frames()
 
     def write(self, frame: bytes) -> None:
-        """Hear one finished frame."""
-        for told in self._frames.take(frame):
-            if isinstance(told, bytes) and isinstance(event := FRAMES.decode(told), Event):
-                self._heard(event)
+        """Decode one finished frame."""
+        for message in self._frames.take(frame):
+            if isinstance(message, bytes) and isinstance(event := FRAMES.decode(message), Event):
+                self._callback(event)
 
 
 class JaatoServer:
-    """One session without any user interface: commands go in, events come out to whoever subscribes.
+    """One session without a user interface: takes commands, sends events to its subscribers.
 
-    It is a client like those on sockets, of the same process. Made by a `SessionManager`.
+    It is a client like those on sockets, in the same process. Made by a `SessionManager`.
     """
 
     def __init__(self, hub: Hub, session_id: str, *, answers: bool = True) -> None:
@@ -54,23 +54,23 @@ class JaatoServer:
         self.state: State
         self._listeners: list[Callable[[Event], None]] = []
         client = ClientView(new_id("k"), "this process", "owner", answers=answers)
-        self._handlers = CommandHandlers(hub, Heard(self.emit), client)
+        self._handlers = CommandHandlers(hub, CallbackWire(self.emit), client)
         self._handlers.handle(SessionAttach(session_id=session_id))
         self._handlers.send_pending()
 
-    def subscribe(self, heard: Callable[[Event], None]) -> Callable[[], None]:
-        """Be told every event, from now on; the function that is given back ends it."""
-        self._listeners.append(heard)
-        return lambda: self._listeners.remove(heard)
+    def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
+        """Call a function with every event from now on; returns a function that unsubscribes it."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
 
     def emit(self, event: Event) -> None:
-        """Take an event into the state, and tell it to all who have subscribed."""
+        """Apply an event to the state, and pass it to all subscribers."""
         if isinstance(event, SessionInfo) and event.state is not None:
             self.state = event.state
         else:
             apply(self.state, event)
-        for heard in list(self._listeners):
-            heard(event)
+        for callback in list(self._listeners):
+            callback(event)
 
     async def execute(self, command: Command) -> Result:
         """The result of a command for this session. Raises `JaatoError`s."""
@@ -80,20 +80,20 @@ class JaatoServer:
         return result
 
     async def send_message(self, text: str) -> Result:
-        """Say something to the agent; returns when it is in the log."""
+        """Send a message to the agent; returns when it is in the log."""
         return await self.execute(MessageSend(session_id=self.session_id, text=text))
 
     async def stop(self) -> None:
-        """Stop what the agent is doing."""
+        """Stop the running turn."""
         await self.execute(SessionStop(session_id=self.session_id))
 
     def leave(self) -> None:
-        """Watch the session no more; its work goes on."""
+        """Unsubscribe from the session, which continues."""
         self._handlers.leave()
 
 
 class SessionManager:
-    """The sessions of a server: loaded when somebody attaches, put down when nobody is there and nothing is done."""
+    """The sessions of a server: loaded when a client attaches, evicted when idle and without clients."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -101,21 +101,21 @@ class SessionManager:
     async def create_session(self, workspace: str | Path, **how: Any) -> JaatoServer:
         """A new session; `how` as `session.create` has it. Raises `JaatoError`s."""
         command = SessionCreate(workspace=absolute(workspace), attach=False, **how)
-        _room, opened = await create(self._hub, command, informs=True)
+        _room, opened = await create(self._hub, command, wants_info=True)
         return JaatoServer(self._hub, opened.session_id)
 
     async def attach_session(self, session: str) -> JaatoServer:
-        """A session by id, unique prefix or name, loaded if it was at rest. Raises `SessionNotFound`, `SessionBusy`."""
+        """A session by id, unique prefix or name, loaded if necessary. Raises `SessionNotFound`, `SessionBusy`."""
         session_id = self._hub.find(session)
-        await self._hub.load(session_id, informs=True)
+        await self._hub.load(session_id, wants_info=True)
         return JaatoServer(self._hub, session_id)
 
     async def detach_client(self, server: JaatoServer) -> None:
-        """Leave a session; when nobody else is there and nothing would be lost, it is put down now."""
+        """Detach from a session, and evict it when it is idle and without other clients."""
         server.leave()
         live = self._hub.pool.loaded.get(server.session_id)
         room = self._hub.rooms.get(server.session_id)
-        if live is not None and live.resting and not (room is not None and room.watched):
+        if live is not None and live.is_evictable and not (room is not None and room.is_watched):
             await self._hub.evict(server.session_id)
 
     def list_sessions(self, workspace: str | None = None, limit: int = 50) -> list[SessionEntry]:

@@ -35,8 +35,8 @@ class MemorySocket:
     def __init__(self) -> None:
         self.commands: deque[str] = deque()
         self.frames: deque[bytes] = deque()
-        self.heard = asyncio.Event()
-        """Set when the client has sent something, takes more again, or the connection is over."""
+        self.client_acted = asyncio.Event()
+        """Set when the client has sent a frame, read frames, or the connection has ended."""
         self.written = asyncio.Event()
         """Set when something was sent to the client, or the connection is over."""
         self.ended = ""
@@ -60,18 +60,18 @@ class MemorySocket:
         while not self.commands:
             if self.ended:
                 return None
-            await self._change()
+            await self._wait_for_client()
         return self.commands.popleft()
 
     async def wait_writable(self) -> None:
         """Wait while the client leaves too much unread."""
         while not self.ready and not self.ended:
-            await self._change()
+            await self._wait_for_client()
 
-    async def _change(self) -> None:
-        """Until the client has done something."""
-        self.heard.clear()
-        await self.heard.wait()
+    async def _wait_for_client(self) -> None:
+        """Wait until the client sends, reads, or ends the connection."""
+        self.client_acted.clear()
+        await self.client_acted.wait()
 
     def accept_client(self, max_message_bytes: int) -> None:
         """The client is this program: its frames are as long as its memory allows."""
@@ -83,7 +83,7 @@ class MemorySocket:
     def end(self, reason: str) -> None:
         """End the connection, from either end."""
         self.ended = self.ended or reason
-        self.heard.set()
+        self.client_acted.set()
         self.written.set()
 
 
@@ -100,7 +100,7 @@ class MemoryTransport:
         if self._socket.ended:
             raise ServerGone(f"The connection is over: {self._socket.ended}.")
         self._socket.commands.append(frame.decode())
-        self._socket.heard.set()
+        self._socket.client_acted.set()
 
     async def receive(self) -> bytes:
         """The next whole frame. Raises `ServerGone` after the end of the connection."""
@@ -114,7 +114,7 @@ class MemoryTransport:
         was_full = not socket.ready
         socket.unread_bytes -= len(frame)
         if was_full and socket.ready:
-            socket.heard.set()
+            socket.client_acted.set()
             if socket.on_drain is not None:
                 socket.on_drain()
         return frame

@@ -21,7 +21,7 @@ class Metrics:
         """All metrics, now."""
         loaded, spans = hub.pool.loaded, hub.pool.spans
         busy = sum(one.session.is_busy for one in loaded.values())
-        watched = sum(one.watched for one in hub.rooms.values())
+        watched = sum(one.is_watched for one in hub.rooms.values())
         rows = (
             ("jaato_uptime_seconds", "counter", "seconds since the start", time.monotonic() - self.since),
             ("jaato_cpu_seconds_total", "counter", "processor time used", time.process_time()),

@@ -351,10 +351,10 @@ def session_status(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
 
 def interrupted_status(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
     """The status of sessions whose process died during a turn, when no server is running."""
-    from jaato.server.sessions.interrupted import read_standing
+    from jaato.server.sessions.interrupted import read_status
 
     abandoned = set(store.abandoned_sessions()) & {row.id for row in rows}
-    found = {session_id: read_standing(store, session_id) for session_id in abandoned}
+    found = {session_id: read_status(store, session_id) for session_id in abandoned}
     return {key: "cut off" + waiting_text(one.questions) for key, one in found.items() if one.unfinished}
 
 

@@ -1,4 +1,4 @@
-"""One client: its greeting, its commands and their replies. Events do not pass here, they go from the room to the wire."""
+"""One client: its greeting, its commands and their replies. Events go from the room to the wire, not through here."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from jaato.server.sessions.subscription import Wire, framed
 from jaato.version import __version__
 
 LOG = logger("server")
-AT_ONCE = 64
-"""Commands of one client that may be under way."""
-MAX_MISTAKES = 20
-"""Frames that are not understood before the client is sent away."""
+MAX_CONCURRENT = 64
+"""The most concurrent commands of one client."""
+MAX_INVALID_FRAMES = 20
+"""The most invalid frames before the client is disconnected."""
 
 
 class Socket(Wire, Protocol):
@@ -56,7 +56,7 @@ class Socket(Wire, Protocol):
         ...
 
     def accept_client(self, max_message_bytes: int) -> None:
-        """The client is known: take frames up to this size from now on."""
+        """Accept the client: take frames up to this size from now on."""
         ...
 
     async def wait_writable(self) -> None:
@@ -77,8 +77,8 @@ class ClientConnection:
         self._mistakes = 0
 
     async def serve(self) -> None:
-        """Until the client leaves."""
-        client = await self._greeted()
+        """Serve until the client disconnects."""
+        client = await self._authenticate()
         if client is None:
             return
         self._socket.accept_client(MAX_FRAME_BYTES if client.role == "owner" else MAX_OTHERS_FRAME_BYTES)
@@ -86,7 +86,7 @@ class ClientConnection:
         self._socket.on_drain = handlers.send_pending
         try:
             while (text := await self._socket.receive_text()) is not None:
-                if not await self._take(handlers, text):
+                if not await self._handle_frame(handlers, text):
                     return
                 await self._socket.wait_writable()
                 await asyncio.sleep(0)  # many commands at once leave others their turn
@@ -96,8 +96,8 @@ class ClientConnection:
             for task in self._tasks:
                 task.cancel()
 
-    async def _greeted(self) -> ClientView | None:
-        """Who it is; None when it was sent away."""
+    async def _authenticate(self) -> ClientView | None:
+        """Authenticate the client; None when it was rejected."""
         try:
             async with asyncio.timeout(HELLO_S):
                 text = await self._socket.receive_text()
@@ -128,25 +128,25 @@ class ClientConnection:
 
     def _welcome(self, hello: Hello, held: Identity) -> ClientView:
         client_id = new_id("k")
-        name = clean(hello.name) or held.name or clean(hello.client) or "a client"
+        name = printable_name(hello.name) or held.name or printable_name(hello.client) or "a client"
         place = str(self._hub.base.state_dir or "") if self._admission.local else ""
         self._send(Welcome(PROTOCOL, f"jaato {__version__}", client_id, held.role, place))
         return ClientView(client_id, name, held.role, answers=held.role != "viewer")
 
-    async def _take(self, handlers: CommandHandlers, text: str) -> bool:
-        """One frame; whether there may be more."""
+    async def _handle_frame(self, handlers: CommandHandlers, text: str) -> bool:
+        """Handle one frame; returns whether to continue."""
         try:
             command = COMMANDS.decode(text)
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
             self._mistakes += 1
-            if self._mistakes > MAX_MISTAKES:
+            if self._mistakes > MAX_INVALID_FRAMES:
                 await self._socket.disconnect(NOT_UNDERSTOOD, "too many frames that are no command")
                 return False
             problem = Problem("command_invalid", f"This is no command: {str(error)[:500]}")
             self._send(Reply(id_of(text), error=problem))
             return True
-        if len(self._tasks) >= AT_ONCE:
-            refused = Overloaded(f"At most {AT_ONCE} commands at once; wait for replies.")
+        if len(self._tasks) >= MAX_CONCURRENT:
+            refused = Overloaded(f"At most {MAX_CONCURRENT} commands at once; wait for replies.")
             self._send(Reply(command.id, error=problem_of(refused)))
             return True
         try:
@@ -156,7 +156,7 @@ class ClientConnection:
             self._send(Reply(command.id, error=problem_of(error)))
             return True
         if isinstance(work, Awaitable):
-            task = asyncio.get_running_loop().create_task(self._carry(handlers, command, work))
+            task = asyncio.get_running_loop().create_task(self._run_command(handlers, command, work))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
@@ -164,16 +164,18 @@ class ClientConnection:
         handlers.send_pending()
         return True
 
-    async def _carry(self, handlers: CommandHandlers, command: Command, work: Awaitable[Result]) -> None:
-        self._send(await replied(command.id, work))
+    async def _run_command(
+        self, handlers: CommandHandlers, command: Command, work: Awaitable[Result]
+    ) -> None:
+        self._send(await reply_to(command.id, work))
         handlers.send_pending()
 
     def _send(self, frame: Welcome | Reply) -> None:
         self._socket.write(framed(encode(frame)))
 
 
-async def replied(id_: str, work: Awaitable[Result]) -> Reply:
-    """What came of a command."""
+async def reply_to(id_: str, work: Awaitable[Result]) -> Reply:
+    """The reply to a command."""
     try:
         return Reply(id_, await work)
     except JaatoError as error:
@@ -188,8 +190,8 @@ def problem_of(error: JaatoError) -> Problem:
     return Problem(error.code, str(error)[:4_000], error.retryable)
 
 
-def clean(text: str) -> str:
-    """A name that can be shown on one line."""
+def printable_name(text: str) -> str:
+    """A name as printable text on one line."""
     return "".join(letter for letter in text if letter.isprintable())[:80].strip()
 
 

@@ -42,7 +42,7 @@ from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
 from jaato.runtime.session_store import namesakes
 from jaato.runtime.user_commands import find_backend
-from jaato.server.sessions.creation import being_made, checked_word, create, visited, wake
+from jaato.server.sessions.creation import checked_word, create, load_interrupted, send_progress, visited
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.messages import send_message, settled, stop_task, wait_for_subagents
 from jaato.server.sessions.room import Room
@@ -51,15 +51,15 @@ from jaato.server.sessions.stored_sessions import forked, listed
 from jaato.server.sessions.subscription import Subscription, Wire
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, BlobRequest, ClientConfig)
-"""What a viewer may do."""
+"""Commands of the role viewer."""
 ANSWERING = (PermissionResponse, ClarificationResponse)
-"""What an approver may do besides."""
+"""Further commands of the role approver."""
 MOST_WATCHED = 256
-"""Sessions one connection may watch: the state of each is in memory as long."""
+"""The most sessions that one connection may subscribe to: each keeps its state in memory."""
 
 
 class CommandHandlers:
-    """Carries out the commands of one client, and holds its places in the sessions it watches."""
+    """Runs the commands of one client, and holds its subscriptions."""
 
     def __init__(self, hub: Hub, wire: Wire, client: ClientView, *, local: bool = True) -> None:
         self._hub = hub
@@ -70,44 +70,44 @@ class CommandHandlers:
         self._deltas = self._info = True
         self._subscriptions: dict[str, tuple[Room, Subscription]] = {}
         self._visits: set[str] = set()
-        """Sessions that are as this client said while it is there."""
+        """Sessions with options of this client, which hold while it is connected."""
 
     def send_pending(self) -> None:
-        """Send what is due on every session this client watches."""
+        """Send what is pending on every subscription of this client."""
         for _, subscription in list(self._subscriptions.values()):
             subscription.send_pending()
 
     def leave(self) -> None:
-        """The client has gone."""
+        """The client has disconnected: end its subscriptions and visits."""
         for room, subscription in self._subscriptions.values():
-            self._hub.leave(room, subscription)
+            self._hub.unsubscribe(room, subscription)
         self._subscriptions.clear()
         hub, client_id = self._hub, self._client.id
         for session_id in self._visits:
             hub.spawn(partial(visited, hub, session_id, client_id, stop=False))
 
     async def prepare(self, command: Command) -> None:
-        """Have the session at hand that is to be looked at; others have their turns while a long log is read. Raises
+        """Fold the log of a session in steps before it is read. Raises
         `SessionNotFound`."""
         if isinstance(command, SessionAttach):
             session_id = self._hub.find(command.session_id)
             if self._info:
-                await self._look_around(session_id)
+                await self._find_sandbox(session_id)
             await self._hub.room(session_id)
         elif isinstance(command, HistoryRequest | BlobRequest):
             await self._room(command)
         elif isinstance(command, ClientConfig) and command.info:
             for session_id in list(self._subscriptions):
-                await self._look_around(session_id)
+                await self._find_sandbox(session_id)
 
-    async def _look_around(self, session_id: str) -> None:
-        """Find out what takes time of that which surrounds a session at work: what confines its commands."""
+    async def _find_sandbox(self, session_id: str) -> None:
+        """Find the sandbox of a loaded session, which takes time."""
         if (live := self._hub.pool.loaded.get(session_id)) is not None:
             await find_backend(live.session)
 
     def handle(self, command: Command) -> Result | Awaitable[Result]:
         """The result of a command that is `ready`, or what will give it. Raises `JaatoError`s."""
-        self._must_be_allowed(command)
+        self._check_role(command)
         match command:
             case SessionAttach():
                 return self._attach(command)
@@ -116,9 +116,9 @@ class CommandHandlers:
             case SessionList():
                 return listed(self._hub, command)
             case HistoryRequest():
-                return page_of(self._at_hand(self._id_of(command)), command)
+                return page_of(self._loaded(self._id_of(command)), command)
             case BlobRequest():
-                return piece_of(self._at_hand(self._id_of(command)), command)
+                return piece_of(self._loaded(self._id_of(command)), command)
             case ClientConfig():
                 return self._configure(command)
             case PermissionResponse() | ClarificationResponse():
@@ -153,7 +153,7 @@ class CommandHandlers:
                 return wait_for_subagents(self._hub.pool.loaded.get(self._id_of(command)))
         raise ConfigError(f"This server does not know {type(command).__name__} yet.")
 
-    def _must_be_allowed(self, command: Command) -> None:
+    def _check_role(self, command: Command) -> None:
         role = self._client.role
         if role == "owner" or isinstance(command, WATCHING):
             return
@@ -176,7 +176,7 @@ class CommandHandlers:
     async def _live(self, command: Command) -> Live:
         return await self._hub.load(self._id_of(command))
 
-    def _at_hand(self, session_id: str) -> Room:
+    def _loaded(self, session_id: str) -> Room:
         if (room := self._hub.rooms.get(session_id)) is None:
             raise SessionNotFound(f"The session {session_id} has just been removed.")
         return room
@@ -184,20 +184,20 @@ class CommandHandlers:
     # --- watching ------------------------------------------------------------------------------------------------
 
     def _attach(self, command: SessionAttach) -> Opened:
-        room = self._at_hand(self._hub.find(command.session_id))
+        room = self._loaded(self._hub.find(command.session_id))
         self._watch(room, command.after_seq)
         if unfinished(room.state) and self._client.role != "viewer":
-            self._hub.spawn(partial(wake, self._hub, room.session_id))
+            self._hub.spawn(partial(load_interrupted, self._hub, room.session_id))
         return Opened(room.session_id, room.state.seq, room.state.name)
 
     def _watch(self, room: Room, after_seq: int | None) -> None:
         held = self._subscriptions.pop(room.session_id, None)
         if held is not None:
-            self._hub.leave(*held)
+            self._hub.unsubscribe(*held)
         elif len(self._subscriptions) >= MOST_WATCHED:
             raise Overloaded(f"One connection watches at most {MOST_WATCHED} sessions; detach from some.")
         wants = {"deltas": self._deltas, "info": self._info}
-        subscription = self._hub.enter(room, self._wire, self._client, after_seq, **wants)
+        subscription = self._hub.subscribe(room, self._wire, self._client, after_seq, **wants)
         self._subscriptions[room.session_id] = (room, subscription)
 
     async def _detach(self, command: SessionDetach) -> Done:
@@ -207,7 +207,7 @@ class CommandHandlers:
             self._visits.discard(session_id)
             await visited(self._hub, session_id, self._client.id, stop=True)
         if held is not None:
-            self._hub.leave(*held)
+            self._hub.unsubscribe(*held)
         return Done()
 
     def _configure(self, command: ClientConfig) -> Done:
@@ -218,10 +218,10 @@ class CommandHandlers:
         if command.answers is not None:
             self._client = msgspec.structs.replace(self._client, answers=command.answers)
         for room, subscription in self._subscriptions.values():
-            subscription.want(deltas=self._deltas, info=self._info)
-            self._hub.change(room, subscription, self._client)
+            subscription.select_kinds(deltas=self._deltas, info=self._info)
+            self._hub.update_client(room, subscription, self._client)
             if command.info:
-                room.tell()
+                room.publish_info()
         return Done()
 
     # --- answering -----------------------------------------------------------------------------------------------
@@ -258,8 +258,8 @@ class CommandHandlers:
     # --- working -------------------------------------------------------------------------------------------------
 
     async def _create(self, command: SessionCreate) -> Opened:
-        progress, informs = partial(being_made, self._wire), command.attach and self._info
-        room, opened = await create(self._hub, command, self._client.id, progress, informs=informs)
+        progress, wants_info = partial(send_progress, self._wire), command.attach and self._info
+        room, opened = await create(self._hub, command, self._client.id, progress, wants_info=wants_info)
         if command.passing:
             self._visits.add(room.session_id)
         if command.attach:
@@ -273,7 +273,7 @@ class CommandHandlers:
         word = checked_word(command.once) or new_id("m")
         if (before := room.recall.taken.get(word)) is not None:
             return msgspec.structs.replace(before, again=True)
-        if (under_way := room.taking.get(word)) is not None:
+        if (under_way := room.preparing.get(word)) is not None:
             return msgspec.structs.replace(await under_way, again=True)
         taken, turn = send_message(live, room, command, Author(self._client.name, word))
         self._hub.run_turn(room, turn)
@@ -336,7 +336,7 @@ READ = 4
 
 
 def page_of(room: Room, asked: HistoryRequest) -> History:
-    """The newest entries before an event, oldest first; work grows with what is asked for, not with the log."""
+    """The newest entries before an event, oldest first; work grows with the number requested, not with the log."""
     limit = min(max(asked.limit, 1), MOST)
     end = (
         room.state.seq + 1 if asked.before_seq is None else min(max(asked.before_seq, 1), room.state.seq + 1)

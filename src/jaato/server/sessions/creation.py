@@ -1,4 +1,4 @@
-"""A client begins a session or goes on with one, and says how it is to be while the client is there."""
+"""Creates a session for a client or resumes one, with the options that hold while the client is connected."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.idempotency import remember
 from jaato.server.sessions.listing import is_stored
 from jaato.server.sessions.room import Room
-from jaato.server.sessions.session_pool import COMES_BACK_S, Live, Resume
+from jaato.server.sessions.session_pool import RECONNECT_S, Live, Resume
 from jaato.server.sessions.subscription import Wire, framed
 
 MAX_WORD_CHARS = 200
 REMEMBERED = 10_000
-"""Commands with a `once` that are remembered."""
+"""The most remembered commands with `once`."""
 
 
 def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) -> SessionOptions:
-    """The session a command describes, on the ground of what every session begins with. Raises `ConfigError`."""
+    """The options of a session from a command and the defaults. Raises `ConfigError`."""
     if command.max_turns is not None and command.max_turns < 1:
         raise ConfigError("max_turns is a number above zero.")
     return replace(
@@ -61,7 +61,7 @@ def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) 
 
 
 def stored_session(store: Store, command: SessionCreate) -> str | None:
-    """The id of the stored session a command goes on with, None where it begins one. Raises `SessionNotFound`."""
+    """The id of the stored session that a command resumes, None for a new one. Raises `SessionNotFound`."""
     workspace = command.workspace
     if command.session_id and command.resume:
         raise ConfigError("session_id and resume are two ways to name a session; give one of them.")
@@ -86,7 +86,7 @@ def workspace_of(text: str) -> Path:
 
 
 def checked_word(once: str) -> str:
-    """A client's own word for a command. Raises `ConfigError` for one that is too long to be kept."""
+    """The idempotency key of a command. Raises `ConfigError` for one that is too long."""
     if len(once) > MAX_WORD_CHARS:
         raise ConfigError(f"A word for `once` has at most {MAX_WORD_CHARS} characters.")
     return once
@@ -98,35 +98,34 @@ async def create(
     client_id: str = "",
     progress: Progress | None = None,
     *,
-    informs: bool = False,
+    wants_info: bool = False,
 ) -> tuple[Room, Opened]:
-    """A new session, or a stored one opened under what the command says; the reply says whether an earlier
-    command with the same `once` made it. `progress` hears of what takes long; with `informs` it is found out what confines
-    its commands. Raises `SessionBusy` for one that is at work,
-    `JaatoError`s."""
+    """Create a session, or resume a stored one with the options of the command; the reply says whether an earlier command
+    with the same `once` created it. `progress` is called during long steps; with `wants_info` its sandbox is found, too.
+    Raises `SessionBusy` for one that is busy, `JaatoError`s."""
     if not checked_word(command.once):
-        return await made_or_opened(hub, command, client_id, None, progress, informs=informs)
+        return await create_or_resume(hub, command, client_id, None, progress, wants_info=wants_info)
     named = id_of("s", command.once)
     async with hub.lock(f"{named} is made"):
-        return await made_or_opened(hub, command, client_id, named, progress, informs=informs)
+        return await create_or_resume(hub, command, client_id, named, progress, wants_info=wants_info)
 
 
-def being_made(wire: Wire, step: str, done: int, total: int | None) -> None:
-    """Tell a client how far something has come that the session it asked for needs."""
+def send_progress(wire: Wire, step: str, done: int, total: int | None) -> None:
+    """Send a client the progress of the session that it creates."""
     told = InitProgress(session_id="", agent_id="", seq=0, step=step, done=done, total=total, unit="bytes")
     wire.write(framed(encode(told)))
 
 
-async def made_or_opened(
+async def create_or_resume(
     hub: Hub,
     command: SessionCreate,
     client_id: str,
     named: str | None,
     progress: Progress | None,
     *,
-    informs: bool,
+    wants_info: bool,
 ) -> tuple[Room, Opened]:
-    """The same; `named` is the id of a new session whose command may come again, now or after a crash."""
+    """As `create`; `named` is the id for a new session whose command may be repeated, also after a crash."""
     key = ("create", command.once)
     made = hub.once.get(key) if command.once else None
     if made is None and named is not None and not command.session_id and not command.resume:
@@ -148,14 +147,16 @@ async def made_or_opened(
     stored = made or stored_session(hub.store, command)
     if stored is None:
         await hub.pool.evict_surplus(hub.evict)
-        live = await hub.pool.begin(blueprint, command.environment, alone=command.alone, informs=informs)
+        live = await hub.pool.create(
+            blueprint, command.environment, alone=command.alone, wants_info=wants_info
+        )
         room, before = await hub.room(live.session.state.session_id), 0
-        hub.join(room, live)
+        hub.attach_live(room, live)
         mode = "read-only" if command.read_only else command.mode
         if mode is not None and not command.passing:
             keep_mode(live.session, mode)
     else:
-        room, before, live = await reopened(hub, stored, command, blueprint, informs=informs)
+        room, before, live = await resume_with(hub, stored, command, blueprint, wants_info=wants_info)
     if command.passing:
         live.visit, live.visitor = command.once or client_id, client_id
     if command.once:
@@ -177,40 +178,40 @@ async def made_or_opened(
     )
 
 
-async def reopened(
-    hub: Hub, session_id: str, command: SessionCreate, blueprint: SessionOptions, *, informs: bool
+async def resume_with(
+    hub: Hub, session_id: str, command: SessionCreate, blueprint: SessionOptions, *, wants_info: bool
 ) -> tuple[Room, int, Live]:
-    """A stored session under what a client says of it."""
+    """Resume a stored session with the options of a client."""
     live = hub.pool.loaded.get(session_id)
     at_work = f"The session {session_id} is at work in the server; `jaato attach {session_id}` joins it."
-    if live is not None and not live.resting:
+    if live is not None and not live.is_evictable:
         raise SessionBusy(at_work)
     await hub.evict(session_id)
     room = await hub.room(session_id)
     room.catch_up()
     before = room.state.seq
     how = Resume(environment=command.environment, alone=command.alone, blueprint=blueprint)
-    live = await hub.load(session_id, how, informs=informs)
+    live = await hub.load(session_id, how, wants_info=wants_info)
     if live.how is not how:
         raise SessionBusy(at_work)  # another client was faster, under other rules
     return room, before, live
 
 
 async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> None:
-    """A client's visit is over: what it said of a session no longer holds. With `stop` background tasks are stopped
-    now; without, its connection was lost: it may come back, and the session goes on while it has something to do."""
+    """End a client's visit: its options for a session no longer hold. With `stop` background tasks are stopped at once;
+    without, the connection was lost: the client may reconnect, and the session runs while it has work."""
     live = hub.pool.loaded.get(session_id)
     if live is None or not live.visit or live.visitor != client_id:
         return
-    live.visitor, live.left_since = "", anyio.current_time() - (COMES_BACK_S if stop else 0)
+    live.visitor, live.left_since = "", anyio.current_time() - (RECONNECT_S if stop else 0)
     while stop and (live.session.is_busy or live.uses) and live.session.state.open_turn is None:  # noqa: ASYNC110
         await anyio.sleep(0.002)  # its turn is over, and about to be left
     if stop and not live.session.is_busy:
         await hub.evict(session_id)
 
 
-async def wake(hub: Hub, session_id: str) -> None:
-    """Have a session at hand that was cut off, if nobody else works in it: what is to be asked is asked then. Raises
+async def load_interrupted(hub: Hub, session_id: str) -> None:
+    """Load an interrupted session that no other process has, so that its questions are asked. Raises
     `JaatoError`s."""
     if hub.store.holder(session_id) is None and not hub.store.read_only and not hub.closing:
         await hub.load(session_id)

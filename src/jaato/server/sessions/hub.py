@@ -1,4 +1,4 @@
-"""All sessions of a server: which are watched, which are at work, and what is asked of them."""
+"""The hub of a server: rooms with their subscribers, loaded sessions, and the operations on them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LOG = logger("server")
 REMOVED = "This session was removed; there is nothing more to come."
 IDLE_AFTER_S = 300.0
-"""How long a session that nobody watches and that does nothing stays at hand."""
+"""How long a session without subscribers and work stays loaded."""
 
 
 class Hub:
@@ -55,14 +55,16 @@ class Hub:
         self._opening: dict[str, anyio.Lock] = {}
         self.once: dict[tuple[str, str], str] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self._heard = 0
-        self.closing = self.news = False  # news: of sessions that not all who watch others were told of
+        self._closed_events = 0
+        self.closing = False
+        self.list_changed = False
+        """Whether the list of sessions has changed since it was last published."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Have sessions while the body runs; in the end every one is stopped, recorded and put down."""
+        """Serve sessions while the body runs; then every one is stopped, recorded and closed."""
         async with anyio.create_task_group() as group:
-            self._asking = group
+            self._task_group = group
             try:
                 yield
             finally:
@@ -74,39 +76,39 @@ class Hub:
                 await asyncio.wait(self._work)
 
     def spawn(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Do what no command waits for; it ends before the server does."""
+        """Run a task that no command waits for; it ends before the server does."""
         task = asyncio.get_running_loop().create_task(guarded(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
     def run_turn(self, room: Room, turn: Callable[[], Awaitable[object]]) -> None:
-        """Take a turn to its end, which no command waits for; who watches learns when it breaks off."""
+        """Run a turn to its end in a task; its failure is published."""
 
-        async def told() -> None:
+        async def run_and_report() -> None:
             try:
                 await turn()
             except JaatoError as error:
                 live = self.pool.loaded.get(room.session_id)
                 if live is not None and live.session.is_interrupted:
-                    room.broke_off(error)
+                    room.publish_turn_failure(error)
                 raise
             except Exception as error:
                 LOG.exception("A turn failed")
-                room.broke_off(failure_of(error))
+                room.publish_turn_failure(failure_of(error))
 
-        self.spawn(told)
+        self.spawn(run_and_report)
 
     @property
     def events(self) -> int:
-        """How much has happened in the rooms there are and were."""
-        return self._heard + sum(room.ring.end for room in self.rooms.values())
+        """The number of events published since the start."""
+        return self._closed_events + sum(room.ring.end for room in self.rooms.values())
 
-    def close_room(self, session_id: str, said: str = "") -> None:
-        """Close a room, with a last word to who watches."""
+    def close_room(self, session_id: str, notice: str = "") -> None:
+        """Close a room, after a notice to its subscribers."""
         if (room := self.rooms.pop(session_id, None)) is not None:
-            if said:
-                room.say(said, "warning")
-            self._heard += room.ring.end
+            if notice:
+                room.publish_notice(notice, "warning")
+            self._closed_events += room.ring.end
 
     # --- rooms ---------------------------------------------------------------------------------------------------
 
@@ -117,7 +119,7 @@ class Hub:
         return text if text in self.rooms else self.store.find(text, workspace)
 
     async def room(self, session_id: str) -> Room:
-        """The room of a session, made if there is none; others have their turns meanwhile. Raises `SessionNotFound`."""
+        """The room of a session, created from the log in steps if there is none. Raises `SessionNotFound`."""
         if (room := self.rooms.get(session_id)) is not None:
             return room
         async with self.lock(f"room {session_id}"):
@@ -128,41 +130,41 @@ class Hub:
                 await asyncio.sleep(0)
             room = Room(self.store, self.secrets, folding.state, folding.recall)
             room.catch_up()
-            self._settle(room)
+            self._connect(room)
         return room
 
-    def _settle(self, room: Room) -> None:
+    def _connect(self, room: Room) -> None:
         room.sessions = lambda: entries(self.store, self.pool.loaded, self.interrupted, None, 20)[0]
-        room.later = asyncio.get_running_loop().call_later
+        room.call_later = asyncio.get_running_loop().call_later
         room.at_work = lambda: (
             (live := self.pool.loaded.get(room.session_id)) is not None and works(live.session)
         )
         self.rooms[room.session_id] = room
 
-    def enter(
+    def subscribe(
         self, room: Room, wire: Wire, client: ClientView, after_seq: int | None, *, deltas: bool, info: bool
     ) -> Subscription:
-        """Watch a session; its questions wait for a watcher who can answer."""
-        subscription = room.enter(wire, client, after_seq, deltas=deltas, info=info)
-        self._answerable(room)
+        """Subscribe to a session; its questions wait while a subscriber can answer them."""
+        subscription = room.subscribe(wire, client, after_seq, deltas=deltas, info=info)
+        self._update_responder(room)
         return subscription
 
-    def leave(self, room: Room, subscription: Subscription) -> None:
-        """Watch a session no more; one that nobody watches is saved, where its workspace says so."""
-        room.leave(subscription)
-        self._answerable(room)
-        if (live := self.pool.loaded.get(room.session_id)) and not room.watched and not self.closing:
+    def unsubscribe(self, room: Room, subscription: Subscription) -> None:
+        """Unsubscribe from a session; without subscribers it is saved, where its workspace has that configured."""
+        room.unsubscribe(subscription)
+        self._update_responder(room)
+        if (live := self.pool.loaded.get(room.session_id)) and not room.is_watched and not self.closing:
             self.spawn(live.keeper.left)
 
-    def change(self, room: Room, subscription: Subscription, client: ClientView) -> None:
-        """A watcher answers questions from now on, or no longer."""
-        room.change(subscription, client)
-        self._answerable(room)
+    def update_client(self, room: Room, subscription: Subscription, client: ClientView) -> None:
+        """Update a subscriber, which may answer questions from now on, or no longer."""
+        room.update_client(subscription, client)
+        self._update_responder(room)
 
     # --- sessions at work ----------------------------------------------------------------------------------------
 
-    async def load(self, session_id: str, how: Resume = AS_BEFORE, *, informs: bool = False) -> Live:
-        """A session ready to work, `informs` as in `create`. Raises `SessionBusy` when another process has it, `JaatoError`s."""
+    async def load(self, session_id: str, how: Resume = AS_BEFORE, *, wants_info: bool = False) -> Live:
+        """Load a session, `wants_info` as in `create`. Raises `SessionBusy` when another process has it, `JaatoError`s."""
         known = self.pool.loaded.get(session_id)
         if known is not None:
             known.idle_since = anyio.current_time()
@@ -170,86 +172,90 @@ class Hub:
         await self.pool.evict_surplus(self.evict)
         async with self.lock(session_id):
             known = self.pool.loaded.get(session_id)
-            return known or await self._resumed(session_id, how, informs=informs)
+            return known or await self._resume(session_id, how, wants_info=wants_info)
 
-    async def _resumed(self, session_id: str, how: Resume, *, informs: bool = False) -> Live:
+    async def _resume(self, session_id: str, how: Resume, *, wants_info: bool = False) -> Live:
         if self.closing:
             raise SessionBusy("The server is going down; start it again, nothing is lost.")
         room = await self.room(session_id)
         workspace = Path(room.state.workspace)
-        informs = informs or room.informs
-        live = await self.pool.resume(session_id, workspace, how, room.progress, informs=informs)
+        wants_info = wants_info or room.wants_info
+        live = await self.pool.resume(
+            session_id, workspace, how, room.publish_progress, wants_info=wants_info
+        )
         room.catch_up()
-        self.join(room, live)
+        self.attach_live(room, live)
         return live
 
     async def reload_session(self, session_id: str, how: Resume | None = None) -> Live | None:
-        """Have a session that rests ready again, as it was or under `how`, with nobody in between; its visit goes on. None
-        when it is at work. Raises `JaatoError`s; then it is as it was before, where that can be."""
+        """Reload an idle session, unchanged or under `how`, under its lock; its visit continues. None when it is busy.
+        Raises `JaatoError`s after loading it as before, where that is possible."""
         async with self.lock(session_id):
             live = self.pool.loaded.get(session_id)
             if live is None:
-                return await self._resumed(session_id, how or AS_BEFORE)
-            if not live.resting:
+                return await self._resume(session_id, how or AS_BEFORE)
+            if not live.is_evictable:
                 return None
             await self.pool.evict(live)
             try:
-                made = await self._resumed(session_id, how or live.how)
+                made = await self._resume(session_id, how or live.how)
             except JaatoError:
-                (await self._resumed(session_id, live.how)).visited_as(live)
+                (await self._resume(session_id, live.how)).take_over_visit(live)
                 raise
-            made.visited_as(live)
+            made.take_over_visit(live)
             return made
 
-    def join(self, room: Room, live: Live) -> None:
-        """What happens in the session is heard in its room."""
+    def attach_live(self, room: Room, live: Live) -> None:
+        """Connect a loaded session to its room."""
         session = live.session
         room.secrets, room.models = session.journal.secrets, []
         room.tools = lambda: tools_of(live)
         room.sandbox = lambda: sandbox_view(session)
         session.journal.bus.listen(room.publish)
-        session.questions.early = lambda: self._go_on(room, session)
-        self.news = True
-        self._answerable(room)
+        session.questions.early = lambda: self._resume_turn(room, session)
+        self.list_changed = True
+        self._update_responder(room)
         if session.is_interrupted:
-            room.say("The turn was cut off when the server ended. What had begun was not repeated.")
+            room.publish_notice(
+                "The turn was cut off when the server ended. What had begun was not repeated."
+            )
 
-    def _go_on(self, room: Room, session: Session) -> None:
-        """Somebody has answered a question of a turn that was cut off: it goes on."""
+    def _resume_turn(self, room: Room, session: Session) -> None:
+        """Resume an interrupted turn after an answer to its question."""
         if session.is_interrupted:
             self.run_turn(room, lambda: session.resume(ask_outcomes=True))
 
     @cached_property
-    def _surroundings(self) -> SessionInfoSource:
+    def _session_info(self) -> SessionInfoSource:
         from jaato.server.sessions.session_info import (
             SessionInfoSource,  # not every client wants to know them
         )
 
         return SessionInfoSource(self.pool.loaded, self.rooms, self.spawn)
 
-    def _answerable(self, room: Room) -> None:
-        """Let a session at work know whether anybody could answer its questions, and wants to know what surrounds it."""
+    def _update_responder(self, room: Room) -> None:
+        """Update whether a loaded session has a responder for its questions, and whether it publishes information."""
         live = self.pool.loaded.get(room.session_id)
         if live is None:
             return
-        if room.informs and not live.informs:
-            live.informs = True
-            self._surroundings.join(room, live)
+        if room.wants_info and not live.wants_info:
+            live.wants_info = True
+            self._session_info.attach(room, live)
         there = any(client.answers and client.role != "viewer" for client in room.clients)
-        if there and room.informs and not live.listed:
-            from jaato.server.sessions.session_info import learn
+        if there and room.wants_info and not live.models_requested:
+            from jaato.server.sessions.session_info import publish_models
 
-            live.listed = True
-            self._asking.start_soon(learn, room, live)
-        if there and not live.answering:
-            live.leave, live.answering = live.session.questions.add_responder(patient=True), True
-        elif not there and live.answering:
+            live.models_requested = True
+            self._task_group.start_soon(publish_models, room, live)
+        if there and not live.has_responder:
+            live.leave, live.has_responder = live.session.questions.add_responder(patient=True), True
+        elif not there and live.has_responder:
             live.leave()
-            live.leave, live.answering = (lambda: None), False
+            live.leave, live.has_responder = (lambda: None), False
 
     @asynccontextmanager
     async def lock(self, session_id: str) -> AsyncIterator[None]:
-        """Keep others from opening, making or putting down a session while the body runs."""
+        """Hold the lock of a session against loading, creation and eviction while the body runs."""
         lock = self._opening.setdefault(session_id, anyio.Lock())
         try:
             async with lock:
@@ -259,7 +265,7 @@ class Hub:
                 self._opening.pop(session_id, None)
 
     async def evict(self, session_id: str, *, idle: bool = False) -> None:
-        """Let a session rest; with `idle` only if it still is when its turn has come."""
+        """Evict a session from memory; with `idle` only if it is still idle under the lock."""
         live = self.pool.loaded.get(session_id)
         if live is not None:
             async with self.lock(session_id):
@@ -269,10 +275,10 @@ class Hub:
 
     def _is_watched(self, session_id: str) -> bool:
         room = self.rooms.get(session_id)
-        return room is not None and room.watched
+        return room is not None and room.is_watched
 
     async def delete(self, session_id: str) -> None:
-        """Stop a session and remove it for good; who watches it is told."""
+        """Stop a session and delete it; its subscribers get a notice."""
         async with self.lock(session_id):
             if (live := self.pool.loaded.get(session_id)) is not None:
                 await self.pool.evict(live)
@@ -282,21 +288,21 @@ class Hub:
             finally:
                 self.store.release(session_id)
             self.close_room(session_id, REMOVED)
-        self.news = True
+        self.list_changed = True
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:
-        """Give a session another name, description or model. Raises `SessionBusy` for another model in mid-turn."""
+        """Update the name, description or model of a session. Raises `SessionBusy` for another model during a turn."""
         if command.provider is not None or command.model is not None:
             await self._change_model(session_id, command)
         if command.name is not None or command.description is not None:
             journal = (await self.load(session_id)).session.journal
             name = session_name(command.name)
             journal.record(SessionUpdated(**journal.head(), name=name, description=command.description))
-        (await self.room(session_id)).tell()
-        self.news = True
+        (await self.room(session_id)).publish_info()
+        self.list_changed = True
 
     async def _change_model(self, session_id: str, command: SessionUpdate) -> None:
-        """Go on with another model, else as before; a visit goes on either way."""
+        """Reload a session with another model; its visit continues."""
         live = self.pool.loaded.get(session_id)
         before = live.how if live is not None else AS_BEFORE
         if (
@@ -310,39 +316,39 @@ class Hub:
             )
 
     async def reload(self, *, open_sessions: bool) -> None:
-        """New sessions see the configuration as it is now, and those `open_sessions` when they rest, which only an owner may ask
-        for: any call may have written what is read. Raises `ConfigError` for one that cannot be used; then workspaces that
-        are open stay as they are."""
+        """Reload the configuration for new sessions, and with `open_sessions` for loaded ones once they are idle, which only an
+        owner may request: any call may have written the files. Raises `ConfigError` for an invalid one; then open
+        workspaces keep theirs."""
         try:
             settings_for(self.base, self.base.workspace or Path.home())
         except JaatoError as error:
             for room in self.rooms.values():
-                room.refuse(error)
+                room.publish_config_error(error)
             raise
-        await self.pool.renew(open_sessions=open_sessions)
-        await self.renew()
+        await self.pool.reload_factories(open_sessions=open_sessions)
+        await self.reload_stale()
 
-    async def renew(self) -> None:
-        """Take up the sessions that rest again if the configuration is another one; one that cannot be used changes nothing."""
+    async def reload_stale(self) -> None:
+        """Reload idle sessions whose configuration has changed; an invalid one changes nothing."""
         for session_id, live in list(self.pool.loaded.items()):
-            if live.stale and live.resting:
+            if live.stale and live.is_evictable:
                 live.stale = False
                 try:
-                    self.pool.fresh(live)
+                    self.pool.check_resumable(live)
                     await self.reload_session(session_id)
                 except JaatoError as error:
                     if (room := self.rooms.get(session_id)) is not None:
-                        room.refuse(error)
+                        room.publish_config_error(error)
 
 
 def failure_of(error: Exception) -> JaatoError:
-    """What to say of a failure nobody has foreseen."""
+    """The error for an unexpected failure."""
     text = " ".join(str(error).split())[:500]
     return JaatoError(f"Something is wrong in jaato itself: {type(error).__name__}: {text}")
 
 
 async def guarded(work: Callable[[], Awaitable[object]]) -> None:
-    """Do something whose failure is the log's, and no command's."""
+    """Run a task and log its failure."""
     try:
         await work()
     except JaatoError as error:

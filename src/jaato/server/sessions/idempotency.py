@@ -1,4 +1,4 @@
-"""Idempotency of a session's messages and answers: which came before, so that one that is sent again is known."""
+"""Idempotency of messages and answers: recent ones are recorded, so that a repeated one is recognized."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ REMEMBERED = 500
 
 
 class RecentRequests:
-    """Folded from events, and bounded."""
+    """The recent messages and answers, folded from events and bounded."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.settled: dict[str, tuple[str, str]] = {}
-        """Questions that were answered of late: how, and by whom."""
+        """Recently resolved questions: the answer, and who gave it."""
         self.taken: dict[str, Taken] = {}
-        """Messages that were taken of late, by the client's own word for them: where they are in the log."""
+        """Recent messages by idempotency key: their position in the log."""
         for event in events:
             self.keep(event)
 
     def keep(self, event: Event) -> None:
-        """Take in one event."""
+        """Apply one event."""
         match event:
             case PermissionResolved():
                 remember(self.settled, event.question_id, (event.answer, event.by))
@@ -40,16 +40,16 @@ class RecentRequests:
 
 
 def remember(kept: dict[K, T], key: K, value: T, most: int = REMEMBERED) -> None:
-    """Keep something, and no more than so many."""
+    """Store an entry, and drop the oldest beyond the limit."""
     kept[key] = value
     if len(kept) > most:
         del kept[next(iter(kept))]
 
 
 class PendingMessage:
-    """Waits for the message with this word of its sender's to be in the log. A listener of the session's bus.
+    """Waits until the message with this idempotency key is in the log. A listener of the session's bus.
 
-    Whoever waits may give up; the message is on its way all the same, and others may wait for it.
+    A cancelled wait does not stop the message, which others may wait for.
     """
 
     def __init__(self, word: str) -> None:
@@ -57,14 +57,14 @@ class PendingMessage:
         self._taken: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
 
     def __call__(self, event: Event) -> None:
-        """Something has happened."""
+        """Handle one event."""
         if self._taken.done() or not isinstance(event, MessageUser | MidTurnQueued):
             return
         if event.message.once == self._word:
             self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
 
     def failed(self, error: JaatoError) -> bool:
-        """It will not be; False when it is already."""
+        """The message has failed; False when it is already in the log."""
         if self._taken.done():
             return False
         self._taken.set_exception(error)

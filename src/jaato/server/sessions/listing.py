@@ -1,4 +1,4 @@
-"""What a client is shown of sessions and tools."""
+"""Rows of sessions and tools for clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from jaato.abc.store import Store
 from jaato.errors import SessionNotFound
 from jaato.protocol.specs import SessionEntry
-from jaato.server.sessions.interrupted import InterruptedSessions, Standing
+from jaato.server.sessions.interrupted import InterruptedSessions, InterruptedStatus
 from jaato.server.sessions.session_pool import Live, works
 
 
@@ -42,7 +42,9 @@ def page_entries(
         session = lives[row.id].session if row.id in lives else None
         session_state = session.journal.session_state if session is not None else None
         standing = (
-            Standing.of(session_state) if session_state is not None else cut_off.get(row.id, Standing())
+            InterruptedStatus.of(session_state)
+            if session_state is not None
+            else cut_off.get(row.id, InterruptedStatus())
         )
         shown.append(
             msgspec.structs.replace(

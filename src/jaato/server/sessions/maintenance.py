@@ -1,4 +1,4 @@
-"""What a server does of itself: puts down what nobody needs, hears of what others write, and keeps within its bounds."""
+"""Housekeeping of a server: evicts idle sessions, follows other processes' sessions, and keeps within its limits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jaato.server.sessions.hub import REMOVED, Hub
 LOG = logger("server")
 SWEEP_S = 5.0
 FOLLOW_S = 0.2
-"""How often the store is looked at for a session that works in another process."""
+"""The interval of reading the store for a session that runs in another process."""
 
 
 @asynccontextmanager
 async def maintain_sessions(hub: Hub) -> AsyncIterator[None]:
-    """Look after the sessions of a server that goes on, while the body runs."""
+    """Run the housekeeping tasks while the body runs."""
     async with anyio.create_task_group() as group:
         for work in (look, sweep, follow):
             group.start_soon(work, hub)
@@ -30,41 +30,41 @@ async def maintain_sessions(hub: Hub) -> AsyncIterator[None]:
 
 
 async def look(hub: Hub) -> None:
-    """Look which sessions the end of a server has cut off."""
-    with surviving("the sessions that were cut off"):
-        await hub.interrupted.look(hub.pool.loaded)
+    """Find the sessions that a server shutdown interrupted."""
+    with log_failures("the sessions that were cut off"):
+        await hub.interrupted.refresh(hub.pool.loaded)
 
 
 async def sweep(hub: Hub) -> None:
-    """Put down what nobody needs, again and again."""
+    """Periodically evict idle sessions."""
     while True:
         await anyio.sleep(min(SWEEP_S, hub.idle_after_s))
         for session_id, live in list(hub.pool.loaded.items()):
-            with surviving(f"the session {session_id}"):
+            with log_failures(f"the session {session_id}"):
                 live.session.questions.expire()
-                if live.visit_over:
+                if live.is_visit_over:
                     await hub.evict(session_id)
                 elif hub.pool.is_idle(live):
                     await hub.evict(session_id, idle=True)
-        await hub.renew()
-        if hub.news:
-            hub.news = False
+        await hub.reload_stale()
+        if hub.list_changed:
+            hub.list_changed = False
             for room in hub.rooms.values():
-                room.tell()
+                room.publish_info()
         for session_id, room in list(hub.rooms.items()):
-            if not room.watched and session_id not in hub.pool.loaded:
+            if not room.is_watched and session_id not in hub.pool.loaded:
                 hub.close_room(session_id)
-        with surviving("a workspace"):
-            await hub.pool.sweep()
+        with log_failures("a workspace"):
+            await hub.pool.close_idle_factories()
 
 
 async def follow(hub: Hub) -> None:
-    """Hear of what other processes write into sessions that are watched here."""
+    """Publish what other processes write into sessions with subscribers here."""
     troubled = ""
     while True:
         await anyio.sleep(FOLLOW_S)
         for session_id, room in list(hub.rooms.items()):
-            if room.watched and session_id not in hub.pool.loaded:
+            if room.is_watched and session_id not in hub.pool.loaded:
                 try:
                     room.catch_up()
                 except SessionNotFound:
@@ -76,8 +76,8 @@ async def follow(hub: Hub) -> None:
 
 
 @contextmanager
-def surviving(what: str) -> Iterator[None]:
-    """Look after one thing, whose failure must not end the others: it is the log's."""
+def log_failures(what: str) -> Iterator[None]:
+    """Run one task and log its failure, which must not end the others."""
     try:
         yield
     except (JaatoError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What a client says to an agent: on its way into the log, with the files it brings, and until all is done."""
+"""Sends a client's message to an agent: into the log, with attachments, and until its turn has ended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from jaato.server.sessions.session_pool import Live
 LOG = logger("server")
 MOST_WAITING = 200
 MOST_WAITING_CHARS = 4_000_000
-"""Messages, and characters, of users that may wait for an agent's next pause."""
+"""The most messages, and characters, of users that may be queued for an agent."""
 
 
 def kept(live: Live, files: list[File]) -> list[Media]:
-    """Files a client sent along, in the session's store. Raises `StoreError`."""
+    """Store a client's attachments in the session's store. Raises `StoreError`."""
     journal = live.session.journal
     return [
         Media(
@@ -34,11 +34,11 @@ def kept(live: Live, files: list[File]) -> list[Media]:
     ]
 
 
-def check_room(live: Live, room: Room) -> None:
-    """Raises `Overloaded` when as much is said to an agent as can wait for its next pause."""
+def check_queue_limit(live: Live, room: Room) -> None:
+    """Raise `Overloaded` when the queue of an agent is full."""
     waiting = [message for message in live.session.inbox.messages if message.source == "user"]
     if live.session.is_busy and (
-        len(waiting) + len(room.taking) > MOST_WAITING
+        len(waiting) + len(room.preparing) > MOST_WAITING
         or sum(len(message.words) for message in waiting) > MOST_WAITING_CHARS
     ):
         raise Overloaded(
@@ -50,11 +50,11 @@ def check_room(live: Live, room: Room) -> None:
 def send_message(
     live: Live, room: Room, command: MessageSend, by: Author
 ) -> tuple[PendingMessage, Callable[[], Awaitable[None]]]:
-    """What tells when a message is in the log, and what brings it there and goes on to the end of its turn; to be begun at
-    once. Raises `StoreError` for files that cannot be kept, `Overloaded` when too much waits already."""
-    check_room(live, room)
+    """A wait until a message is in the log, and the coroutine that records it and runs its turn; start it at once. Raises
+    `StoreError` for attachments that cannot be stored, `Overloaded` when the queue is full."""
+    check_queue_limit(live, room)
     media = kept(live, command.files)
-    taken = room.taking[by.once] = PendingMessage(by.once)
+    taken = room.preparing[by.once] = PendingMessage(by.once)
     forget = live.session.journal.bus.listen(taken)
 
     async def turn() -> None:
@@ -67,7 +67,7 @@ def send_message(
             LOG.warning("%s", error)  # who said it is told
         finally:
             forget()
-            room.taking.pop(by.once, None)
+            room.preparing.pop(by.once, None)
             taken.failed(JaatoError("The message was not taken."))
 
     return taken, turn
@@ -83,7 +83,7 @@ async def stop_task(live: Live | None, task_id: str) -> Done:
 
 
 async def wait_for_subagents(live: Live | None) -> Done:
-    """Wait for subagents that still work, and let the agent hear of them, until there is nothing more to hear or the work is
+    """Wait for working subagents and deliver their results to the agent, until none works or the work is
     stopped."""
     if live is None:
         return Done()
@@ -99,6 +99,6 @@ async def wait_for_subagents(live: Live | None) -> Done:
 
 
 def settled(room: Room, question_id: str) -> Settled:
-    """Whose answer counted; nobody's for a question that is not known."""
+    """Who answered a question; empty for an unknown one."""
     answer, by = room.recall.settled.get(question_id, ("", ""))
     return Settled(False, by, answer)

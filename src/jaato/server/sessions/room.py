@@ -1,4 +1,4 @@
-"""One session as its watchers see it, whether it is at work here, in another process, or not at all."""
+"""The channel of one session: its state, its recent events and its subscribers, wherever the session runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from jaato.server.sessions.idempotency import PendingMessage, RecentRequests
 from jaato.server.sessions.subscription import EventBuffer, Subscription, Wire, framed, kind_of
 from jaato.tools.redaction.redactor import Redactor
 
-TELL_S = 0.1
-"""How often it is said at most who is there: to say it to all costs as much as there are clients and tools."""
+INFO_INTERVAL_S = 0.1
+"""The shortest interval between two updates of session information: an update costs as much as there are clients and tools."""
 
 
 class Room:
-    """A session's state, its newest events, and who watches it. Everything happens on the loop.
+    """The state of a session, its recent events and its subscriptions. Everything happens on the loop.
 
-    `hear` takes what happens, from the session's bus or from the store; a watcher is told it in the same step.
+    `publish` takes events, from the session's bus or from the store, and sends them to up-to-date subscribers at once.
     """
 
     def __init__(
@@ -48,62 +48,62 @@ class Room:
         self.sandbox: Callable[[], SandboxView | None] = lambda: None
         self.at_work: Callable[[], bool] = lambda: False
         self.sessions: Callable[[], list[SessionEntry]] = list
-        self.came: Callable[[], None] = nobody_cares
-        """What is done when somebody has come."""
-        self._watchers: dict[Subscription, ClientView] = {}
+        self.on_subscribe: Callable[[], None] = do_nothing
+        """Called when a client subscribes."""
+        self._subscriptions: dict[Subscription, ClientView] = {}
         self.recall = recall or RecentRequests()
-        self.taking: dict[str, PendingMessage] = {}
-        """Those that are just being prepared."""
+        self.preparing: dict[str, PendingMessage] = {}
+        """By key, messages that are being prepared."""
         self._snapshot: tuple[int, bytes] = (-1, b"")
-        self.later: Callable[[float, Callable[[], None]], object] | None = None
-        """Does something after so many seconds, where there is a loop."""
-        self._told_at = 0.0
-        self._to_tell = False
+        self.call_later: Callable[[float, Callable[[], None]], object] | None = None
+        """Schedules a call on the loop, where there is one."""
+        self._info_sent_at = 0.0
+        self._info_scheduled = False
 
     @property
     def session_id(self) -> str:
-        """Which session it is."""
+        """The id of the session."""
         return self.state.session_id
 
     @property
-    def watched(self) -> bool:
-        """Whether anybody watches."""
-        return bool(self._watchers)
+    def is_watched(self) -> bool:
+        """Whether it has subscribers."""
+        return bool(self._subscriptions)
 
     @property
-    def informs(self) -> bool:
-        """Whether anybody watches who wants to know what surrounds the session."""
-        return any(subscription.info for subscription in self._watchers)
+    def wants_info(self) -> bool:
+        """Whether a subscriber wants tools, commands, notes and models."""
+        return any(subscription.info for subscription in self._subscriptions)
 
     # --- what happens --------------------------------------------------------------------------------------------
 
     def publish(self, event: Event) -> None:
-        """Something has happened."""
+        """Apply an event and send it to the subscribers."""
         if event.durable and event.seq <= self.state.seq:
             return
-        self._keep(event)
-        if not self._watchers:
+        self._apply(event)
+        if not self._subscriptions:
             self.ring.end += 1
             self.ring.start = self.ring.end
             return
         frame, kind = self.ring.add(event), kind_of(event)
-        for subscription in self._watchers:
-            subscription.heard(frame, kind)
+        for subscription in self._subscriptions:
+            subscription.send_now(frame, kind)
 
-    def _keep(self, event: Event) -> None:
-        """What is known of the session after an event."""
+    def _apply(self, event: Event) -> None:
+        """Update the state and the recent requests."""
         apply(self.state, event)
         self.recall.keep(event)
 
     def catch_up(self) -> None:
-        """Take in what the store holds beyond what was heard."""
+        """Publish the events in the store that are newer than the state."""
         for event in redact_log(self.store.read(self.session_id, self.state.seq), self.secrets):
             if isinstance(event, Event):
                 self.publish(event)
 
     # --- watchers ------------------------------------------------------------------------------------------------
 
-    def enter(
+    def subscribe(
         self,
         wire: Wire,
         client: ClientView,
@@ -112,79 +112,78 @@ class Room:
         deltas: bool = True,
         info: bool = True,
     ) -> Subscription:
-        """Watch; what the watcher misses is sent by `send_pending` of its subscription. The others learn who is there."""
+        """Add a subscriber; `send_pending` of its subscription sends what it has missed. The other clients are informed."""
         subscription = Subscription(self, wire, after_seq, deltas=deltas, info=info)
-        self._watchers[subscription] = client
-        self.tell()
-        self.came()
+        self._subscriptions[subscription] = client
+        self.publish_info()
+        self.on_subscribe()
         return subscription
 
-    def leave(self, subscription: Subscription) -> None:
-        """Watch no more."""
-        if self._watchers.pop(subscription, None) is not None:
-            if self._watchers:
-                self.tell()
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Remove a subscriber."""
+        if self._subscriptions.pop(subscription, None) is not None:
+            if self._subscriptions:
+                self.publish_info()
             else:
                 self.ring.clear()
                 self._snapshot = (-1, b"")
 
-    def change(self, subscription: Subscription, client: ClientView) -> None:
-        """What a watcher is has changed."""
-        if subscription in self._watchers and self._watchers[subscription] != client:
-            self._watchers[subscription] = client
-            self.tell()
+    def update_client(self, subscription: Subscription, client: ClientView) -> None:
+        """Update the description of a subscriber."""
+        if subscription in self._subscriptions and self._subscriptions[subscription] != client:
+            self._subscriptions[subscription] = client
+            self.publish_info()
 
     @property
     def clients(self) -> list[ClientView]:
-        """Who watches; one client once, however often."""
-        return list({client.id: client for client in self._watchers.values()}.values())
+        """The clients that subscribe, each once."""
+        return list({client.id: client for client in self._subscriptions.values()}.values())
 
-    def tell(self) -> None:
-        """Tell everybody what no event says: tools, models, sessions, who is there. When much changes at once, as when
-        many come together, it is said once for all of it."""
+    def publish_info(self) -> None:
+        """Publish tools, models, sessions and clients, at most once per `INFO_INTERVAL_S`."""
         self._snapshot = (-1, b"")
-        if not self.informs:
+        if not self.wants_info:
             return
-        wait_s = self._told_at + TELL_S - time.monotonic()
-        if wait_s <= 0 or self.later is None:
-            self._tell()
-        elif not self._to_tell:
-            self._to_tell = True
-            self.later(wait_s, self._tell)
+        wait_s = self._info_sent_at + INFO_INTERVAL_S - time.monotonic()
+        if wait_s <= 0 or self.call_later is None:
+            self._publish_info()
+        elif not self._info_scheduled:
+            self._info_scheduled = True
+            self.call_later(wait_s, self._publish_info)
 
-    def _tell(self) -> None:
-        self._to_tell = False
-        self._told_at = time.monotonic()
-        if self.informs:  # they may have gone meanwhile, and the store with the server
+    def _publish_info(self) -> None:
+        self._info_scheduled = False
+        self._info_sent_at = time.monotonic()
+        if self.wants_info:  # they may have gone meanwhile, and the store with the server
             self.publish(self._info(None))
 
     def _head(self) -> dict[str, Any]:
-        """What an event has that is told here and is in no log."""
+        """The common fields of an event that is not stored."""
         mine = self.state
         return {"session_id": mine.session_id, "agent_id": mine.root_agent_id, "seq": mine.seq}
 
-    def say(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
-        """A notice to everybody who watches."""
+    def publish_notice(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
+        """Publish a notice."""
         self.publish(SystemMessage(**self._head(), text=text, level=level))
 
-    def refuse(self, error: JaatoError) -> None:
-        """Tell everybody that a new configuration cannot be used."""
-        self.say(f"The configuration cannot be read anew here: {error}", "warning")
+    def publish_config_error(self, error: JaatoError) -> None:
+        """Publish that a new configuration is invalid."""
+        self.publish_notice(f"The configuration cannot be read anew here: {error}", "warning")
 
-    def progress(self, step: str, done: int, total: int | None) -> None:
-        """Tell everybody how far something has come that the session needs before it can work."""
+    def publish_progress(self, step: str, done: int, total: int | None) -> None:
+        """Publish the progress of a step that the session needs before it can run."""
         self.publish(InitProgress(**self._head(), step=step, done=done, total=total, unit="bytes"))
 
-    def broke_off(self, error: JaatoError) -> None:
-        """Tell everybody that a turn has broken off, and why."""
+    def publish_turn_failure(self, error: JaatoError) -> None:
+        """Publish that a turn has failed, and why."""
         self.publish(AgentStatusChanged(**self._head(), status="error", reason=str(error)))
-        self.say(f"The turn has broken off, and can be gone on with: {error}", "error")
-        self.tell()
+        self.publish_notice(f"The turn has broken off, and can be gone on with: {error}", "error")
+        self.publish_info()
 
     # --- what subscriptions send -----------------------------------------------------------------------------------------
 
-    def stored(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
-        """Frames of the durable events after this one, with their numbers, up to what was heard last."""
+    def stored_frames(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
+        """Frames of the durable events after this one, with their numbers, up to the newest that was published."""
         for event in redact_log(self.store.read(self.session_id, after_seq), self.secrets):
             if isinstance(event, Event):
                 if event.seq > self.state.seq:
@@ -192,7 +191,7 @@ class Room:
                 yield framed(encode(event)), event.seq
 
     def snapshot_frame(self) -> bytes:
-        """The whole state as it is now; made once for all who need it at this moment."""
+        """The frame of the current state; encoded once for all subscribers."""
         made, frame = self._snapshot
         if made != self.ring.end:
             frame = framed(encode(self._info(self.state)))
@@ -200,7 +199,7 @@ class Room:
         return frame
 
     def live_frame(self) -> bytes:
-        """What no log holds, as it is now."""
+        """The frame of the current state that is in no log."""
         return framed(encode(msgspec.structs.replace(self._info(None), live=live_of(self.state))))
 
     def _info(self, state: State | None) -> SessionInfo:
@@ -223,5 +222,5 @@ class Room:
         )
 
 
-def nobody_cares() -> None:
-    """Nothing is to be done."""
+def do_nothing() -> None:
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""Sessions at work: made in the factory of their workspace, put down when nobody needs them."""
+"""The pool of loaded sessions: created by the factory of their workspace, evicted when idle."""
 
 from __future__ import annotations
 
@@ -30,87 +30,86 @@ from jaato.server.descriptor_limits import limit_by_descriptors
 LOG = logger("server")
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_CHARS = 100_000
-MOST_LIVE = 1_000
-"""Sessions at hand; where files are few, fewer."""
-COMES_BACK_S = 30.0
-"""How long a session stays as a client said whose connection was lost."""
+MAX_LOADED = 1_000
+"""The most loaded sessions; fewer where the limit of descriptors is low."""
+RECONNECT_S = 30.0
+"""How long a session keeps the options of a client that has lost its connection."""
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """How a stored session goes on, where not as before."""
+    """How a stored session is resumed, where that differs from before."""
 
     provider: str | None = None
     model: str | None = None
     environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     alone: bool = False
     blueprint: SessionOptions | None = None
-    """What a client says of it, None for what every session begins with."""
+    """Options of the client; None for the defaults."""
 
 
 AS_BEFORE = Resume()
 
 
 class Live(msgspec.Struct, eq=False):
-    """A session at work. `answering` counts those who can answer its questions."""
+    """A loaded session. `has_responder`: a client can answer its questions."""
 
     session: Session
     close: Callable[[], Awaitable[None]]
     entry: FactoryEntry
     leave: Callable[[], None] = lambda: None
-    silence: Callable[[], None] = lambda: None
-    """Ends what is told of it beside its log."""
-    informs: bool = False
-    """Whether what surrounds it is told, which begins with the first client that wants to know it."""
-    listed: bool = False
-    """Whether its provider was asked for its models, which begins with the first of these that may choose one."""
-    answering: bool = False
+    stop_info: Callable[[], None] = lambda: None
+    """Stops publishing its information."""
+    wants_info: bool = False
+    """Whether its information is published, which starts with the first client that wants it."""
+    models_requested: bool = False
+    """Whether the models of its provider were requested, which happens for the first client that may choose one."""
+    has_responder: bool = False
     visit: str = ""
-    """The visit for which alone it is as it is, by the client's own word; empty: it is as any client may have it."""
+    """The key of the visit whose options it has, as chosen by the client; empty without one."""
     visitor: str = ""
-    """Who is on that visit; empty once the connection is lost."""
+    """The client of that visit; empty once the connection is lost."""
     left_since: float = 0.0
     how: Resume = AS_BEFORE
-    """How it was made or resumed."""
+    """How it was created or resumed."""
     stops: int = 0
-    """How often its work was stopped."""
+    """How many times it was stopped."""
     uses: int = 0
-    """How many commands are just being carried out in it; a message is one until its turn has ended."""
+    """The number of running commands; a message counts until its turn has ended."""
     idle_since: float = msgspec.field(default_factory=anyio.current_time)
     stale: bool = False
-    """Whether the configuration is another one since it was made or resumed."""
+    """Whether the configuration has changed since it was loaded."""
 
     @property
-    def resting(self) -> bool:
-        """Whether nothing would be lost by putting it down now."""
+    def is_evictable(self) -> bool:
+        """Whether it can be evicted without losing work."""
         return not self.uses and not works(self.session) and not list(self.session.tasks.running())
 
-    def rests(self, after_s: float, *, watched: bool) -> bool:
-        """Whether it has been resting, watched by nobody, for so long; asked again and again, for it counts from the last
-        time it was not."""
+    def is_idle_for(self, after_s: float, *, watched: bool) -> bool:
+        """Whether it was idle and without subscribers for so long; a call while it is busy restarts the time."""
         now = anyio.current_time()
-        if watched or not self.resting:
+        if watched or not self.is_evictable:
             self.idle_since = now
-        return now - self.idle_since >= after_s and not watched and self.resting
+        return now - self.idle_since >= after_s and not watched and self.is_evictable
 
     @property
-    def visit_over(self) -> bool:
-        """Whether the visit it is made for is over, and nothing would be lost."""
-        late = anyio.current_time() - self.left_since >= COMES_BACK_S
-        return bool(self.visit) and not self.visitor and late and self.resting
+    def is_visit_over(self) -> bool:
+        """Whether its visit is over and it can be evicted without losing work."""
+        late = anyio.current_time() - self.left_since >= RECONNECT_S
+        return bool(self.visit) and not self.visitor and late and self.is_evictable
 
-    def visited_as(self, before: Live) -> None:
-        """The visit of what this takes the place of goes on."""
+    def take_over_visit(self, before: Live) -> None:
+        """Continue the visit of the session that this one replaces."""
         self.visit, self.visitor, self.left_since = before.visit, before.visitor, before.left_since
 
     @property
     def keeper(self) -> SessionSaving:
-        """What saves the session as a file, where its workspace says so."""
+        """The saving of the session as a file, as its workspace has it configured."""
         keeper: SessionSaving = self.session.services["keeper"]
         return keeper
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keep it from being put down while the body runs."""
+        """Prevent its eviction while the body runs."""
         self.uses += 1
         try:
             yield
@@ -120,17 +119,17 @@ class Live(msgspec.Struct, eq=False):
 
 
 class FactoryEntry(msgspec.Struct, eq=False):
-    """The session factory of a workspace, and since when it has no sessions."""
+    """The session factory of a workspace, and the time since it has no sessions."""
 
     key: tuple[str, str]
     factory: SessionFactory
     idle_since: float = 0.0
     models: dict[tuple[str, str | None], list[str]] = msgspec.field(default_factory=dict)
-    """Those of each provider, by its name and address, as far as they were asked for."""
+    """By name and address of a provider, its models, as far as they were requested."""
 
 
 class SessionPool:
-    """The sessions at work in this process. Everything happens on the loop; `base` is what every session begins with."""
+    """The loaded sessions of this process. Everything happens on the loop; `base` has the defaults of every session."""
 
     def __init__(
         self, store: Store, base: SessionOptions, is_watched: Callable[[str], bool], idle_after_s: float
@@ -144,19 +143,19 @@ class SessionPool:
         self.loaded: dict[str, Live] = {}
         self.spans = SpanCounters()
 
-    async def begin(
+    async def create(
         self,
         blueprint: SessionOptions,
         environment: Mapping[str, str],
         *,
         alone: bool = False,
-        informs: bool = False,
+        wants_info: bool = False,
     ) -> Live:
         """A new session. Raises `JaatoError`s."""
         assert blueprint.workspace is not None
         how = Resume(environment=environment, alone=alone, blueprint=blueprint)
-        entry = self._factory(blueprint.workspace, environment, alone=alone)
-        return await self._enter(entry, blueprint, None, how, informs=informs)
+        entry = self._get_factory(blueprint.workspace, environment, alone=alone)
+        return await self._load(entry, blueprint, None, how, wants_info=wants_info)
 
     async def resume(
         self,
@@ -165,13 +164,12 @@ class SessionPool:
         how: Resume,
         progress: Progress | None = None,
         *,
-        informs: bool = False,
+        wants_info: bool = False,
     ) -> Live:
-        """A stored session, ready to work, with `informs` also to tell what confines its commands; `progress` hears of what
-        takes long.
+        """Load a stored session, with `wants_info` also find its sandbox; `progress` is called during long steps.
 
         Raises `SessionBusy` when another process has it, `JaatoError`s."""
-        entry = self._factory(workspace, how.environment, alone=how.alone)
+        entry = self._get_factory(workspace, how.environment, alone=how.alone)
         base = how.blueprint or self._base
         journal = Journal(self.store, State(), secrets=entry.factory.secrets)
         entry.idle_since = anyio.current_time()  # it is not to be closed while a long log is read
@@ -179,7 +177,7 @@ class SessionPool:
             for _ in pieces:
                 await anyio.lowlevel.checkpoint()
         try:
-            return await self._enter(
+            return await self._load(
                 entry,
                 replace(
                     base,
@@ -190,66 +188,66 @@ class SessionPool:
                 ),
                 journal,
                 how,
-                informs=informs,
+                wants_info=wants_info,
             )
         except BaseException:
             self.store.release(session_id, unfinished=journal.session_state.is_unfinished)
             raise
 
-    async def _enter(
+    async def _load(
         self,
         entry: FactoryEntry,
         blueprint: SessionOptions,
         journal: Journal | None,
         how: Resume,
         *,
-        informs: bool = False,
+        wants_info: bool = False,
     ) -> Live:
         session, close = await entry.factory.session(blueprint, journal, resumable=True)
-        if informs:
+        if wants_info:
             await find_backend(session)
         live = self.loaded[session.state.session_id] = Live(session, close, entry, how=how)
         return live
 
     async def evict(self, live: Live) -> None:
-        """Close a session; what it was doing is stopped and recorded as such."""
+        """Close a session; running work is stopped and recorded as stopped."""
         if self.loaded.pop(live.session.state.session_id, None) is None:
             return
         live.leave()
-        live.silence()
+        live.stop_info()
         with anyio.CancelScope(shield=True):
             await live.close()
         live.entry.idle_since = anyio.current_time()
 
     def is_idle(self, live: Live) -> bool:
-        """Whether nobody watches a session and it has done nothing for long enough."""
-        return live.rests(self._idle_after_s, watched=self._is_watched(live.session.state.session_id))
+        """Whether a session has no subscribers and was idle for long enough."""
+        return live.is_idle_for(self._idle_after_s, watched=self._is_watched(live.session.state.session_id))
 
     async def evict_surplus(self, evict: Callable[[str], Awaitable[None]]) -> None:
-        """Evict what has rested longest, when as many sessions are at hand as may be. Raises `Overloaded`."""
+        """Evict the sessions that were idle for longest when the limit is reached. Raises `Overloaded`."""
         while surplus := self.surplus():
             await evict(surplus)
 
     def surplus(self) -> str:
-        """The id of the session that has rested longest, where as many are at hand as may be, for each has files open;
-        empty where there is room for one more. Raises `Overloaded` when all of them are watched or at work."""
-        most = most_live()
+        """The id of the session that was idle for longest, when the limit is reached, since each has open files; empty below
+        the limit. Raises `Overloaded` when all of them are watched or busy."""
+        most = max_loaded()
         if len(self.loaded) < most:
             return ""
         resting = [
             (live.idle_since, session_id)
             for session_id, live in self.loaded.items()
-            if live.resting and not live.visit and not self._is_watched(session_id)
+            if live.is_evictable and not live.visit and not self._is_watched(session_id)
         ]
         if not resting:
             raise Overloaded(f"{most} sessions are at work or watched; end one, or try again later.")
         return min(resting)[1]
 
-    def fresh(self, live: Live) -> None:
-        """See to it that a session could be resumed now. Raises `JaatoError`s for settings that cannot be used."""
-        self._factory(live.entry.factory.workspace, live.how.environment, alone=live.how.alone)
+    def check_resumable(self, live: Live) -> None:
+        """Check that a session could be resumed now. Raises `JaatoError`s for invalid settings."""
+        self._get_factory(live.entry.factory.workspace, live.how.environment, alone=live.how.alone)
 
-    def _factory(
+    def _get_factory(
         self, workspace: Path, environment: Mapping[str, str], *, alone: bool = False
     ) -> FactoryEntry:
         workspace = workspace.resolve()
@@ -269,8 +267,8 @@ class SessionPool:
             entry = self._factories[key] = FactoryEntry(key, factory, anyio.current_time())
         return entry
 
-    async def renew(self, *, open_sessions: bool) -> None:
-        """Make workshops anew for the sessions to come; those in use are closed when their last session is, and with
+    async def reload_factories(self, *, open_sessions: bool) -> None:
+        """Create new factories for future sessions; those in use are closed with their last session, and with
         `open_sessions` their sessions are `stale` until then."""
         for live in self.loaded.values():
             live.stale = live.stale or open_sessions
@@ -283,8 +281,8 @@ class SessionPool:
             self._retired.remove(entry)
             await entry.factory.close()
 
-    async def sweep(self, idle_after_s: float | None = None) -> None:
-        """Close the workshops nobody has used for so long, else for as long as a session may rest."""
+    async def close_idle_factories(self, idle_after_s: float | None = None) -> None:
+        """Close factories that had no session for so long, by default for as long as a session may be idle."""
         late = anyio.current_time() - (self._idle_after_s if idle_after_s is None else idle_after_s)
         for entry in list(self._factories.values()):
             if not entry.factory.sessions and entry.idle_since <= late:
@@ -293,7 +291,7 @@ class SessionPool:
         await self._close_retired()
 
     async def close(self) -> None:
-        """Put every session down, turns that run as if the process had died, to be gone on with; then close the workshops."""
+        """Close every session; running turns stay interrupted and can be resumed. Then close the factories."""
         for live in self.loaded.values():
             session = live.session
             if works(session) or session.journal.session_state.is_unfinished:
@@ -301,21 +299,21 @@ class SessionPool:
         async with anyio.create_task_group() as group:
             for live in list(self.loaded.values()):
                 group.start_soon(self.evict, live)
-        await self.sweep(-1.0)
+        await self.close_idle_factories(-1.0)
 
 
-def most_live() -> int:
-    """As many sessions as leave files enough for connections and for the work."""
-    return limit_by_descriptors(MOST_LIVE)
+def max_loaded() -> int:
+    """The most sessions whose files leave enough descriptors for connections and work."""
+    return limit_by_descriptors(MAX_LOADED)
 
 
 def works(session: Session) -> bool:
-    """Whether the agent or one below it is at work."""
+    """Whether the agent or one of its subagents is working."""
     return session.is_busy or bool(session.supervisor.working())
 
 
 def digest_of(environment: Mapping[str, str]) -> str:
-    """A short name for some variables."""
+    """A digest of environment variables."""
     if not environment:
         return ""
     text = "\0".join(f"{name}={value}" for name, value in sorted(environment.items()))
@@ -323,7 +321,7 @@ def digest_of(environment: Mapping[str, str]) -> str:
 
 
 def checked(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Variables a session may be given. Raises `ConfigError` for what no process could have."""
+    """Check the variables for a session. Raises `ConfigError` for invalid ones."""
     if len(environment) > MAX_VARIABLES:
         raise ConfigError(f"A session has at most {MAX_VARIABLES} variables of its own.")
     for name, value in environment.items():

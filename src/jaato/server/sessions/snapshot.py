@@ -31,9 +31,9 @@ from jaato.version import __version__
 
 LOG = logger("server")
 AT_ONCE = 64
-"""Events folded before others have their turn: about a millisecond."""
+"""Events folded per step: about a millisecond."""
 KEPT_AFTER = 2_000
-"""Events beyond what is kept that make it worth while to keep anew."""
+"""The number of new events that makes a new snapshot worthwhile."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class StateFold:
         self._folded = 0
         self._state, self._records = begun(store, session_id)
         self.recall = RecentRequests(self._state.entries)
-        """What is known of the newest answers and messages."""
+        """Recent answers and messages."""
 
     def __iter__(self) -> Iterator[None]:
         state = self._state

@@ -1,4 +1,4 @@
-"""What takes its time in the store, off the loop: searching and forking."""
+"""Searching and forking of stored sessions, in threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.listing import entries, is_stored, page_entries
 
 SEARCHING = anyio.CapacityLimiter(2)
-"""Threads that search; those given up go on, and would take the place of all else that happens on threads."""
+"""The threads for searches; a cancelled search still occupies one, so they have a limit of their own."""
 MOST_LISTED = 500
 
 
@@ -23,7 +23,7 @@ async def listed(hub: Hub, command: SessionList) -> Sessions:
     limit = min(max(command.limit, 1), MOST_LISTED)
     if command.query:
         return await searched(hub, command, limit)
-    await hub.interrupted.look(hub.pool.loaded)
+    await hub.interrupted.refresh(hub.pool.loaded)
     return Sessions(
         *entries(hub.store, hub.pool.loaded, hub.interrupted, command.workspace, limit, command.cursor)
     )
@@ -42,7 +42,7 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
             break
     rows = [hit.row for hit in hits.found]
     found = {hit.row.id: hit.snippet for hit in hits.found}
-    await hub.interrupted.look(hub.pool.loaded)
+    await hub.interrupted.refresh(hub.pool.loaded)
     return Sessions(*page_entries(hub.pool.loaded, hub.interrupted, rows, limit, found))
 
 
@@ -54,6 +54,6 @@ async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
         if not again:
             name = session_name(command.name)
             await anyio.to_thread.run_sync(hub.store.fork, session_id, command.seq, name, made)
-    room, hub.news = await hub.room(made), True
+    room, hub.list_changed = await hub.room(made), True
     notice = namesakes(hub.store, made, room.state.name)
     return Opened(made, room.state.seq, room.state.name, again=again, notice=notice)

@@ -1,4 +1,4 @@
-"""How far one watcher of a session is. It holds no event: a watcher that cannot keep up costs a number."""
+"""The position of one subscriber in a session's events. It holds no event: a slow consumer buffers nothing."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.state import State
 
-BEHIND = 1_000
-"""Durable events a watcher that comes back may have missed and still be sent one by one."""
-AT_ONCE = 256
-AT_ONCE_BYTES = 256 << 10
-"""Events sent in one go to a watcher that is behind."""
-IN_LOG, PASSING, AROUND = 1, 2, 4
-"""Kinds of events: those every client is sent, those that only say how something goes on, and what surrounds a session."""
+MAX_REPLAYED = 1_000
+"""The most stored events that a reconnecting subscriber is sent one by one; beyond that it gets a snapshot."""
+BATCH_EVENTS = 256
+BATCH_BYTES = 256 << 10
+"""The most events, and bytes, sent in one batch to a subscriber that is behind."""
+DURABLE, TRANSIENT, INFO = 1, 2, 4
+"""Kinds of events: for every client; deltas and status that are in no log; information about the session."""
 
 
 def kind_of(event: Event) -> int:
-    """Of which kind an event is. That a turn has broken off is sent to all, for no event of the log will say so."""
+    """The kind of an event. A failed turn is sent to all, since no event of the log reports it."""
     if event.durable or (isinstance(event, AgentStatusChanged) and event.reason and event.status == "error"):
-        return IN_LOG
-    return AROUND if isinstance(event, SessionInfo | CommandList | MemoryList) else PASSING
+        return DURABLE
+    return INFO if isinstance(event, SessionInfo | CommandList | MemoryList) else TRANSIENT
 
 
 class Wire(Protocol):
-    """The way to one client."""
+    """The connection to one client."""
 
     @property
     def ready(self) -> bool:
-        """Whether it takes more now."""
+        """Whether it accepts frames now."""
         ...
 
     def write(self, frame: bytes) -> None:
@@ -51,12 +51,12 @@ class Wire(Protocol):
 
 
 class EventSource(Protocol):
-    """Where a watcher's events come from: the newest of a session, those in the store, and its state as it is now."""
+    """Where a subscription reads: the recent events of a session, those in the store, and its current state."""
 
     ring: EventBuffer
     state: State
 
-    def stored(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
+    def stored_frames(self, after_seq: int) -> Iterator[tuple[bytes, int]]:
         """Frames of the durable events after this one, with their numbers."""
         ...
 
@@ -70,9 +70,9 @@ class EventSource(Protocol):
 
 
 class Subscription:
-    """One watcher of a room. `seq` is the last durable event that was sent, None while nothing was."""
+    """One subscriber of a room. `seq` is the last durable event that was sent, None before the first."""
 
-    __slots__ = ("_place", "_room", "_seq", "_wire", "info", "snapshots", "wants")
+    __slots__ = ("_cursor", "_room", "_seq", "_wire", "info", "snapshots", "wants")
 
     def __init__(
         self, room: EventSource, wire: Wire, after_seq: int | None, *, deltas: bool = True, info: bool = True
@@ -80,68 +80,68 @@ class Subscription:
         self._room = room
         self._wire = wire
         self._seq = after_seq
-        self._place = -1
+        self._cursor = -1
         """The next event of the ring; -1 while the store is read."""
         self.snapshots = 0
-        self.want(deltas=deltas, info=info)
+        self.select_kinds(deltas=deltas, info=info)
 
-    def want(self, *, deltas: bool, info: bool) -> None:
-        """Which kinds of events are sent from now on."""
+    def select_kinds(self, *, deltas: bool, info: bool) -> None:
+        """Select the kinds of events that are sent from now on."""
         self.info = info
-        self.wants = IN_LOG | PASSING * deltas | AROUND * (deltas and info)
+        self.wants = DURABLE | TRANSIENT * deltas | INFO * (deltas and info)
 
-    def heard(self, frame: bytes, kind: int) -> None:
-        """Something has happened: the common case, of a watcher who is up to date."""
-        if self._place == self._room.ring.end - 1 and self._wire.ready:
-            self._place += 1
+    def send_now(self, frame: bytes, kind: int) -> None:
+        """Send a new event to an up-to-date subscriber: the common case."""
+        if self._cursor == self._room.ring.end - 1 and self._wire.ready:
+            self._cursor += 1
             if kind & self.wants:
                 self._wire.write(frame)
 
     def send_pending(self) -> None:
-        """Send what is due, as much as the wire takes."""
-        while self._wire.ready and not self._up_to_date():
-            if self._place < 0:
-                self._from_store()
-            elif self._place < self._room.ring.start:
-                self._snapshot()
+        """Send what the subscriber has missed, as much as the wire takes."""
+        while self._wire.ready and not self._is_up_to_date():
+            if self._cursor < 0:
+                self._send_stored()
+            elif self._cursor < self._room.ring.start:
+                self._send_snapshot()
             else:
-                self._from_ring()
+                self._send_buffered()
 
-    def _up_to_date(self) -> bool:
-        return self._place == self._room.ring.end
+    def _is_up_to_date(self) -> bool:
+        return self._cursor == self._room.ring.end
 
-    def _from_store(self) -> None:
-        """What a watcher that came back has missed; then what no log holds; then the ring."""
+    def _send_stored(self) -> None:
+        """Send the stored events since the last one sent, then the live state, then continue with the buffer."""
         room = self._room
-        if self._seq is None or not 0 <= room.state.seq - self._seq <= BEHIND:
-            self._snapshot()
+        if self._seq is None or not 0 <= room.state.seq - self._seq <= MAX_REPLAYED:
+            self._send_snapshot()
             return
-        for frame, seq in room.stored(self._seq):
+        for frame, seq in room.stored_frames(self._seq):
             self._wire.write(frame)
             self._seq = seq
             if not self._wire.ready:
                 return
         if self.info:
             self._wire.write(room.live_frame())
-        self._place = room.ring.end
+        self._cursor = room.ring.end
 
-    def _from_ring(self) -> None:
-        items = self._room.ring.since(self._place, AT_ONCE, AT_ONCE_BYTES)
-        self._place += len(items)
+    def _send_buffered(self) -> None:
+        items = self._room.ring.since(self._cursor, BATCH_EVENTS, BATCH_BYTES)
+        self._cursor += len(items)
         wanted = [item for item in items if kind_of(item[0]) & self.wants]
         for frame in coalesce(wanted):
             self._wire.write(frame)
 
-    def _snapshot(self) -> None:
+    def _send_snapshot(self) -> None:
         self.snapshots += 1
         self._wire.write(self._room.snapshot_frame())
-        self._place = self._room.ring.end
+        self._cursor = self._room.ring.end
 
 
 KEPT_EVENTS = 2_000
 KEPT_BYTES = 4 << 20
-JOINED_CHARS = 64_000
-"""How much streamed text is put into one event for a watcher that is behind."""
+MAX_MERGED_CHARS = 64_000
+"""The most characters of streamed text that are merged into one event for a slow consumer."""
 
 
 def framed(payload: bytes) -> bytes:
@@ -155,7 +155,7 @@ def framed(payload: bytes) -> bytes:
 
 
 class EventBuffer:
-    """Events numbered from the first this ring has seen. `start` is the first it still has, `end` the next to come."""
+    """A ring of numbered events. `start` is the first it still has, `end` the next to come."""
 
     def __init__(self, kept_events: int = KEPT_EVENTS, kept_bytes: int = KEPT_BYTES) -> None:
         self._kept_events = kept_events
@@ -165,7 +165,7 @@ class EventBuffer:
         self.start = self.end = 0
 
     def add(self, event: Event) -> bytes:
-        """Keep one more; gives its frame."""
+        """Append an event; gives its frame."""
         frame = framed(encode(event))
         self._items.append((event, frame))
         self._bytes += len(frame)
@@ -178,13 +178,13 @@ class EventBuffer:
         return frame
 
     def clear(self) -> None:
-        """Keep nothing: nobody watches."""
+        """Drop all events, since there are no subscribers."""
         self._items.clear()
         self._bytes = 0
         self.start = self.end
 
     def since(self, number: int, most: int, most_bytes: int) -> Sequence[tuple[Event, bytes]]:
-        """At least one and at most so many from this number on."""
+        """At least one event and at most `most` of them from this number on."""
         first = number - self.start
         if first == len(self._items) - 1:
             return (self._items[-1],)
@@ -198,24 +198,24 @@ class EventBuffer:
 
 
 def coalesce(items: Sequence[tuple[Event, bytes]]) -> Iterator[bytes]:
-    """The frames of events in a row, text that was streamed in pieces put together."""
+    """The frames of consecutive events, with the pieces of streamed text merged."""
     held: AgentOutput | ToolOutput | None = None
     texts: list[str] = []
     chars = 0
     for event, frame in items:
-        if held is not None and chars < JOINED_CHARS and is_continuation(held, chars, event):
+        if held is not None and chars < MAX_MERGED_CHARS and is_continuation(held, chars, event):
             texts.append(event.text)  # type: ignore[union-attr]
             chars += len(event.text)  # type: ignore[union-attr]
             continue
         if held is not None:
-            yield whole(held, texts)
+            yield merge_frames(held, texts)
             held = None
         if isinstance(event, AgentOutput | ToolOutput):
             held, texts, chars = event, [event.text], len(event.text)
         else:
             yield frame
     if held is not None:
-        yield whole(held, texts)
+        yield merge_frames(held, texts)
 
 
 def is_continuation(held: AgentOutput | ToolOutput, chars: int, event: Event) -> bool:
@@ -229,6 +229,6 @@ def is_continuation(held: AgentOutput | ToolOutput, chars: int, event: Event) ->
     return False
 
 
-def whole(held: AgentOutput | ToolOutput, texts: list[str]) -> bytes:
-    """One frame of the pieces."""
+def merge_frames(held: AgentOutput | ToolOutput, texts: list[str]) -> bytes:
+    """Merge the pieces into one frame."""
     return framed(encode(msgspec.structs.replace(held, text="".join(texts)) if len(texts) > 1 else held))
