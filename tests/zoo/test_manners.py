@@ -74,7 +74,7 @@ def test_a_plugin_that_hangs_at_a_new_workspace_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are told of it, and its problem is reported."""
-    monkeypatch.setattr(wiring, "TELLING_S", 0.05)
+    monkeypatch.setattr(wiring, "NOTIFY_TIMEOUT_S", 0.05)
     text = "told = []\ndef set_workspace_path(self, path):\n    self.told.append(path)\n    import time\n"
     registry = zoo(tmp_path, animal(text + "    if len(self.told) > 1: time.sleep(30)"))
     (tmp_path / "new").mkdir()

@@ -132,7 +132,7 @@ def test_a_shutdown_that_fails_or_hangs_holds_nobody_up(
     tmp_path: Path, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry lets go of everything, twice if it is told twice, in its time."""
-    monkeypatch.setattr(wiring, "TELLING_S", 0.1)
+    monkeypatch.setattr(wiring, "NOTIFY_TIMEOUT_S", 0.1)
     registry = zoo(tmp_path, animal(f"def shutdown(self): {statement}"))
     begun = time.monotonic()
     registry.shutdown()

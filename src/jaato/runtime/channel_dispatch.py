@@ -50,7 +50,7 @@ class ChannelDispatcher:
         self._made: tuple[Channel, OutsideChannel | None] = (Channel(), None)
 
     async def ask(self, question: Question) -> Answer | None:
-        """The first answer; None when nobody can give one. Raises `TimeoutError` past its deadline."""
+        """The first answer; None when there is no responder. Raises `TimeoutError` past its deadline."""
         channel = self._channel()
         if channel is None:
             return await self._questions.ask(question)
@@ -68,7 +68,7 @@ class ChannelDispatcher:
         return answer
 
     async def _outside(self, channel: OutsideChannel, question: Question, leave: Callable[[], None]) -> bool:
-        """Have the channel answer; one that cannot, or not in time, is no longer somebody who could. Whether it was late."""
+        """Ask the channel; one that fails or times out is removed as a responder. Returns whether it timed out."""
         answer: Answer | None = None
         late = False
         try:

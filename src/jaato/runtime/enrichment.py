@@ -28,7 +28,7 @@ WITHIN_S, RESULT_WITHIN_S = 10.0, 5.0
 MOST_CHARS = 2_000_000
 """A prompt may become as long as this, or stay as long as it was."""
 PASSED_ON = (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit)
-"""What ends more than a plugin's turn, unless somebody else's plugin made it up."""
+"""Exceptions that are passed on, unless a third-party plugin raised them."""
 
 
 class SlowEnrichment(PluginError):
@@ -54,7 +54,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 def enrich_now(turn: Round, toolset: Toolset, value: Any, *, waits: bool = False) -> Any:
-    """The value as one plugin would have it, of a failing one as it was; somebody else's has its time. With `waits` an
+    """The value as one plugin would have it, of a failing one as it was; a third-party plugin has a timeout. With `waits` an
     asynchronous answer comes back as it is."""
     ask = turn.ask(toolset, value)
     if ask is None:

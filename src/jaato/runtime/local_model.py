@@ -71,7 +71,7 @@ async def prepare(
 ) -> None:
     """Have the embedded model's file on this machine: fetched first, if the user agrees.
 
-    Raises `ConfigError` when the engine is missing or nobody agrees, `ProviderError`s when the download fails.
+    Raises `ConfigError` when the engine is missing or the download was not confirmed, `ProviderError`s when the download fails.
     """
     from jaato.providers.local.download import is_downloaded, model_file
 
@@ -97,7 +97,7 @@ async def prepare(
 
 
 async def download(settings: Settings, pinned: LocalModel, progress: Progress | None) -> None:
-    """Download in a worker thread; cancelled, it stops at its next report, and goes on from there another time."""
+    """Download in a worker thread; cancelled, it stops at its next report; a later download resumes it."""
     from jaato.providers.local.download import download_model
 
     loop, stopped, over = asyncio.get_running_loop(), threading.Event(), anyio.Event()
@@ -115,7 +115,7 @@ async def download(settings: Settings, pinned: LocalModel, progress: Progress | 
             try:
                 loop.call_soon_threadsafe(over.set)
             except RuntimeError:
-                pass  # the loop has ended; nobody waits
+                pass  # the loop has ended
 
     try:
         await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -89,8 +89,8 @@ def is_read_only(options: SessionOptions, settings: Settings) -> bool:
 def session_mode(options: SessionOptions, settings: Settings, earlier: Mode | None = None) -> Mode:
     """The mode of a session that is not begun read-only: what is said now, else what its user has said in it `earlier`,
     else the setting."""
-    said: Mode = settings["mode"]
-    return options.mode or earlier or said
+    configured: Mode = settings["mode"]
+    return options.mode or earlier or configured
 
 
 def parse_host(text: str) -> str:

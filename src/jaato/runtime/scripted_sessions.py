@@ -18,7 +18,7 @@ DAMAGED = b'{"damaged"'
 
 
 class Tagged(msgspec.Struct):
-    """What a record must say of itself to be an event."""
+    """The fields that make a record an event."""
 
     type: str | None = None
 

@@ -46,7 +46,7 @@ async def open_session(
 ) -> tuple[Session, Callable[[], Awaitable[None]]]:
     """An entered session and the function that closes it and all that was made for it. Raises `JaatoError`s.
 
-    Plugins that care are told of the session, unless `wire` is False: the caller then tells them of a face of it.
+    Plugins with `set_session` get the session, unless `wire` is False: then the caller passes them a wrapper of it.
     """
     workspace = workspace_of(options)
     settings = settings_for(options, workspace)
@@ -189,8 +189,8 @@ class SessionFactory:
         known = self._providers.get(key)
         if known is None:
             chosen: list[ProviderChoice] = []
-            heard = replace(options, chosen=lambda choice, _model: chosen.append(choice))
-            provider, model = await pick_provider(heard, settings, journal)
+            observed = replace(options, chosen=lambda choice, _model: chosen.append(choice))
+            provider, model = await pick_provider(observed, settings, journal)
             known = provider, model, chosen[0]
             if provider.name == "scripted":  # it stands at a place in its script
                 self._scripted.append(provider)

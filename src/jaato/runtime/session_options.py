@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Hears how far something slow has come: what it is, and the bytes that are there and that there will be."""
+"""Called with the progress of a slow step: what it is, bytes done and bytes in total."""
 
 
 class SessionOptions(msgspec.Struct, frozen=True):
@@ -62,11 +62,11 @@ class SessionOptions(msgspec.Struct, frozen=True):
     """Go on with the newest session of the workspace."""
     progress: Progress | None = None
     chosen: Callable[[ProviderChoice, str], None] | None = None
-    """Told which provider and model answer, and why."""
+    """Called with the chosen provider and model, and the reason."""
     confirm: Callable[[str], Awaitable[bool]] | None = None
     """Asked before something large is downloaded; without it, and without `yes`, nothing is."""
     registry: PluginRegistry | None = None
-    """Plugins that are somebody else's to shut down; None: made for this session."""
+    """Plugins that the caller shuts down; None: created for this session."""
     policy: Policy | None = None
     asker: Asker | None = None
     ledger: TokenLedger | None = None

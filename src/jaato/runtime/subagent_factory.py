@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jaato.tools.tool import Tool
 
 ALWAYS = ("list_tools", "get_tool_schemas")
-"""Whoever may use some tools may look for them."""
+"""The tools for discovery, which every subagent with tools has."""
 MOST_CORE = 24
 """So many chosen tools are declared from the start; of more only those that say so themselves."""
 ABOUT = """\
@@ -51,7 +51,7 @@ class SubagentSessionFactory:
         self._providers: dict[str, Provider] = {}
         settings: Settings | None = registry.services.get("settings")
         self._settings = settings
-        self._telling: SubagentHooks | None = None
+        self._hooks: SubagentHooks | None = None
         self.limits = SubagentLimits()
         if settings is not None:
             self.limits = SubagentLimits(
@@ -64,7 +64,7 @@ class SubagentSessionFactory:
         self, root: AgentSession, parent_id: str, order: SubagentRequest, name: str
     ) -> dict[str, Any]:
         """The fields of the event with which the new agent begins. Raises `SubagentError` and `ConfigError`s."""
-        self._attend(root)
+        self._attach_hooks(root)
         parent = self._parts[parent_id]
         state = parent.journal.state
         provider, model = order.provider or state.provider, order.model or state.model
@@ -73,14 +73,14 @@ class SubagentSessionFactory:
         bounds = self._bounds(parent, order)
         catalog = narrow_catalog(parent.catalog, bounds.tools)
         about = ABOUT.format(name=name)
-        said = [state.system_prompt, about, order.instructions or ""]
+        prompts = [state.system_prompt, about, order.instructions or ""]
         if order.whole_prompt and order.instructions:
-            said = [order.instructions, about]
+            prompts = [order.instructions, about]
         return {
             "name": name,
             "provider": provider,
             "model": model,
-            "system_prompt": "\n\n".join(part for part in said if part),
+            "system_prompt": "\n\n".join(part for part in prompts if part),
             "core_tools": [tool.name for tool in first_tools(parent, catalog, bounds)],
             "profile": order.profile,
             "background": order.background,
@@ -88,10 +88,10 @@ class SubagentSessionFactory:
             "settings": order.settings,
         }
 
-    def _attend(self, root: AgentSession) -> None:
-        """Let who asked for it hear of subagents, from the first on."""
-        if self._telling is None and isinstance(root, Session):
-            self._telling = SubagentHooks(self._registry, root)
+    def _attach_hooks(self, root: AgentSession) -> None:
+        """Attach the UI hooks of a root session, before its first subagent."""
+        if self._hooks is None and isinstance(root, Session):
+            self._hooks = SubagentHooks(self._registry, root)
 
     def _bounds(self, parent: SessionParts, order: SubagentRequest) -> AgentBounds:
         """The bounds with every tool by its own name. Raises `SubagentError` for one that the parent does not have."""
@@ -130,7 +130,7 @@ class SubagentSessionFactory:
     def create(self, supervisor: Supervisor, parent_id: str, record: SubagentRecord) -> Session:
         """A session for an agent of the log, not entered yet. Its provider, if it is not its parent's, is opened when
         it is first asked."""
-        self._attend(supervisor.root)
+        self._attach_hooks(supervisor.root)
         parent, created = self._parts[parent_id], record.created
         assert created is not None
         bounds = created.bounds or AgentBounds()

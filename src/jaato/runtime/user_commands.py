@@ -83,7 +83,7 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
 
 
 def permissions_command(session: Session, rest: str) -> str:
-    """`/permissions [revoke ID | trust]`: what it says. Raises `ConfigError` for a grant that does not exist."""
+    """Run `/permissions [revoke ID | trust]`; gives its output. Raises `ConfigError` for a grant that does not exist."""
     gate = session.gate
     verb, _, grant_id = rest.strip().partition(" ")
     match verb:
@@ -103,7 +103,7 @@ def permissions_command(session: Session, rest: str) -> str:
 
 
 def call_of(session: Session, name: str, rest: str) -> Call:
-    """What a command is told about where it runs."""
+    """The call that a user command runs in."""
     state = session.state
     return Call(
         new_id("c"),
@@ -131,7 +131,7 @@ def commands_of(session: Session, registry: PluginRegistry) -> list[CommandEntry
 
 
 def entry_of(command: UserCommand, plugin: str) -> CommandEntry:
-    """A command as clients are told it; how its arguments are written stands behind its name at the end."""
+    """A command as it is listed for clients; its usage is split off the end of its description."""
     text, marker, usage = command.description.partition(f": {command.name} ")
     words = [one_line(word, MAX_WORDS_CHARS) for word in (text, usage if marker else "")]
     return CommandEntry(one_line(command.name, MAX_NAME_CHARS), words[0], words[1], plugin)
@@ -150,7 +150,7 @@ CHANGED = "The user has changed the mode of this session to {mode}: {text}."
 
 
 def mode_command(session: Session, rest: str) -> str:
-    """`/mode [NAME]`: what it says. Raises `ConfigError` for a mode that does not exist or cannot be had."""
+    """Run `/mode [NAME]`; gives its output. Raises `ConfigError` for a mode that does not exist or is not available."""
     policy = session.gate.policy
     name = rest.strip()
     if not name:
@@ -168,12 +168,12 @@ def mode_command(session: Session, rest: str) -> str:
 
 
 def keep_mode(session: Session, mode: Mode) -> None:
-    """Write the mode into the log, so that the session goes on in it. Raises `StoreError`."""
+    """Record the mode in the log, so that a resumed session has it. Raises `StoreError`."""
     session.journal.record(SessionUpdated(**session.journal.head(), mode=mode))
 
 
 async def find_backend(session: Session) -> None:
-    """Look for what confines the commands of a session, away from the loop: it is run for that."""
+    """Find the sandbox of a session in a thread, since it runs a program."""
     sandbox: Sandbox | None = session.services["registry"].services.get("sandbox")
     if sandbox is not None:
         await anyio.to_thread.run_sync(lambda: sandbox.backend)

@@ -16,7 +16,7 @@ from jaato.errors import ConfigError, JaatoError
 from jaato.plugins import BUILTIN
 from jaato.runtime.plugins.adapter import Toolset, adapt, optional
 from jaato.runtime.plugins.discovery import entry_points_of, instance, load_module
-from jaato.runtime.plugins.isolation import Surroundings, run_bounded, surroundings
+from jaato.runtime.plugins.isolation import ProcessState, read_process_state, run_bounded
 from jaato.runtime.plugins.lifecycle import PluginHost
 from jaato.runtime.plugins.named import BUILTIN_STRATEGIES
 from jaato.runtime.plugins.registry import PluginRegistry
@@ -119,9 +119,9 @@ class Check:
 
     def run(self) -> Report:
         """Everything, in the order in which it would happen; what stops it is the last finding."""
-        before = surroundings()
+        before = read_process_state()
         found = self._step("import", self._load)
-        for change in before.changed(surroundings()):
+        for change in before.changed(read_process_state()):
             self.report.error(
                 "side effect", self.report.name, f"its import {change}; do it when it is initialised"
             )
@@ -206,9 +206,9 @@ def shut_down(plugin: Any) -> bool:
     return True
 
 
-def remaining(before: Surroundings) -> list[str]:
+def remaining(before: ProcessState) -> list[str]:
     """What is still changed a moment after the shutdown: threads may take a little time to end."""
     patience = time.monotonic() + SETTLING_S
-    while (changes := before.changed(surroundings())) and time.monotonic() < patience:
+    while (changes := before.changed(read_process_state())) and time.monotonic() < patience:
         time.sleep(0.02)
     return changes

@@ -49,12 +49,12 @@ def check_collection(strategy: Any, history: list[Message], settings: GCConfig, 
             run_bounded(STEP_S, lambda: strategy.question(copy, usage, settings), "question()")
         )
         if question is not None:
-            told = run_bounded(
+            collected = run_bounded(
                 STEP_S,
                 lambda: strategy.collect_with("All is well.", copy, usage, settings, reason),
                 "collect_with()",
             )
-            positions(history, check_collected(told)[0])
+            positions(history, check_collected(collected)[0])
     shown = list(history)
     given = run_bounded(STEP_S, lambda: strategy.collect(shown, usage, settings, reason), "collect()")
     proposed, result = check_collected(given)

@@ -136,7 +136,7 @@ def rows_of(registry: Any, found: list[WorkspacePlugin], settings: Settings) -> 
         tree = one.tree
         standing: str = one.standing if one.standing != "trusted" else "on"
         standing = "off" if tree.name in registry.disabled else standing
-        problem = registry.problems.get(tree.name, "") if one.standing == "trusted" else one.said
+        problem = registry.problems.get(tree.name, "") if one.standing == "trusted" else one.warning
         if problem and one.standing == "trusted":
             standing = "broken"
         rows.append(Row(tree.name, standing, str(tree.path), problem, None if tree.problem else tree.digest))

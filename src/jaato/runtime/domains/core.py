@@ -72,7 +72,7 @@ async def time_now(
 
 
 def plain_number(value: Any) -> Value:
-    """A value as JSON has it, for whoever reads it: a number where that loses nothing it could have kept."""
+    """A value in JSON that every reader understands: a number where that loses no precision."""
     match value:
         case bool() | float():
             return value

@@ -220,7 +220,7 @@ class Agent:
                     await turn
 
     async def post(self, text: str) -> None:
-        """Say something while the agent works; it is heard at the next pause."""
+        """Send a message while the agent works; it is delivered at the next pause."""
         await self.live.post(text_of(text))
 
     def stop(self) -> None:
@@ -256,7 +256,7 @@ async def post_and_close(session: Session, prompt: str, media: list[Media], even
 
 
 def to_tuple(name: str, given: Iterable[T], of: str = "Agent") -> tuple[T, ...]:
-    """An argument that is a list; raises `ConfigError` for one text, whose letters nobody means."""
+    """An argument that is a list; raises `ConfigError` for a single text, which would be taken as letters."""
     if isinstance(given, str):
         raise ConfigError(f"{of}'s `{name}` is a list: {name}=[{given!r}], not one text.")
     return tuple(given)

@@ -1,4 +1,4 @@
-"""What a program says to an agent: text, and files."""
+"""The input of an agent: text and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text_of(prompt: Any) -> str:
     if prompt is None:
         return ""
     if not isinstance(prompt, str):
-        raise ConfigError(f"What an agent is told is text, not {type(prompt).__name__}.")
+        raise ConfigError(f"A prompt is text, not {type(prompt).__name__}.")
     return prompt
 
 

@@ -114,7 +114,7 @@ class ToolExecutor:
         return to_documented_result(outcome)
 
     def set_permission_plugin(self, plugin: Any, context: dict[str, Any] | None = None) -> None:
-        """Ask this plugin before every call; None asks nobody. `context` (`session_id`, …) goes with each question."""
+        """Ask this plugin before every call; None disables it. `context` (`session_id`, …) goes with each question."""
         self._permission, self._context = plugin, dict(context or {})
         self._steps.gate = None if plugin is None else plugin.gate
 
@@ -123,8 +123,8 @@ class ToolExecutor:
         self._output = callback
         if self._registry is not None:
             for toolset in self._registry.toolsets():
-                if tell := toolset.wiring.get("set_output_callback"):
-                    tell(callback)
+                if set_callback := toolset.wiring.get("set_output_callback"):
+                    set_callback(callback)
 
     def get_output_callback(self) -> OutputCallback | None:
         """The general output callback."""
@@ -310,13 +310,13 @@ class StartSteps(LibrarySteps):
 
 
 def tee(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCallback:
-    """A callback that tells two."""
+    """A callback that calls two others."""
 
-    def tell(text: str) -> None:
+    def forward(text: str) -> None:
         first(text)
         second(text)
 
-    return tell
+    return forward
 
 
 def to_documented_result(outcome: Outcome) -> tuple[bool, Any]:

@@ -48,7 +48,7 @@ def answer_questions(
         finally:
             session.questions.respond(
                 event.question_id, given
-            )  # also when the function was cancelled: nobody else comes
+            )  # also when the function was cancelled: there is no other responder
 
     def listen(event: Event) -> None:
         match event:
@@ -70,12 +70,12 @@ def answer_questions(
 
 
 async def ask_permission(event: PermissionRequested, handler: PermissionHandler | None) -> Answer:
-    """What the function says to a permission question."""
+    """Call the function with a permission question; gives its answer."""
     if handler is None:
         return Answer(answer="n", comment="the program has no on_permission function", by="program")
     try:
-        said = handler(event)
-        given = await said if inspect.isawaitable(said) else said
+        answer = handler(event)
+        given = await answer if inspect.isawaitable(answer) else answer
     except Exception as error:
         LOG.exception("on_permission failed")
         return Answer(answer="n", comment=f"on_permission failed: {error}", by="program")
@@ -85,13 +85,13 @@ async def ask_permission(event: PermissionRequested, handler: PermissionHandler 
 async def ask_clarification(
     event: ClarificationQuestion, handler: ClarificationHandler | None
 ) -> list[str | None]:
-    """What the function says to the model's questions."""
+    """Call the function with a clarification question; gives its answer."""
     nothing: list[str | None] = [None] * len(event.questions)
     if handler is None:
         return nothing
     try:
-        said = handler(event)
-        given = await said if inspect.isawaitable(said) else said
+        answer = handler(event)
+        given = await answer if inspect.isawaitable(answer) else answer
         return [given] if isinstance(given, str) else list(given)
     except Exception:
         LOG.exception("on_clarification failed")

@@ -33,7 +33,7 @@ LOG = logger("hooks")
 
 
 class AgentUIHooks(Protocol):
-    """What a rich terminal wants to hear; `agent_id` says of whom."""
+    """The hooks of a rich terminal; `agent_id` names the agent."""
 
     def on_agent_created(
         self, agent_id: str, agent_name: str, agent_type: str, profile_name: str | None,
@@ -144,8 +144,8 @@ def dispatch_event(hooks: Any, session: Session, event: Event, names: dict[str, 
 
 
 class SubagentHooks:
-    """Listens to a root session for the plugin's hooks, retry callback and plan reporter, whenever they are set. Hooks
-    that the session itself was given are not told twice."""
+    """Subscribes to a root session for the plugin's hooks, retry callback and plan reporter, whenever they are set. Hooks
+    that the session itself was given are not called twice."""
 
     def __init__(self, registry: PluginRegistry, root: Session) -> None:
         self._registry = registry
@@ -177,7 +177,7 @@ class SubagentHooks:
 
 
 def completion_callback(hooks: Any, agent_id: str) -> Callable[[bool], None]:
-    """The function that tells the hooks that the agent has finished; a hook that fails is reported and no more."""
+    """A function that calls the hooks when the agent has completed; a failing hook is only reported."""
 
     def complete(success: bool) -> None:
         hook = getattr(hooks, "on_agent_completed", None)

@@ -34,31 +34,31 @@ class SessionfulAdapter:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """The plugin's answer, its text as it comes."""
         loop = asyncio.get_running_loop()
-        heard: asyncio.Queue[str | None] = asyncio.Queue()
+        chunks: asyncio.Queue[str | None] = asyncio.Queue()
         token = CancelToken()
 
-        def tell(text: str | None) -> None:
+        def on_text(text: str | None) -> None:
             if not token.is_cancelled:
-                loop.call_soon_threadsafe(heard.put_nowait, text)
+                loop.call_soon_threadsafe(chunks.put_nowait, text)
 
         def work() -> ProviderResponse:
             try:
                 with self._turn:
-                    return self._answer(request, tell, token)
+                    return self._call_plugin(request, on_text, token)
             finally:
-                tell(None)
+                on_text(None)
 
         future = start_thread(work)
         try:
-            while (text := await heard.get()) is not None:
+            while (text := await chunks.get()) is not None:
                 yield TextDelta(text)
-            response = self._result(future.result)
+            response = self._to_reply(future.result)
         finally:
             token.cancel()
         yield Reply(message_of(response), response.finish_reason.value, response.usage)
 
-    def _answer(
-        self, request: ModelRequest, tell: Callable[[str], None], token: CancelToken
+    def _call_plugin(
+        self, request: ModelRequest, on_text: Callable[[str], None], token: CancelToken
     ) -> ProviderResponse:
         token.raise_if_cancelled()
         *history, last = request.messages
@@ -75,10 +75,10 @@ class SessionfulAdapter:
                 f"{self.name} takes text only; send the image to another provider.", provider=self.name
             )
         if plugin.supports_streaming():
-            return plugin.send_message_streaming(last.text, tell, token)
+            return plugin.send_message_streaming(last.text, on_text, token)
         return plugin.send_message(last.text)
 
-    def _result(self, result: Callable[[], ProviderResponse]) -> ProviderResponse:
+    def _to_reply(self, result: Callable[[], ProviderResponse]) -> ProviderResponse:
         try:
             return result()
         except JaatoError:

@@ -213,10 +213,10 @@ class ProviderPlugin:
             read_blob=self._read_blob,
             encoded=self._encoded,
         )
-        said: list[str] = []
-        reply = read_reply_blocking(provider, request, said, on_chunk, token)
+        texts: list[str] = []
+        reply = read_reply_blocking(provider, request, texts, on_chunk, token)
         if reply is None:
-            text = "".join(said)
+            text = "".join(texts)
             partial: list[Part] = [Text(text)] if text else []
             kept = [Message("assistant", partial, id=new_id("m"))] if partial else []
             self._history += [message, *kept]
@@ -235,7 +235,7 @@ class ProviderPlugin:
 
 
 def to_message(message: str | Message) -> Message:
-    """What the user says, as a message. Raises `ConfigError` when that is nothing."""
+    """A user message. Raises `ConfigError` when it is empty."""
     if isinstance(message, Message):
         return message
     if not message:
@@ -246,26 +246,26 @@ def to_message(message: str | Message) -> Message:
 def read_reply_blocking(
     provider: Provider,
     request: ModelRequest,
-    said: list[str],
+    texts: list[str],
     on_chunk: OnChunk | None,
     token: CancelToken | None,
 ) -> Reply | None:
-    """The reply, read on the loop while this thread hears its text; None when the token was cancelled.
+    """The reply, read on the loop while this thread receives its text; None when the token was cancelled.
 
     Whatever `on_chunk` raises closes the stream and is raised.
     """
-    heard: SimpleQueue[str | None] = SimpleQueue()
+    queue: SimpleQueue[str | None] = SimpleQueue()
 
-    def hear(chunk: Chunk) -> None:
+    def on_chunk_received(chunk: Chunk) -> None:
         if isinstance(chunk, TextDelta):
-            heard.put(chunk.text)
+            queue.put(chunk.text)
 
-    future = PORTAL.start(read_reply(provider, request, hear))
-    future.add_done_callback(lambda _: heard.put(None))
+    future = PORTAL.start(read_reply(provider, request, on_chunk_received))
+    future.add_done_callback(lambda _: queue.put(None))
     forget = token.on_cancel(future.cancel) if token is not None else lambda: None
     try:
-        while (text := heard.get()) is not None:
-            said.append(text)
+        while (text := queue.get()) is not None:
+            texts.append(text)
             if on_chunk is not None:
                 on_chunk(text)
         return future.result()

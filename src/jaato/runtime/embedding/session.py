@@ -55,16 +55,16 @@ class JaatoSession:
 
     async def _send(self, text: str, on_output: OutputCallback | None) -> str:
         session = self._session
-        said: list[str] = []
+        texts: list[str] = []
         replies: list[Message] = []
 
         def listen(event: Event) -> None:
             if event.agent_id != session.state.agent_id:
-                self._heard_below(event)
+                self._on_subagent_event(event)
                 return
             match event:
                 case AgentOutput(source="model"):
-                    said.append(event.text)
+                    texts.append(event.text)
                     if on_output is not None:
                         on_output("model", event.text, event.mode)
                 case ToolOutput() if on_output is not None:
@@ -72,7 +72,7 @@ class JaatoSession:
                 case MessageModel():
                     replies.append(event.message)
                 case Retry():
-                    said.clear()
+                    texts.clear()
                     if self._retry_callback is not None:
                         problem = event.error.message
                         self._retry_callback(problem, event.attempt, event.max_attempts, event.wait_s)
@@ -89,8 +89,8 @@ class JaatoSession:
         self._well = turn.reason != "error"
         return outcome_text(replies, turn)
 
-    def _heard_below(self, event: Event) -> None:
-        """A subagent's retries are told where the agent's own are."""
+    def _on_subagent_event(self, event: Event) -> None:
+        """Call the retry callback for retries of subagents, too."""
         above = self._session.journal.session_state.ancestors_of(event.agent_id)
         if not isinstance(event, Retry) or self._session.state.agent_id not in above:
             return
@@ -113,7 +113,7 @@ class JaatoSession:
         return running
 
     def set_ui_hooks(self, hooks: Any, agent_id: str = "main") -> None:
-        """Tell these hooks what happens, to the session's end (`on_agent_completed`); None ends it before."""
+        """Set the UI hooks, until the end of the session (`on_agent_completed`); None removes them."""
         self._stop_hooks()
         self._stop_hooks, self._completed = lambda: None, lambda _well: None
         if hooks is not None:
@@ -121,17 +121,17 @@ class JaatoSession:
             self._completed = completion_callback(hooks, agent_id)
 
     def set_retry_callback(self, callback: RetryCallback | None) -> None:
-        """Where retries are told: (problem, attempt, attempts at most, seconds to wait)."""
+        """Set the callback for retries: (problem, attempt, attempts at most, seconds to wait)."""
         self._retry_callback = callback
 
     def set_gc_plugin(self, plugin: GCPlugin | None, config: GCConfig | None = None) -> None:
-        """Let this strategy make room when the context is full; None: nobody. It stays the giver's to shut down."""
+        """Set the compaction strategy; None disables it. The caller shuts it down."""
         made = None if plugin is None else CompactionSetup(plugin, config or GCConfig())
         self._session.compaction.use(made)
 
     def set_session_plugin(self, plugin: SessionPlugin, config: SessionConfig | None = None) -> None:
-        """Let this plugin keep the session: it hears what happens, and saves as `config` says. It stays the giver's to
-        shut down. Raises `PluginError` for what is no session plugin."""
+        """Set the plugin that saves the session as `config` says. The caller shuts it
+        down. Raises `PluginError` for what is no session plugin."""
         PORTAL.call(self._keeper.use(plugin, config or SessionConfig()))
 
     @property
@@ -161,7 +161,7 @@ class JaatoSession:
         return PORTAL.call(self._keeper.bring(text))
 
     def execute_user_command(self, name: str, arguments: str = "") -> str:
-        """What the user command of a plugin says. Raises `ConfigError` when there is none of this name."""
+        """Run a user command of a plugin; gives its output. Raises `ConfigError` when there is none of this name."""
         return PORTAL.call(self._session.run_command(name, arguments))
 
     def compact(self) -> bool:
@@ -186,7 +186,7 @@ class JaatoSession:
 
 
 def outcome_text(messages: list[Message], turn: TurnCompleted) -> str:
-    """The text of a finished turn, in which the model said these messages; raises what ended it badly."""
+    """The text of a completed turn from the texts of its model messages; raises the error of a failed one."""
     text = messages[-1].text if messages else ""
     match turn.reason:
         case "cancelled" | "interrupted":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
 
     class Role(StrEnum):
-        """Who speaks in a message."""
+        """The role of a message."""
 
         USER = "user"
         ASSISTANT = "assistant"
@@ -85,8 +85,8 @@ class ToolResult(metaclass=Documented):
         call = Call(call_id, name, {})
         if not is_error:
             return result_of(call, Outcome(True, result))
-        said = result.get("error", result) if isinstance(result, dict) else result
-        return result_of(call, Outcome(False, problem=problem_of(ToolError(str(said)))))
+        message = result.get("error", result) if isinstance(result, dict) else result
+        return result_of(call, Outcome(False, problem=problem_of(ToolError(str(message)))))
 
 
 class Part(metaclass=Documented):
@@ -117,7 +117,7 @@ class Part(metaclass=Documented):
 
 @dataclass(frozen=True)
 class ProviderResponse:
-    """A reply of the model; `message` is all of it, with what it thought. `usage` is None when it was not told."""
+    """A reply of the model; `message` is all of it, with what it thought. `usage` is None when unknown."""
 
     text: str = ""
     function_calls: list[ToolCall] = field(default_factory=list)

@@ -68,7 +68,7 @@ def ignore(_record: AnyRecord) -> None:
 
 
 def no_responder(_session: Session) -> Callable[[], None]:
-    """Have nobody answer a session's questions."""
+    """Leave a session's questions unanswered."""
     return lambda: None
 
 
@@ -79,7 +79,7 @@ class Flow:
     `run = await Flow(registries=["http://127.0.0.1:8000"], model="…").run("…")`, or without a loop `Flow(…).run_sync("…")`.
     `registries` are URLs and names of configured ones; without any, all that are configured and trusted are used. `token` is
     for the one that is a URL. Calls ask for permission unless `allow` covers them, `on_permission` allows them, or `yes`.
-    `trace` is a file, not there yet, that is written as the flow goes; `on_record` hears each of its records;
+    `trace` is a file, not there yet, that is written as the flow goes; `on_record` is called with each of its records;
     what fails in it is logged, and ends nothing.
     """
 
@@ -179,7 +179,7 @@ def texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
 @dataclass(eq=False, slots=True)
 class FlowExecution:
     """One run of a flow. `stop` ends it wherever it is; what was done is kept. `registries` are names and URLs, none: all
-    that are configured; `answer_questions` makes somebody answer a session's questions and gives the function that ends that."""
+    that are configured; `answer_questions` adds a responder to a session and gives the function that removes it."""
 
     instruction: str
     blueprint: SessionOptions = field(default_factory=SessionOptions)

@@ -119,7 +119,7 @@ class FlowRun(Struct, kw_only=True):
 
 
 def fold(records: Iterable[AnyRecord]) -> FlowRun:
-    """The run that these records tell of, however far they come."""
+    """Fold records, possibly incomplete, into a run."""
     run = FlowRun()
     steps: dict[str, FlowStep] = {}
     planned: list[Planned] = []
@@ -159,7 +159,7 @@ def skipped_step(number: int, planned: Planned) -> FlowStep:
 
 
 def advance(step: FlowStep, record: Replied | Described | Called | StepEnded, run: FlowRun) -> None:
-    """What a record says of its step."""
+    """Apply a record to its step."""
     match record:
         case Replied():
             step.attempts = record.attempt

@@ -123,7 +123,7 @@ class Described(Record, frozen=True, kw_only=True, tag="step.described"):
 
 
 class Called(Record, frozen=True, kw_only=True, tag="step.called"):
-    """A call of a step's tool: what it was called with, and what came of it; refused arguments were never sent."""
+    """A call of a step's tool: its arguments and its result; refused arguments were never sent."""
 
     step_id: str
     attempt: int
@@ -161,31 +161,33 @@ DECODER: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
 
 
 class Recorder:
-    """Hears every record of a flow, keeps it without secrets, and writes it to the trace file, where one is wanted, before
-    anyone hears. `fault` says why the file ends before the flow does; empty where it does not.
+    """Takes every record of a flow, stores it without secrets, and writes it to the trace file, where one is wanted, before
+    `on_record` is called. `fault` says why the file ends before the flow does; empty where it does not.
     """
 
-    def __init__(self, path: Path | None, heard: Callable[[AnyRecord], object], secrets: Redactor) -> None:
+    def __init__(
+        self, path: Path | None, on_record: Callable[[AnyRecord], object], secrets: Redactor
+    ) -> None:
         self.records: list[AnyRecord] = []
         self._secrets = secrets
         self.fault = ""
         self.path = path
-        self._heard = heard
+        self._on_record = on_record
         self._file: int | None = None if path is None else create_file(path)
 
     def __call__(self, record: AnyRecord) -> None:
-        """Something has happened."""
+        """Record one event."""
         record = redact_struct(record, self._secrets)
         self.records.append(record)
         if self._file is not None:
             self._write(msgspec.json.encode(record) + b"\n")
         try:
-            self._heard(record)
+            self._on_record(record)
         except Exception:
             LOG.exception("A listener failed on %s", type(record).__name__)
 
     def _write(self, line: bytes) -> None:
-        """A whole line or nothing of it; the flow goes on where the file cannot."""
+        """Write a whole line or nothing; the flow continues when the file cannot be written."""
         assert self._file is not None
         size = os.fstat(self._file).st_size
         view = memoryview(line)
@@ -199,7 +201,7 @@ class Recorder:
             self.close()
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

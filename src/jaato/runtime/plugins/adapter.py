@@ -57,7 +57,7 @@ class Toolset(msgspec.Struct, eq=False):
     wiring: dict[str, Callable[[Any], Any]] = msgspec.field(default_factory=dict)
     """The optional setters it has, by name: set_plugin_registry, set_session, set_workspace_path, …"""
     foreign: bool = False
-    """Whether it is somebody else's code, which is given only so long to answer."""
+    """Whether it is third-party code, whose calls have a timeout."""
 
 
 SETTERS = ("set_plugin_registry", "set_session", "set_workspace_path", "set_output_callback")
@@ -238,7 +238,7 @@ def declaration_problem(schema: Any, parameters: dict[str, Any]) -> str | None:
 
 
 def run_documented(executor: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any], Call], Any]:
-    """An executor of one argument as one that is told about its call."""
+    """An executor of one argument as one that also takes the call."""
     return lambda arguments, _call: executor(arguments)
 
 

@@ -19,7 +19,7 @@ from jaato.settings import environment
 
 T = TypeVar("T")
 BROKEN = (Exception, SystemExit)
-"""What a plugin of somebody else may raise without taking the program with it."""
+"""What a third-party plugin may raise without ending the program."""
 
 
 def run_bounded(
@@ -29,12 +29,12 @@ def run_bounded(
     undo: Callable[[T], Any] = lambda _value: None,
     late: type[PluginError] = PluginError,
 ) -> T:
-    """What `work` gives, from a daemon thread. Raises `PluginError` saying `what` failed, whatever it raised, an exit
-    or an interrupt of its own included, and `late` when it took longer than this.
+    """Run `work` in a daemon thread, and return its result. Raises `PluginError` saying `what` failed for any exception,
+    also for an exit or an interrupt of its own, and `late` after the timeout.
 
-    Python cannot end a thread: one that hangs is left to itself, and what it still makes goes to `undo`.
+    Python cannot end a thread: one that hangs is abandoned, and a late result goes to `undo`.
     """
-    told = threading.Event()
+    finished = threading.Event()
     lock = threading.Lock()
     outcome: list[tuple[Any, BaseException | None]] = []
     too_late = False
@@ -44,21 +44,21 @@ def run_bounded(
         failure: BaseException | None = None
         try:
             value = work()
-        except BaseException as error:  # noqa: BLE001 a stranger's code; its thread is not ours to end
+        except BaseException as error:  # noqa: BLE001 third-party code; its thread cannot be ended
             failure = error
         with lock:
             outcome.append((value, failure))
-            nobody_waits = too_late
-        told.set()
-        if nobody_waits and failure is None:
+            abandoned = too_late
+        finished.set()
+        if abandoned and failure is None:
             try:
                 undo(value)
-            except BaseException:  # noqa: BLE001 nobody is left to hear of it
+            except BaseException:  # noqa: BLE001 the caller has gone on
                 return
 
     context = copy_context()
     threading.Thread(target=context.run, args=(body,), name="jaato-plugin", daemon=True).start()
-    told.wait(seconds)
+    finished.wait(seconds)
     with lock:
         too_late = not outcome
     if too_late:
@@ -69,21 +69,21 @@ def run_bounded(
         return result
     if isinstance(failure, JaatoError):
         raise failure
-    said = f"{type(failure).__name__}: {short_message(failure)}"
-    raise PluginError(f"{what} failed: {said}" if what else said) from failure
+    message = f"{type(failure).__name__}: {short_message(failure)}"
+    raise PluginError(f"{what} failed: {message}" if what else message) from failure
 
 
 def short_message(error: BaseException) -> str:
-    """What an error says, on one line, cut where it is long; errors whose text cannot be had included."""
+    """The text of an error on one line, truncated; also for errors whose text raises."""
     try:
         text = " ".join(str(error).split())
-    except BaseException:  # noqa: BLE001 even its text is a stranger's code
+    except BaseException:  # noqa: BLE001 its text is third-party code, too
         return "(its text cannot be had)"
     return text if len(text) <= 300 else text[:299] + "…"
 
 
 class StderrStream(io.TextIOBase):
-    """Where a plugin prints while it is loaded: what is stderr then. It can be closed, and stderr goes on."""
+    """The stdout of a plugin while it is loaded: the current stderr. Closing it does not close stderr."""
 
     def write(self, text: str) -> int:
         """As stderr does."""
@@ -94,32 +94,32 @@ class StderrStream(io.TextIOBase):
         sys.stderr.flush()
 
     def close(self) -> None:
-        """It stays open for whoever prints next."""
+        """Do nothing: it stays open for later output."""
 
     def writable(self) -> bool:
-        """It is there for that."""
+        """Always."""
         return True
 
 
-APART = threading.Lock()
-STANDARD: list[tuple[Any, Any]] = []
-"""What stdin and stdout were before the first of those that are apart from them now, one entry for each."""
+STDIO_LOCK = threading.Lock()
+SAVED_STDIO: list[tuple[Any, Any]] = []
+"""The original stdin and stdout, one entry for each running redirection."""
 
 
 @contextlib.contextmanager
 def redirected_stdio() -> Iterator[None]:
-    """While a plugin is loaded, what it prints goes to stderr, and it neither reads stdin nor, by `exit()`, closes it:
-    both belong to the program. Several threads may be apart at once; the last one puts everything back."""
-    with APART:
-        STANDARD.append(STANDARD[0] if STANDARD else (sys.stdin, sys.stdout))
+    """While a plugin is loaded, redirect its output to stderr and give it an empty stdin, which `exit()` may close: both
+    belong to the program. Several threads may redirect at once; the last one restores them."""
+    with STDIO_LOCK:
+        SAVED_STDIO.append(SAVED_STDIO[0] if SAVED_STDIO else (sys.stdin, sys.stdout))
         sys.stdin, sys.stdout = open(os.devnull, encoding="utf-8"), StderrStream()  # noqa: SIM115 closed below
         nothing = sys.stdin
     try:
         yield
     finally:
-        with APART:
-            before = STANDARD.pop()
-            if not STANDARD:
+        with STDIO_LOCK:
+            before = SAVED_STDIO.pop()
+            if not SAVED_STDIO:
                 sys.stdin, sys.stdout = before
             nothing.close()
 
@@ -127,8 +127,8 @@ def redirected_stdio() -> Iterator[None]:
 MAX_NAMED = 5
 
 
-class Surroundings(msgspec.Struct, frozen=True):
-    """The process as it was at one moment."""
+class ProcessState(msgspec.Struct, frozen=True):
+    """The state of the process that plugins may change."""
 
     path: tuple[str, ...]
     variables: dict[str, str]
@@ -137,34 +137,34 @@ class Surroundings(msgspec.Struct, frozen=True):
     place: str
     streams: tuple[int, ...]
 
-    def changed(self, after: Surroundings) -> list[str]:
-        """What differs later, each as a few words."""
-        said: list[str] = []
+    def changed(self, after: ProcessState) -> list[str]:
+        """The differences to a later state, each in a few words."""
+        changes: list[str] = []
         if self.path != after.path:
             new = [entry for entry in after.path if entry not in self.path]
-            said.append(f"changed sys.path{first_names(new)}")
+            changes.append(f"changed sys.path{first_names(new)}")
         if self.variables != after.variables:
             names = sorted(
                 name
                 for name in {*self.variables, *after.variables}
                 if self.variables.get(name) != after.variables.get(name)
             )
-            said.append(f"changed environment variables{first_names(names)}")
+            changes.append(f"changed environment variables{first_names(names)}")
         if self.signals != after.signals:
             names = sorted(name for name, was in after.signals.items() if self.signals.get(name) != was)
-            said.append(f"changed signal handlers{first_names(names)}")
+            changes.append(f"changed signal handlers{first_names(names)}")
         started = after.threads - self.threads
         if started:
-            said.append(f"started {len(started)} thread{'s' if len(started) > 1 else ''}")
+            changes.append(f"started {len(started)} thread{'s' if len(started) > 1 else ''}")
         if self.place != after.place:
-            said.append("changed the working directory")
+            changes.append("changed the working directory")
         if self.streams != after.streams:
-            said.append("replaced a hook or stream of sys")
-        return said
+            changes.append("replaced a hook or stream of sys")
+        return changes
 
 
-def surroundings() -> Surroundings:
-    """The process as it is now; threads of jaato's own do not count."""
+def read_process_state() -> ProcessState:
+    """Read the current state of the process, without threads of jaato."""
     signals = {one.name: id(signal.getsignal(one)) for one in signal.Signals if one.name != "SIGKILL"}
     threads = [
         one.ident or 0
@@ -176,7 +176,7 @@ def surroundings() -> Surroundings:
     except OSError:
         place = ""
     streams = (id(sys.stdin), id(sys.stderr), id(sys.excepthook), id(sys.displayhook))
-    return Surroundings(tuple(sys.path), environment(), signals, frozenset(threads), place, streams)
+    return ProcessState(tuple(sys.path), environment(), signals, frozenset(threads), place, streams)
 
 
 def first_names(names: list[str]) -> str:

@@ -13,7 +13,13 @@ from jaato.errors import PluginError
 from jaato.log import logger
 from jaato.runtime.plugins.adapter import Toolset, adapt, call_optional, optional
 from jaato.runtime.plugins.discovery import instance
-from jaato.runtime.plugins.isolation import BROKEN, redirected_stdio, run_bounded, short_message, surroundings
+from jaato.runtime.plugins.isolation import (
+    BROKEN,
+    read_process_state,
+    redirected_stdio,
+    run_bounded,
+    short_message,
+)
 from jaato.runtime.plugins.lazy import Builtin, LazyPlugin
 from jaato.runtime.plugins.validation import plugin_name, require_sync
 from jaato.tools.catalog import Catalog
@@ -21,14 +27,14 @@ from jaato.tools.tool import Tool
 
 
 class HostServices(Protocol):
-    """What all plugins of one registry may ask for."""
+    """The services that all plugins of one registry may request."""
 
     workspace: Path
     services: dict[str, Any]
 
 
 class PluginHost:
-    """What a native plugin is told at its construction."""
+    """The arguments of a native plugin's constructor."""
 
     def __init__(self, services: HostServices, config: Mapping[str, Any]) -> None:
         self._services = services
@@ -46,38 +52,38 @@ class PluginHost:
 
 T = TypeVar("T")
 LOG = logger("registry")
-TELLING_S = 5.0
-"""How long somebody else's plugin may take to hear of something, or to shut down."""
+NOTIFY_TIMEOUT_S = 5.0
+"""The timeout of a third-party plugin for a notification or its shutdown."""
 
 
 class PluginSessions:
-    """The sessions that use one registry, oldest first. A plugin hears of every one that lives, the newest last."""
+    """The sessions that use one registry, oldest first. Every plugin gets each of them, the newest last."""
 
     def __init__(self, report: Callable[[str, str], None]) -> None:
         self._report = report
         self._live: list[Any] = []
 
     def add(self, session: Any, toolsets: Iterable[Toolset]) -> None:
-        """One more session, now the newest; the plugins are told."""
+        """Add a session as the newest, and pass it to the plugins."""
         self._live = [*(one for one in self._live if one is not session), session]
         for toolset in toolsets:
-            self._tell(toolset, session)
+            self._set_session(toolset, session)
 
     def remove(self, session: Any, toolsets: Iterable[Toolset]) -> None:
-        """A session has ended; where it was the newest, the plugins are told of the one before it."""
+        """Remove a session; if it was the newest, the one before it is passed to the plugins."""
         newest = bool(self._live) and self._live[-1] is session
         self._live = [one for one in self._live if one is not session]
         if newest and self._live:
             for toolset in toolsets:
-                self._tell(toolset, self._live[-1])
+                self._set_session(toolset, self._live[-1])
 
-    def introduce(self, toolset: Toolset) -> None:
-        """A plugin that comes late is told of every session; raises what it raises."""
+    def set_sessions(self, toolset: Toolset) -> None:
+        """Pass every session to a plugin that is exposed later; raises what it raises."""
         if join := toolset.wiring.get("set_session"):
             for session in self._live:
                 join(session)
 
-    def _tell(self, toolset: Toolset, session: Any) -> None:
+    def _set_session(self, toolset: Toolset, session: Any) -> None:
         if join := toolset.wiring.get("set_session"):
             try:
                 call_plugin(toolset, lambda: join(session))
@@ -88,34 +94,34 @@ class PluginSessions:
 
 
 class ChangeListeners:
-    """Who wants to know that tools or commands have changed; told on the thread that changed them."""
+    """Listeners for changes of tools or commands, called on the thread that made them."""
 
     def __init__(self) -> None:
         self._all: tuple[Callable[[], None], ...] = ()
 
     def add(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call this one from now on; returns a function that ends it."""
+        """Add a listener; returns a function that removes it."""
         self._all = (*self._all, watcher)
         return lambda: self.remove(watcher)
 
     def remove(self, watcher: Callable[[], None]) -> None:
-        """Call this one no more."""
+        """Remove a listener."""
         self._all = tuple(one for one in self._all if one is not watcher)
 
-    def tell(self) -> None:
-        """Something has changed."""
+    def notify(self) -> None:
+        """Call the listeners."""
         for watcher in self._all:
             watcher()
 
 
 def set_workspace(toolset: Toolset, workspace: Path) -> None:
-    """Tell a plugin where it works; raises what it raises."""
+    """Pass the workspace to a plugin; raises what it raises."""
     if settle := toolset.wiring.get("set_workspace_path"):
         settle(str(workspace))
 
 
 def set_workspaces(toolsets: Iterable[Toolset], workspace: Path, report: Callable[[str, str], None]) -> None:
-    """Tell plugins that they work elsewhere; one that fails or hangs at it is reported, and the others are told."""
+    """Pass a new workspace to plugins; one that fails or hangs is reported, and does not stop the others."""
     for toolset in toolsets:
         try:
             call_plugin(toolset, functools.partial(set_workspace, toolset, workspace))
@@ -124,7 +130,7 @@ def set_workspaces(toolsets: Iterable[Toolset], workspace: Path, report: Callabl
 
 
 def replace_tools(toolset: Toolset | None, catalog: Catalog, old: list[Tool], new: list[Tool]) -> None:
-    """Other tools in the place of old ones, in the record and in the catalogue, if the plugin is still exposed."""
+    """Replace tools in the record and in the catalogue, if the plugin is still exposed."""
     if toolset is None:
         return
     for one in (catalog, *catalog.parts_with(toolset.name)):
@@ -134,18 +140,18 @@ def replace_tools(toolset: Toolset | None, catalog: Catalog, old: list[Tool], ne
 
 
 def call_plugin(toolset: Toolset, work: Callable[[], Any]) -> None:
-    """Tell a plugin something; somebody else's has so long to hear it. Raises what it raises."""
+    """Call a plugin, a third-party one with a timeout. Raises what it raises."""
     if toolset.foreign:
-        run_bounded(TELLING_S, work, f"The plugin {toolset.name!r}")
+        run_bounded(NOTIFY_TIMEOUT_S, work, f"The plugin {toolset.name!r}")
     else:
         work()
 
 
 def release(plugin: Any, name: str, *, foreign: bool = False) -> None:
-    """Shut a plugin down; one that fails or hangs in doing so harms nobody else."""
+    """Shut a plugin down; its failure or hang is logged."""
     try:
         if foreign:
-            run_bounded(TELLING_S, lambda: call_optional(plugin, "shutdown"), "Its shutdown")
+            run_bounded(NOTIFY_TIMEOUT_S, lambda: call_optional(plugin, "shutdown"), "Its shutdown")
         else:
             call_optional(plugin, "shutdown")
     except BROKEN as error:  # the others still have to be shut down
@@ -153,11 +159,11 @@ def release(plugin: Any, name: str, *, foreign: bool = False) -> None:
 
 
 LOADING_S = 20.0
-"""How long a plugin may take to be imported, and again to be initialised."""
+"""The timeout of importing a plugin, and again of initialising it."""
 
 
 class PluginLoader:
-    """Makes the plugins of one registry. `noticed` says what those of others changed around them."""
+    """Loads the plugins of one registry. `noticed` has the changes that third-party plugins made to the process."""
 
     def __init__(self, registry: HostServices, loading_s: float = LOADING_S) -> None:
         self.noticed: dict[str, list[str]] = {}
@@ -172,16 +178,16 @@ class PluginLoader:
         foreign: bool,
         undo: Callable[[T], Any] = lambda _made: None,
     ) -> T:
-        """What `work` gives. A stranger's work is bounded and watched, and what it prints goes to stderr. Raises
+        """Run `work`. Third-party code runs with a timeout, its side effects are detected, and its output goes to stderr. Raises
         `PluginError`."""
         if not foreign:
             return work()
-        before = surroundings()
+        before = read_process_state()
         try:
             with redirected_stdio():
                 return run_bounded(self._loading_s, work, "", undo)
         finally:
-            changes = before.changed(surroundings())
+            changes = before.changed(read_process_state())
             if changes:
                 known = self.noticed.setdefault(name, [])
                 known += [change for change in changes if change not in known]
@@ -189,7 +195,7 @@ class PluginLoader:
     def load(
         self, name: str, load: Callable[[], Any], config: dict[str, Any], *, foreign: bool
     ) -> tuple[Any, str]:
-        """The plugin, made but not initialised, and the name it gives itself, asked for this once."""
+        """The plugin, created but not initialised, and its name, which is read once."""
         host = PluginHost(self._registry, MappingProxyType(config))
 
         def work() -> tuple[Any, str]:
@@ -212,8 +218,8 @@ class PluginLoader:
         *,
         foreign: bool,
     ) -> Toolset:
-        """Initialise a plugin, read what it declares and wire it; one that fails is let go of. Raises what it raises,
-        a stranger's as `PluginError`."""
+        """Initialise a plugin, read its declaration and wire it; one that fails is shut down. Raises what it raises, for a
+        third-party plugin `PluginError`."""
 
         def work() -> Toolset:
             initialize = optional(plugin, "initialize")
@@ -231,12 +237,12 @@ class PluginLoader:
 
 
 def is_foreign(load: Callable[[], Any]) -> bool:
-    """Whether a loader brings somebody else's code."""
+    """Whether a loader loads third-party code."""
     return not isinstance(load, Builtin | ByHand)
 
 
 class ByHand:
-    """A plugin the program gave itself: its own code, called as the program would call it."""
+    """A plugin that the embedding program passed itself: called without isolation."""
 
     def __init__(self, plugin: Any) -> None:
         self.plugin = plugin

@@ -116,13 +116,13 @@ class PluginRegistry:
             plugin, own_name = self._maker.load(name, waiting, config or {}, foreign=foreign)
             self._own_names[name] = own_name
         except BROKEN as error:
-            said = (
+            message = (
                 str(error)
                 if isinstance(error, PluginError)
                 else f"{type(error).__name__}: {short_message(error)}"
             )
-            self.report(name, f"cannot be loaded: {said}")
-            raise PluginError(f"The plugin {name!r} cannot be loaded: {said}") from error
+            self.report(name, f"cannot be loaded: {message}")
+            raise PluginError(f"The plugin {name!r} cannot be loaded: {message}") from error
         return self._expose(plugin, own_name, config, foreign=foreign, known_as=name)
 
     def _waiting(self, load: Callable[[], Any], config: dict[str, Any]) -> Callable[[], Any]:
@@ -173,10 +173,10 @@ class PluginRegistry:
                 release(plugin, name, foreign=foreign)
             if isinstance(error, PluginError) and not foreign:
                 raise
-            said = str(error) if foreign else f"{type(error).__name__}: {short_message(error)}"
-            raise PluginError(f"The plugin {name!r} cannot be exposed: {said}") from error
+            message = str(error) if foreign else f"{type(error).__name__}: {short_message(error)}"
+            raise PluginError(f"The plugin {name!r} cannot be exposed: {message}") from error
         self._exposed[name] = toolset
-        self.watchers.tell()
+        self.watchers.notify()
         return True
 
     def _suits(self, plugin: Any, name: str, *, foreign: bool = False) -> bool:
@@ -194,7 +194,7 @@ class PluginRegistry:
     def _wire(self, toolset: Toolset) -> None:
         """Tell a plugin where it works and, if there are any, in which sessions."""
         set_workspace(toolset, self.workspace)
-        self._sessions.introduce(toolset)
+        self._sessions.set_sessions(toolset)
 
     def unexpose_tool(self, name: str) -> None:
         """Take a plugin's tools away and shut it down; an unknown name does nothing."""
@@ -203,10 +203,10 @@ class PluginRegistry:
         if toolset is not None:
             self.catalog.remove(toolset.tools)
             release(toolset.plugin, toolset.name, foreign=toolset.foreign)
-            self.watchers.tell()
+            self.watchers.notify()
 
     def expose_all(self, config: dict[str, dict[str, Any]] | None = None) -> list[str]:
-        """Expose every plugin that was found (looking for them first if nobody has); a broken one is reported in
+        """Expose every plugin that was found (discovering them first where that was not done); a broken one is reported in
         `problems` and left out. Returns the names that are exposed now."""
         if not self._discovered:
             self.discover()
@@ -238,24 +238,24 @@ class PluginRegistry:
         """Expose tools that belong to no plugin, such as functions of the embedding program."""
         self.catalog.add(toolset.tools)
         self._exposed[toolset.name] = toolset
-        self.watchers.tell()
+        self.watchers.notify()
 
     def renew(self, name: str, old: list[Tool], new: list[Tool]) -> None:
         """Exchange tools of an exposed plugin, from any thread. Raises `PluginError` when a name is taken."""
         replace_tools(self._exposed.get(name), self.catalog, old, new)
-        self.watchers.tell()
+        self.watchers.notify()
 
     def set_workspace_path(self, path: str | Path) -> None:
-        """Work in this directory from now on; plugins that care are told."""
+        """Set the workspace, and pass it to the plugins."""
         self.workspace = Path(path).resolve()
         set_workspaces(self.everyone(), self.workspace, self.report)
 
     def set_session(self, session: Any) -> None:
-        """Tell the plugins that care in which session they work; one exposed later is told too, of each that lives."""
+        """Pass a session to the plugins, also to those that are exposed later."""
         self._sessions.add(session, self.everyone())
 
     def forget_session(self, session: Any) -> None:
-        """A session has ended; plugins that knew it as the newest are told of the one before it, if that lives."""
+        """Remove a session; plugins that had it as the newest get the one before it."""
         self._sessions.remove(session, self.everyone())
 
     def list_skipped_plugins(self) -> list[str]:

@@ -69,8 +69,8 @@ def create_registry(
         disabled=settings["disabled_plugins"],
     )
     for one in brought:
-        if one.said and one.tree.name not in registry.disabled:
-            registry.report(one.tree.name, one.said)
+        if one.warning and one.tree.name not in registry.disabled:
+            registry.report(one.tree.name, one.warning)
     registry.discover()
     if options.plugins is None:
         registry.expose_all()

@@ -198,7 +198,7 @@ class WorkspacePlugin(msgspec.Struct, frozen=True):
     standing: TrustState
 
     @property
-    def said(self) -> str:
+    def warning(self) -> str:
         """Why it was not run; empty for a trusted one."""
         match self.standing:
             case "unusable":

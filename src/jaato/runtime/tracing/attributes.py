@@ -1,4 +1,4 @@
-"""What spans say of turns, model calls and tool calls, in the names of OpenTelemetry's GenAI conventions."""
+"""The attributes of spans of turns, model calls and tool calls, by OpenTelemetry's GenAI conventions."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class SpanSink(SpanExporter):
         self._exporter.shutdown()
 
     def warn(self, text: str) -> None:
-        """Log a warning, and keep it for whoever follows the session."""
+        """Log a warning, and store it for the session."""
         LOG.warning("%s", text)
         self.warnings.append(text)
 
