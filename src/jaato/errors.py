@@ -107,7 +107,7 @@ class ToolError(JaatoError):
 
 
 class UnknownTool(ToolError):
-    """Nobody registered this name."""
+    """The name is not registered."""
 
     code = "tool_unknown"
 
@@ -135,7 +135,7 @@ class InvalidArguments(ToolError):
 
 
 class PermissionDenied(ToolError):
-    """A policy, a person or the lack of one said no."""
+    """A policy or a user denied the call, or no user could be asked."""
 
     code = "permission_denied"
     exit_code = 4
@@ -212,7 +212,7 @@ class ServerFault(ProviderError):
 
 
 class ConnectionFault(ProviderError):
-    """No connection, a cut stream, or nothing heard in time."""
+    """No connection, a broken stream, or a timeout."""
 
     code = "provider_unreachable"
     retryable = True

@@ -25,13 +25,13 @@ class Masked(logging.Filter):
         masks = [mask for known in self._masks if (mask := known()) is not None]
         if not masks:
             return True
-        said = record.getMessage()
+        message = record.getMessage()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
-        shown, trace = said, record.exc_text
+        shown, trace = message, record.exc_text
         for mask in masks:
             shown, trace = mask(shown), trace and mask(trace)
-        if shown != said:
+        if shown != message:
             record.msg, record.args = shown, ()
         if trace != record.exc_text:
             record.exc_text, record.exc_info = trace, None

@@ -59,10 +59,10 @@ def run_worker(inbox: SimpleQueue[Job | None]) -> None:
     """Run jobs one after the other until None is received."""
     while (job := inbox.get()) is not None:
         work, workers = job
-        tell = work()
+        deliver = work()
         stays = workers.keep(inbox)  # before the caller goes on, so that its next call finds this thread
-        tell()
-        del job, work, tell
+        deliver()
+        del job, work, deliver
         if not stays:
             return
 
@@ -79,7 +79,7 @@ def context_without_loop() -> Context:
 def run_job(
     work: Callable[[], Any], context: Context, future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop
 ) -> Callable[[], None]:
-    """Run `work`; gives the function that tells the loop how it went, if anybody there still waits."""
+    """Run `work`; gives the function that delivers its outcome to the loop, if that is still awaited."""
     value: Any = None
     failure: BaseException | None = None
     try:
@@ -89,7 +89,7 @@ def run_job(
     if isinstance(failure, StopIteration):
         failure = RuntimeError("the tool raised StopIteration")
 
-    def settle() -> None:
+    def set_outcome() -> None:
         if future.done():
             return
         if failure is not None:
@@ -97,10 +97,10 @@ def run_job(
         else:
             future.set_result(value)
 
-    def tell() -> None:
+    def deliver() -> None:
         try:
-            loop.call_soon_threadsafe(settle)
+            loop.call_soon_threadsafe(set_outcome)
         except RuntimeError:
             return  # the loop has ended and the result is not awaited
 
-    return tell
+    return deliver

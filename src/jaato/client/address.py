@@ -103,8 +103,8 @@ def tls_of(address: Address) -> ssl.SSLContext:
         if address.ca_file is not None:
             context.load_verify_locations(address.ca_file)
     except (OSError, ssl.SSLError) as error:
-        said = error.strerror or getattr(error, "reason", None) or error
-        raise ConfigError(f"{address.ca_file} holds no certificates: {said}. Give a PEM file.") from None
+        why = error.strerror or getattr(error, "reason", None) or error
+        raise ConfigError(f"{address.ca_file} holds no certificates: {why}. Give a PEM file.") from None
     return context
 
 

@@ -40,15 +40,15 @@ def answer_kind(command: Command) -> type[Result]:
 
 
 def answer(command: Command, reply: Reply) -> Result | JaatoError:
-    """What came of a command: its result, or the error the server answers with; `ConnectionFault` for a reply that
+    """The outcome of a command: its result, or the error the server answers with; `ConnectionFault` for a reply that
     answers something else."""
     if reply.error is not None:
         return from_code(reply.error.code, reply.error.message)
     wanted = answer_kind(command)
     if isinstance(reply.result, wanted):
         return reply.result
-    said = "nothing" if reply.result is None else type(reply.result).__name__
+    got = "nothing" if reply.result is None else type(reply.result).__name__
     return ConnectionFault(
-        f"The server answered a command with {said} where {wanted.__name__} belongs. "
+        f"The server answered a command with {got} where {wanted.__name__} belongs. "
         "Bring client and server to the same version of jaato."
     )

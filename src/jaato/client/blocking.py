@@ -78,7 +78,7 @@ class Client:
     """One connection to a server. `with Client() as client: …`; raises `ServerGone` when there is no server.
 
     `ask` gives a command's result; `events` gives what happens in the sessions that were attached to, whose states are
-    in `states` by session id. When more than `BACKLOG` events wait that nobody takes, a `session.info` of each session, with
+    in `states` by session id. When more than `BACKLOG` events are unread, a `session.info` of each session, with
     its state, takes their place.
     """
 
@@ -130,7 +130,7 @@ class Client:
         return self
 
     def close(self) -> None:
-        """End the connection; work at the server goes on."""
+        """Close the connection; sessions at the server continue."""
         self.transport.close()
 
     def _greet(self) -> None:
@@ -162,7 +162,7 @@ class Client:
         return result
 
     def begin(self, command: Command) -> str:
-        """Send a command without waiting; gives its id, under which `result` has what came of it."""
+        """Send a command without waiting; gives its id, for `result`."""
         self._ids += 1
         asked = msgspec.structs.replace(command, id=str(self._ids))
         self._asked[asked.id] = asked
@@ -170,7 +170,7 @@ class Client:
         return asked.id
 
     def result(self, asked: str) -> Result | None:
-        """What came of a command that was begun, once; None while nothing has. Raises what the server answers with."""
+        """The result of a command that was sent, once; None while it is pending. Raises what the server answers with."""
         reply = self._replies.pop(asked, None)
         if reply is None:
             return None

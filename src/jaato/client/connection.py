@@ -139,9 +139,9 @@ class Client:
 
     async def open(self) -> None:
         """Connect for the first time. Raises `ServerGone` when there is no server."""
-        self._begin(*await self._greeted())
+        self._begin(*await self._open())
 
-    async def _greeted(self) -> tuple[Transport, Welcome]:
+    async def _open(self) -> tuple[Transport, Welcome]:
         """A connection that is ready for commands. Raises `ServerGone`, or what the server refuses with."""
         transport = await self._dial()
         try:
@@ -201,7 +201,7 @@ class Client:
             await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 jitter
             self._pause = min(2 * self._pause, LONGEST_PAUSE_S)
             try:
-                transport, welcome = await self._greeted()
+                transport, welcome = await self._open()
                 try:
                     self._begin(transport, welcome)
                 except ConnectionFault:
@@ -226,15 +226,15 @@ class Client:
         transport = self._transport
         assert transport is not None
         while True:
-            told = understood(await transport.receive())
+            message = understood(await transport.receive())
             if self._until:  # connected again only when frames follow the greeting
                 self._pause, self._until = FIRST_PAUSE_S, 0.0
-            if isinstance(told, Reply):
-                self._replied(told)
-            elif isinstance(told, Event):
-                self._happened(told)
+            if isinstance(message, Reply):
+                self._on_reply(message)
+            elif isinstance(message, Event):
+                self._on_event(message)
 
-    def _replied(self, reply: Reply) -> None:
+    def _on_reply(self, reply: Reply) -> None:
         command, waiting = self._waiting.get(reply.id, (None, None))
         if command is None or waiting is None or waiting.done():
             return
@@ -246,7 +246,7 @@ class Client:
             case result:
                 waiting.set_result(result)
 
-    def _happened(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         session = self.sessions.get(event.session_id)
         if session is None:
             if isinstance(event, InitProgress):
@@ -258,10 +258,10 @@ class Client:
             if event.durable and event.seq <= session.state.seq:
                 return  # sent again after a connection was lost
             apply(session.state, event)
-        session.heard(event)
+        session.on_event(event)
 
     async def close(self) -> None:
-        """End the connection; work at the server goes on."""
+        """Close the connection; sessions at the server continue."""
         self._closing = True
         if self._transport is not None:
             await self._transport.close()
@@ -292,7 +292,7 @@ async def connect(
 
     client = Client(dial, name)
     await client.open()
-    reading = asyncio.create_task(quietly(client))
+    reading = asyncio.create_task(keep_connected(client))
     try:
         yield client
     finally:
@@ -301,8 +301,8 @@ async def connect(
         await asyncio.wait([reading])
 
 
-async def quietly(client: Client) -> None:
-    """Keep a connection; its end reaches whoever asks."""
+async def keep_connected(client: Client) -> None:
+    """Keep the connection open; its failure is raised by pending calls."""
     try:
         await client.keep()
     except JaatoError:
@@ -328,7 +328,7 @@ class WebSocketTransport:
         self._reader = reader
         self._writer = writer
         self._frames = Frames()
-        self._told = self._frames.take(rest)
+        self._messages = self._frames.take(rest)
 
     @classmethod
     async def open(cls, address: Address) -> WebSocketTransport:
@@ -358,22 +358,22 @@ class WebSocketTransport:
 
     async def receive(self) -> bytes:
         """The next whole frame. Raises `JaatoError` at the end of the connection."""
-        while not self._told:
+        while not self._messages:
             try:
                 data = await self._reader.read(READ_BYTES)
             except OSError as error:
                 raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
             if not data:
                 raise ServerGone("The server has ended the connection.")
-            self._told = self._frames.take(data)
+            self._messages = self._frames.take(data)
             for due in self._frames.due:
                 if self._writer.transport.get_write_buffer_size() < MAX_UNREAD_BYTES:
                     self._writer.write(due)
             self._frames.due.clear()
-        told = self._told.pop(0)
-        if isinstance(told, Closed):
-            raise refused(told)
-        return told
+        message = self._messages.pop(0)
+        if isinstance(message, Closed):
+            raise refused(message)
+        return message
 
     def drop(self) -> None:
         """Let go of a connection that is lost."""

@@ -97,8 +97,8 @@ class RemoteSession:
     def _now(self) -> SessionInfo | None:
         return None if self.info is None else snapshot(self.info, self.state)
 
-    def heard(self, event: Event) -> None:
-        """Something has happened, and is in the state."""
+    def on_event(self, event: Event) -> None:
+        """Handle an event that the state already includes."""
         if isinstance(event, SessionInfo):
             self.info = event
             self._known.set()
@@ -106,7 +106,7 @@ class RemoteSession:
             reader.take(event)
 
     def end(self, error: JaatoError) -> None:
-        """The server will say no more."""
+        """Handle the end of the connection."""
         self._end = error
         self._known.set()
         for reader in self._readers:
@@ -169,9 +169,9 @@ class RemoteSession:
 
     async def execute(self, name: str, arguments: str = "") -> str:
         """Run a user command; returns its output."""
-        said = await self._ask(CommandExecute(session_id=self.id, name=name, arguments=arguments))
-        assert isinstance(said, Said)
-        return said.text
+        reply = await self._ask(CommandExecute(session_id=self.id, name=name, arguments=arguments))
+        assert isinstance(reply, Said)
+        return reply.text
 
     async def history(self, before_seq: int | None = None, limit: int = 100) -> History:
         """A part of the conversation before an event."""
@@ -190,7 +190,7 @@ class RemoteSession:
                 return data
 
     async def leave(self) -> None:
-        """Watch no more; its work goes on."""
+        """Detach from the session, which continues."""
         self.watched = False
         await self._ask(SessionDetach(session_id=self.id))
 

@@ -1,6 +1,6 @@
 """The fold of a session's events that every view shows, and the server makes its snapshots of.
 
-It depends on nothing but the events: whoever takes in the same ones, from the first or from a snapshot on, has the same
+It depends on nothing but the events: whoever applies the same ones, from the first or from a snapshot on, has the same
 state to the byte, however the streamed text was cut into pieces on its way. Its size is bounded, whatever the log's.
 """
 
@@ -262,7 +262,7 @@ def lived(state: State, live: Live) -> None:
 
 
 def conversed(state: State, event: Entry) -> None:
-    """The conversation goes on."""
+    """Apply an event of the conversation."""
     match event:
         case MessageUser():
             state.problem = None

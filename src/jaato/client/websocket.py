@@ -93,10 +93,10 @@ def refusal(status: bytes, body: bytes) -> str:
     import json
 
     try:
-        said = json.loads(body)["error"]["message"]
+        message = json.loads(body)["error"]["message"]
     except (ValueError, LookupError, TypeError):
-        said = f"HTTP status {status.decode('latin-1')[:20]}"
-    return f"The server does not let this client in: {str(said)[:500]}"
+        message = f"HTTP status {status.decode('latin-1')[:20]}"
+    return f"The server does not let this client in: {str(message)[:500]}"
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
@@ -198,9 +198,9 @@ class SocketTransport:
             self._socket.settimeout(GREETING_S)
             self._socket.sendall(opening.request)
             until = time.monotonic() + GREETING_S
-            while (rest := opening.take(self._received(until))) is None:
+            while (rest := opening.take(self._receive(until))) is None:
                 pass
-            self._greeting = self._taken(rest)
+            self._greeting = self._process(rest)
         except TimeoutError:
             self._socket.close()
             raise ServerGone("The server does not answer.") from None
@@ -222,45 +222,45 @@ class SocketTransport:
         self, timeout_s: float | None, descriptors: Collection[int] = ()
     ) -> tuple[list[bytes], Collection[int]]:
         """See `BlockingTransport`. Raises what the server has refused the client with, too."""
-        told, self._greeting = self._greeting, []
+        messages, self._greeting = self._greeting, []
         readable: set[int] = set()
-        if not told and self._closed is None:
+        if not messages and self._closed is None:
             until = None if timeout_s is None else time.monotonic() + timeout_s
             if descriptors:
                 readable = self._select(timeout_s, descriptors)
             try:
                 if not descriptors or self.fileno() in readable:
-                    told = self._taken(self._received(until))
-                    while self._held_back():
-                        told += self._taken(self._received(until))
+                    messages = self._process(self._receive(until))
+                    while self._has_buffered():
+                        messages += self._process(self._receive(until))
             except TimeoutError:
                 pass
-        if self._closed is not None and not told:
+        if self._closed is not None and not messages:
             raise refused(self._closed)
-        return told, readable
+        return messages, readable
 
     def _select(self, timeout_s: float | None, descriptors: Collection[int]) -> set[int]:
         """Which of the descriptors and of our own can be read."""
-        if self._held_back():
+        if self._has_buffered():
             return {self.fileno()}
         poll = select.poll()
         for descriptor in (self.fileno(), *descriptors):
             poll.register(descriptor, select.POLLIN)
         return {number for number, _ in poll.poll(None if timeout_s is None else timeout_s * 1_000)}
 
-    def _taken(self, data: bytes) -> list[bytes]:
+    def _process(self, data: bytes) -> list[bytes]:
         """Process received bytes and return the complete messages; replies to pings."""
-        told = self._frames.take(data)
+        messages = self._frames.take(data)
         try:
             for due in self._frames.due:
                 self._socket.sendall(due)
         except OSError:
             pass  # what came before the end is taken in first
         self._frames.due.clear()
-        self._closed = next((one for one in told if isinstance(one, Closed)), self._closed)
-        return [one for one in told if not isinstance(one, Closed)]
+        self._closed = next((one for one in messages if isinstance(one, Closed)), self._closed)
+        return [one for one in messages if not isinstance(one, Closed)]
 
-    def _received(self, until: float | None) -> bytes:
+    def _receive(self, until: float | None) -> bytes:
         """Some bytes. Raises `TimeoutError`, for a server may say a byte now and then, and never anything."""
         left_s = None if until is None else until - time.monotonic()
         if left_s is not None and left_s <= 0:
@@ -276,7 +276,7 @@ class SocketTransport:
             raise ServerGone("The server has ended the connection.")
         return data
 
-    def _held_back(self) -> bool:
+    def _has_buffered(self) -> bool:
         """Whether TLS has bytes that `fileno` does not tell of."""
         pending = getattr(self._socket, "pending", None)
         return pending is not None and pending() > 0

@@ -57,7 +57,7 @@ class ConnectionGuard:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
-            pass  # the fault that led here is the one to tell; SQLite has rolled back by itself
+            pass  # the original error is raised; SQLite has rolled back by itself
 
 
 BUSY_TIMEOUT_S = 5.0
@@ -251,7 +251,7 @@ class Checkpoint:
     def count_commit(self, connection: sqlite3.Connection, size_bytes: int) -> None:
         """Take note of a commit; a long log is folded on a thread of its own.
 
-        That never ends while somebody writes without a pause, so an overgrown log is folded here and now.
+        That never ends under continuous writes, so an overgrown log is folded here and now.
         """
         self._unfolded_bytes += size_bytes + COMMIT_BYTES
         if self._unfolded_bytes < CHECKPOINT_BYTES or (self._thread and self._thread.is_alive()):

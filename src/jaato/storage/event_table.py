@@ -123,7 +123,7 @@ def write_events(
     connection: sqlite3.Connection, log: WriteHandle, rows: list[Row], events: Sequence[Event]
 ) -> bool:
     """In a transaction, insert rows and bring the session's own row up to date; False if there is a gap, or the lease
-    is not the session's any more; without a lease, if somebody has one."""
+    is not the session's any more; without a lease, if another holds one."""
     right = (LEASED, log.fence) if log.fence else (UNLEASED, events[0].session_id if events else "")
     if not connection.execute(right[0], right[1:]).fetchone():
         return False

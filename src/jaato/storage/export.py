@@ -80,7 +80,7 @@ def replace_file(target: Path) -> Iterator[IO[bytes]]:
 
 
 def archive_part(name: str) -> zipfile.ZipInfo:
-    """A part of the archive, which says nothing of when and where it was made."""
+    """A part of the archive, without the time and the place of its creation."""
     info = zipfile.ZipInfo(name, FIRST_DATE)
     info.compress_type = zipfile.ZIP_DEFLATED
     info.external_attr = 0o600 << 16

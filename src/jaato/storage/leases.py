@@ -1,4 +1,4 @@
-"""Leases of sessions: a row with a fencing number says who writes, a file lock says whether that process is alive."""
+"""Leases of sessions: a row with a fencing number names the writer, a file lock shows whether its process is alive."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SessionLocks:
             return
         path = self._path(session_id)
         with contextlib.suppress(OSError):
-            if is_same_file(descriptor, path):  # else somebody removed ours, and this one is another holder's
+            if is_same_file(descriptor, path):  # else ours was removed, and this one is another holder's
                 path.unlink()
         os.close(descriptor)
 
@@ -145,7 +145,7 @@ SERVER = "jaato serve"
 
 
 class Leases:
-    """The leases of one store. The table says who, the lock says whether they are alive; both are there or neither counts."""
+    """The leases of one store. The table names the holder, the lock shows whether it is alive; both are needed."""
 
     def __init__(self, guard: ConnectionGuard, directory: Path) -> None:
         self._guard = guard

@@ -33,7 +33,7 @@ EVENTS = (
     "DELETE FROM event WHERE position IN "
     "(SELECT position FROM event WHERE position > ? AND position < ? ORDER BY position DESC LIMIT ?)"
 )
-"""The newest first: whoever reads on finds the end, and no gap."""
+"""Delete the newest first: a concurrent reader finds an earlier end, and no gap."""
 SWEPT = (
     "SELECT digest, EXISTS (SELECT 1 FROM blob WHERE digest = unused_blob.digest) FROM unused_blob LIMIT ?"
 )
@@ -45,8 +45,8 @@ def remove_session(
     forget: Callable[[], None],
     written: Callable[[sqlite3.Connection, int], None],
 ) -> None:
-    """Remove the session of this number, its events and its claims to blobs. What `forget` forgets goes with it or
-    not at all, and `written` is told of every piece."""
+    """Remove the session of this number, its events and its claims to blobs. What `forget` deletes is in the same transaction,
+    and `written` is called for every piece."""
     with guard as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("DELETE FROM session WHERE number = ?", (number,))
@@ -63,7 +63,7 @@ def remove_session(
             written(connection, 0)
         if not gone:
             return
-        time.sleep(0)  # whoever waits for the guard has it before the next piece
+        time.sleep(0)  # let waiting threads have the guard before the next piece
 
 
 def delete_unused_blobs(guard: ConnectionGuard, blobs: Blobs) -> None:
@@ -120,7 +120,7 @@ def all_sessions(guard: ConnectionGuard) -> Iterator[SessionRow]:
 
 
 def stored_bytes(guard: ConnectionGuard, session_id: str) -> int:
-    """The size of a session's log and results; whoever writes has the guard between two pieces of it."""
+    """The size of a session's log and results; writers get the guard between two pieces of it."""
     with guard as connection:
         (number,) = connection.execute(
             "SELECT number FROM session WHERE id = ?", (session_id,)

@@ -65,7 +65,7 @@ class SqliteStore:
 
     With `durability="normal"` an append survives the death of the process, with "full" also a power loss.
     Methods may be called from any thread. A store that cannot be written is opened for reading; `read_only`
-    says so. `owner` is what others are told this process is.
+    says so. `owner` is the name of this process for others.
     """
 
     def __init__(
@@ -339,7 +339,7 @@ class SqliteStore:
     # --- bundles and upkeep --------------------------------------------------------------------------------------
 
     def import_bundle(self, path: Path, workspace: Path, name: str | None = None) -> str:
-        """A new session from the bundle at `path`, which goes on in `workspace`; returns its id.
+        """Import the bundle at `path` as a new session of `workspace`; returns its id.
 
         Raises `StoreError` for anything that is not as it must be; nothing is stored then.
         """
@@ -355,7 +355,7 @@ class SqliteStore:
     def vacuum(self, kept: Retention = KEEP_ALL, *, dry_run: bool = False) -> VacuumReport:
         """Remove the sessions beyond what is kept, and everything that belongs to none; make the files small again.
 
-        A session that somebody alive has open stays. With `dry_run` nothing is changed. Raises `StoreError`.
+        A session that a living process has open stays. With `dry_run` nothing is changed. Raises `StoreError`.
         """
         if not dry_run:
             self._must_write()

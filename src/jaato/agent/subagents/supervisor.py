@@ -280,7 +280,7 @@ class Supervisor:
         return list(found.values())
 
     def _awaited(self, child: Subagent, above: Iterable[str]) -> bool:
-        """Whether an open call of one of these agents goes on with its task."""
+        """Whether an open call of one of these agents waits for its task."""
         states = [self.session_of(agent_id).state for agent_id in above]
         return any(
             call_id in child.record.assigning_calls for state in states for call_id in state.open_calls

@@ -260,15 +260,15 @@ class LspPlugin(Plugin):
 
     async def _apply_changes(self, texts: list[NewText], call: Call, *, only_shown: bool) -> dict[str, Any]:
         """Make the changes as the file tools do, all or none and to be undone; or only show them."""
-        said = {
+        shown_diffs = {
             "files": len(texts),
             "edits": sum(one.edits for one in texts),
             "changes": preview_diffs(texts),
         }
         if only_shown:
-            return {**said, "note": "Nothing was changed. Call again without preview to apply."}
+            return {**shown_diffs, "note": "Nothing was changed. Call again without preview to apply."}
         if not texts:
-            return {**said, "note": "The files have this content already."}
+            return {**shown_diffs, "note": "The files have this content already."}
         found = self.host.service("catalog").find("multiFileEdit")
         if found is None:
             raise ToolError("Edits are made by the plugin file_edit, which is not exposed here. Use preview.")
@@ -279,7 +279,7 @@ class LspPlugin(Plugin):
             for one in texts
         ]
         made = await asyncio.to_thread(found.tool.run, {"edits": edits}, call)
-        return {**said, "backups": {one["path"]: one.get("backup_id") for one in made["files"]}}
+        return {**shown_diffs, "backups": {one["path"]: one.get("backup_id") for one in made["files"]}}
 
     def _configured_servers(self) -> list[str]:
         """The user's list of servers."""

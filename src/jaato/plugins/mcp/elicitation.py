@@ -115,8 +115,8 @@ def question(name: str, entry: Any, required: bool, wrong: str | None) -> dict[s
     """One field as a question."""
     entry = entry if isinstance(entry, dict) else {}
     title = readable(entry.get("title") or name, MAX_LABEL)
-    told = readable(entry.get("description") or "", 500)
-    text = f"{title}: {told}" if told else title
+    description = readable(entry.get("description") or "", 500)
+    text = f"{title}: {description}" if description else title
     if wrong:
         text += f" (the answer before does not fit: {wrong})"
     elif not required:

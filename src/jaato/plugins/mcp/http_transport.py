@@ -39,8 +39,8 @@ LINES_A_SECOND = 2_000
 BURST_STREAMS = 5
 STREAMS_A_SECOND = 1.0
 """How often a stream is opened again that the server ends, whatever it says about waiting."""
-HEARING_S = 5.0
-"""How long calls wait, once, for the stream by which the server may ask: who asks before it is there is heard by nobody."""
+STREAM_READY_S = 5.0
+"""How long calls wait, once, for the stream of server requests: a request before it is open would be lost."""
 
 
 class HttpTransport:
@@ -93,25 +93,23 @@ class HttpTransport:
         failure = getattr(self._auth, "failure", None)
         if isinstance(failure, JaatoError):
             raise failure
-        if self._guard.forgot:
+        if self._guard.session_expired:
             raise SessionForgotten(
-                f"The MCP server {self._setting.config.name} has forgotten its session: {self._guard.said}"
+                f"The MCP server {self._setting.config.name} has forgotten its session: {self._guard.failure}"
             )
-        return self._guard.said
+        return self._guard.failure
 
     def explain(self, error: types.ErrorData) -> types.ErrorData:
         """An error, which may be the SDK's own, as one that says what happened and what to do."""
         guard, code, text = self._guard, error.code, error.message
         if code == NO_SESSION and guard.refused == 400 and "session" in text.lower():
-            guard.forget()
-        if guard.forgot:
-            return types.ErrorData(code=types.CONNECTION_CLOSED, message=guard.said)
+            guard.expire_session()
+        if guard.session_expired:
+            return types.ErrorData(code=types.CONNECTION_CLOSED, message=guard.failure)
         if code == types.INTERNAL_ERROR and text == "Server returned an error response":
-            return types.ErrorData(code=code, message=guard.said or text)
+            return types.ErrorData(code=code, message=guard.failure or text)
         if code == types.CONNECTION_CLOSED and not guard.over.is_set():
-            text = (
-                f"{plain(text).rstrip('.')}; whether it did what was asked is not known. {guard.said}".strip()
-            )
+            text = f"{plain(text).rstrip('.')}; whether it did what was asked is not known. {guard.failure}".strip()
         elif code == types.PARSE_ERROR and "validation error" in text:
             text = "what it answered is no JSON-RPC message"
         elif code == types.INVALID_REQUEST and text.startswith("Unexpected content type: "):
@@ -191,8 +189,8 @@ def meant(address: Address) -> Address:
 
 
 class Guard(httpx2.AsyncBaseTransport):
-    """Requests to one server. `said` is what was wrong with the last message's, in a sentence; `over` is set when no other
-    can succeed, `forgot` when that is so because the server does not know the session any more."""
+    """Requests to one server. `failure` describes the error of the last message; `over` is set when no other
+    can succeed, `session_expired` when that is so because the server does not know the session any more."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, over: anyio.Event, *, older: bool) -> None:
         self._inner = inner
@@ -202,32 +200,38 @@ class Guard(httpx2.AsyncBaseTransport):
         self._streams = RateLimiter(BURST_STREAMS, STREAMS_A_SECOND)
         self.over = over
         self.refused = 0
-        self.said = ""
-        self.forgot = False
-        self._hearing: anyio.Event | None = None
+        self.failure = ""
+        self.session_expired = False
+        self._stream_ready: anyio.Event | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request."""
         request.headers["accept-encoding"] = "identity"
         if request.method == "GET":
-            self._hearing = self._hearing or anyio.Event()
+            self._stream_ready = self._stream_ready or anyio.Event()
             await anyio.sleep(self._streams.wait_s(1))
         elif "mcp-session-id" in request.headers and is_initialized(request):
-            self._hearing = self._hearing or anyio.Event()  # the stream is opened beside this, maybe later
-        elif self._hearing is not None and not self._hearing.is_set() and b'"tools/call"' in request.content:
-            with anyio.move_on_after(HEARING_S):
-                await self._hearing.wait()
-            self._hearing.set()
+            self._stream_ready = (
+                self._stream_ready or anyio.Event()
+            )  # the stream is opened beside this, maybe later
+        elif (
+            self._stream_ready is not None
+            and not self._stream_ready.is_set()
+            and b'"tools/call"' in request.content
+        ):
+            with anyio.move_on_after(STREAM_READY_S):
+                await self._stream_ready.wait()
+            self._stream_ready.set()
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
             self.failed(error)
             raise
         finally:
-            if request.method == "GET" and self._hearing is not None:
-                self._hearing.set()
+            if request.method == "GET" and self._stream_ready is not None:
+                self._stream_ready.set()
         if request.method == "POST" or self.older:
-            self._answered(request, response)
+            self._record_response(request, response)
         if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             await response.aclose()
             self.failed(httpx2.RemoteProtocolError("the answer is compressed, which was not asked for"))
@@ -236,29 +240,29 @@ class Guard(httpx2.AsyncBaseTransport):
         response.stream = Bounded(response.stream, self, endless=endless)
         return response
 
-    def _answered(self, request: httpx2.Request, response: httpx2.Response) -> None:
-        """Remember how a message was answered. That streams are refused is common, and says nothing."""
+    def _record_response(self, request: httpx2.Request, response: httpx2.Response) -> None:
+        """Record the status of a response to a message. Refused streams are common and are ignored."""
         status = response.status_code
-        self.said = ""
+        self.failure = ""
         if status < 400:
             return
         self.refused = status
-        self.said = f"It answered HTTP {status} {plain(response.reason_phrase)}".strip() + "."
+        self.failure = f"It answered HTTP {status} {plain(response.reason_phrase)}".strip() + "."
         if status == 404 and "mcp-session-id" in request.headers:
-            self.forget()
+            self.expire_session()
         elif self.older and status != 401:
-            self.over.set()  # the SDK sends nothing more, and tells nobody
+            self.over.set()  # the SDK sends nothing more, without an error
 
-    def forget(self) -> None:
-        """The server does not know the session."""
-        self.forgot = True
+    def expire_session(self) -> None:
+        """Record that the server does not know the session."""
+        self.session_expired = True
         self.over.set()
 
     def failed(self, error: Exception) -> None:
-        """Remember what went wrong on the way."""
+        """Record an error of the connection."""
         known = isinstance(error, JaatoError)
         why = (plain(str(error)) or type(error).__name__).rstrip(".")
-        self.said = str(error) if known else f"Its connection failed: {why}."
+        self.failure = str(error) if known else f"Its connection failed: {why}."
 
     async def pace(self, chunk: bytes) -> None:
         """Wait as long as a stream that has sent this may be made to wait."""
@@ -306,13 +310,13 @@ class Bounded(httpx2.AsyncByteStream):
                 self._guard.over.set()  # its only stream
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         await self._inner.aclose()
 
 
 class Client(httpx2.AsyncClient):
-    """A client whose transport hears of messages that could not be sent, a login that failed among the reasons: the SDK
-    sends nothing more then, and tells nobody."""
+    """A client whose transport records messages that could not be sent, for example after a failed login: the SDK
+    sends nothing more then, without an error."""
 
     def __init__(self, guard: Guard, **options: Any) -> None:
         super().__init__(transport=guard, trust_env=False, **options)

@@ -67,8 +67,8 @@ class ServerLog:
         """Notes and tail as they end an error message; empty when there is nothing to say."""
         notes = "; ".join(self.notes()[-5:])
         tail = self.tail(SHOWN_CHARS).strip()
-        said = f" It {notes}." if notes else ""
-        return said + (f" The end of its errors: {tail}" if tail else "")
+        summary = f" It {notes}." if notes else ""
+        return summary + (f" The end of its errors: {tail}" if tail else "")
 
 
 MAX_BYTES = 262_144

@@ -202,7 +202,7 @@ class MessageReader:
             except anyio.WouldBlock:
                 await self._send.send(item)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._discards = True  # nobody listens any more
+            self._discards = True  # there is no reader
 
 
 class StdioTransport:
@@ -253,7 +253,7 @@ class StdioTransport:
             await self._tasks.__aenter__()
             for task in (self._run, self._reader.run, self._write):
                 self._tasks.start_soon(task)
-            while not self._command.asking and not self._over.is_set():  # noqa: ASYNC110 a command tells nobody
+            while not self._command.asking and not self._over.is_set():  # noqa: ASYNC110 a command sends no event
                 await anyio.sleep(0.002)
             streams.close_theirs()
         except BaseException:

@@ -100,7 +100,7 @@ class Application:
         """Serve while the body runs; then disconnect every client."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._door.sweep)
-            group.start_soon(self._handlers.changes.tell)
+            group.start_soon(self._handlers.changes.watch)
             try:
                 async with self._sessions.run():
                     yield

@@ -19,7 +19,7 @@ from jaato.errors import JaatoError, StoreError, UnknownTool
 from jaato.server.auth.identity import KEY
 from jaato.server.mcp.content import contents_of, failed, result_of, tool_of
 from jaato.server.mcp.elicitation import Filled, Form, one_line
-from jaato.server.mcp.list_changes import Changes, Tell
+from jaato.server.mcp.list_changes import Changes, Notify
 from jaato.server.mcp.sessions import ANSWER_S, SCHEME, ClientCall, Visit, uri_of
 from jaato.server.tool_sessions import Door
 from jaato.tools.call import problem_of
@@ -145,7 +145,7 @@ class Handlers:
         start = start_of(params.cursor if params is not None else None)
         specs, more = await self.door.page(visit, start, PAGE)
         if not more:
-            self.changes.listed(key_of(ctx), teller(ctx), partial(sees, who))
+            self.changes.record(key_of(ctx), notifier(ctx), partial(sees, who))
         return mcp.ListToolsResult(
             tools=[tool_of(spec) for spec in specs if sees(who, spec.name)],
             next_cursor=str(start + PAGE) if more else None,
@@ -202,7 +202,7 @@ class Handlers:
 
     async def _list_changed(self, ctx: Context, *, modern: bool) -> None:
         """Tell the client that its list of tools has grown, before the result that let it grow."""
-        self.changes.listed(key_of(ctx), teller(ctx), partial(sees, who_of(ctx)))
+        self.changes.record(key_of(ctx), notifier(ctx), partial(sees, who_of(ctx)))
         if modern:
             await self._publish()
         else:
@@ -253,7 +253,7 @@ class Handlers:
         return mcp.ReadResourceResult(contents=[contents_of(uri, data)])
 
 
-def teller(ctx: Context) -> Tell | None:
+def notifier(ctx: Context) -> Notify | None:
     """What tells the client that its list of tools has become another; None for one that listens, or does not."""
     if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return None

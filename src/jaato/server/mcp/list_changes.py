@@ -1,4 +1,4 @@
-"""Clients are told that their list of tools has become another: tools came, went or changed, here or where they come from."""
+"""Notifies clients of changes of their list of tools, here or at the remote sources."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ import anyio
 
 from jaato.server.tool_sessions import MAX_VISITS, Door, Named
 
-GATHER_S = 0.1
-"""What changes together is told once."""
-LOOK_S = 60.0
-"""How often others are asked what they offer, while somebody has listed it."""
-PATIENCE_S = 5.0
-"""How long a client may take to be told."""
+DEBOUNCE_S = 0.1
+"""The debounce time: changes within it are one notification."""
+REFRESH_S = 60.0
+"""The interval of refreshing remote sources, while a client has listed the tools."""
+NOTIFY_TIMEOUT_S = 5.0
+"""The timeout of a notification."""
 
-Tell = Callable[[], Awaitable[None]]
+Notify = Callable[[], Awaitable[None]]
 Sees = Callable[[str], bool]
 """Whether there is a tool of this name for a client."""
 
 
 @dataclass(slots=True)
 class Shown:
-    """The tools a client was shown last, and how it is told that they are others; None where it listens at the bus."""
+    """The tools that a client has listed, and how to notify it; None where it listens on the bus."""
 
     tools: tuple[Named, ...]
-    tell: Tell | None
+    notify: Notify | None
     sees: Sees
 
 
 class Changes:
-    """Remembers what each client was shown. `publish` tells all who listen."""
+    """Records what each client has listed. `publish` notifies all that listen."""
 
-    def __init__(self, door: Door, publish: Tell) -> None:
+    def __init__(self, door: Door, publish: Notify) -> None:
         self._door = door
         self._publish = publish
         self._shown: dict[str, Shown] = {}
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._end = door.watch(self._note)
+        self._end = door.watch(self._on_change)
 
-    def _note(self) -> None:
-        """There are other tools; from any thread."""
+    def _on_change(self) -> None:
+        """Note a change; from any thread."""
         with suppress(RuntimeError):  # the loop has ended, and so have the clients
             self._loop.call_soon_threadsafe(self._changed.set)
 
-    def listed(self, key: str, tell: Tell | None, sees: Sees) -> None:
-        """A client was shown the tools there are for it now."""
+    def record(self, key: str, notify: Notify | None, sees: Sees) -> None:
+        """Record that a client has listed the current tools."""
         self._shown.pop(key, None)
-        self._shown[key] = Shown(self._declared(key, sees), tell, sees)
+        self._shown[key] = Shown(self._declared(key, sees), notify, sees)
         while len(self._shown) > MAX_VISITS:
             del self._shown[next(iter(self._shown))]
 
@@ -59,30 +59,30 @@ class Changes:
         return tuple(one for one in self._door.declared(key) if sees(one.name))
 
     def forget(self, key: str) -> None:
-        """A client has gone."""
+        """Remove a client."""
         self._shown.pop(key, None)
 
-    async def tell(self) -> None:
-        """Tell them, again and again, and have others asked for what is new."""
+    async def watch(self) -> None:
+        """Notify clients of changes and refresh remote sources, until cancelled."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._ask)
+            group.start_soon(self._refresh)
             try:
                 while True:
                     await self._changed.wait()
-                    await anyio.sleep(GATHER_S)
+                    await anyio.sleep(DEBOUNCE_S)
                     self._changed.clear()
-                    await self._tell_all()
+                    await self._notify_changed()
             finally:
                 self._end()
 
-    async def _ask(self) -> None:
+    async def _refresh(self) -> None:
         while True:
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(REFRESH_S)
             if self._shown:
                 await self._door.renew()
 
-    async def _tell_all(self) -> None:
-        """Tell those whose tools are others than they were shown; each once, until it has looked."""
+    async def _notify_changed(self) -> None:
+        """Notify the clients whose tools have changed, each once until it lists them again."""
         listen = False
         async with anyio.create_task_group() as group:
             for key, shown in list(self._shown.items()):
@@ -90,18 +90,18 @@ class Changes:
                 if now == shown.tools:
                     continue
                 shown.tools = now
-                if shown.tell is None:
+                if shown.notify is None:
                     listen = True
                 else:
-                    group.start_soon(self._tell_one, key, shown.tell)
+                    group.start_soon(self._notify_one, key, shown.notify)
         if listen:
             await self._publish()
 
-    async def _tell_one(self, key: str, tell: Tell) -> None:
-        with anyio.move_on_after(PATIENCE_S) as patience:
+    async def _notify_one(self, key: str, notify: Notify) -> None:
+        with anyio.move_on_after(NOTIFY_TIMEOUT_S) as timeout:
             try:
-                await tell()
+                await notify()
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 self.forget(key)
-        if patience.cancelled_caught:
+        if timeout.cancelled_caught:
             self.forget(key)

@@ -45,7 +45,7 @@ async def serve_stdio(handlers: Handlers, wire_in: int, wire_out: int) -> None:
     server = handlers.server()
     streams: Any = ClientStreams(wire_in, wire_out)
     async with stdio_server(streams, streams) as (inbox, outbox), anyio.create_task_group() as group:
-        group.start_soon(handlers.changes.tell)
+        group.start_soon(handlers.changes.watch)
         await server.run(inbox, outbox, server.create_initialization_options())
         group.cancel_scope.cancel()
 
