@@ -12,8 +12,8 @@ from jaato.abc.plugin import TaskHandle, ToolSchema
 from jaato.plugins.permission import PermissionPlugin
 from jaato.runtime.embedding.executor import ToolExecutor, get_current_tool_output_callback
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.tools.background import BackgroundCapableMixin
 from jaato.tools.ledger import TokenLedger
+from jaato.tools.task_records import BackgroundCapableMixin
 
 
 def executor(stage: Stage) -> Iterator[Names]:

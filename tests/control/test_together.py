@@ -14,11 +14,11 @@ from tests.control.player import Player
 
 from jaato.abc.plugin import TaskStatus
 from jaato.plugins.background import BackgroundPlugin
-from jaato.tools.background import BackgroundTask, TaskRecords
 from jaato.tools.call import Call
 from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.changes import Change, Changes
 from jaato.tools.filesystem.containment import Roots
+from jaato.tools.task_records import BackgroundTask, TaskRecords
 
 pytestmark = pytest.mark.spec("C4", "Permissions")
 

@@ -9,7 +9,7 @@ from typing import Any
 from jaato.abc.plugin import ToolSchema, UserCommand
 from jaato.runtime.embedding.executor import ToolExecutor
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.tools.background import BackgroundCapableMixin
+from jaato.tools.task_records import BackgroundCapableMixin
 
 
 class SlowPlugin(BackgroundCapableMixin):

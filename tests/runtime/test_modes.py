@@ -19,7 +19,7 @@ from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.runtime.user_commands import mode_command
 from jaato.tools.permissions.access import READ_ONLY
-from jaato.tools.processes.sandbox.network import SessionNetwork
+from jaato.tools.processes.sandbox.network_namespace import SessionNetwork
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 

@@ -14,9 +14,9 @@ from tests.spec.documented import Documented
 from jaato.plugins.permission import PermissionPlugin
 from jaato.runtime.embedding.executor import ToolExecutor
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.tools.background import BackgroundCapableMixin
 from jaato.tools.call import CURRENT
 from jaato.tools.ledger import TokenLedger
+from jaato.tools.task_records import BackgroundCapableMixin
 
 
 def permission(tmp_path: Path, policy: str = "{}") -> PermissionPlugin:

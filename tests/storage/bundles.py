@@ -9,7 +9,7 @@ from tests.storage.logs import agent, created, said
 from jaato.agent.event_redaction import redact_file, redact_log
 from jaato.protocol.events import PermissionGranted
 from jaato.protocol.specs import Grant
-from jaato.storage.export import write_bundle
+from jaato.storage.bundle_export import write_bundle
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.redaction.redactor import Redactor
 

@@ -19,8 +19,8 @@ from jaato.agent.event_redaction import redact_file
 from jaato.errors import StoreError
 from jaato.protocol.codec import encode
 from jaato.protocol.events import PermissionRevoked, SessionCreated, SessionUpdated
-from jaato.storage.bundle import is_bundle
-from jaato.storage.export import write_bundle
+from jaato.storage.bundle_export import write_bundle
+from jaato.storage.bundle_import import is_bundle
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.redaction.redactor import Redactor
 

@@ -20,9 +20,9 @@ from jaato.log import logger
 from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import ToolCall, ToolResult
-from jaato.tools.background import BackgroundTask, TaskRecords, promise_result
 from jaato.tools.call import Call, Door, Outcome
 from jaato.tools.pipeline import Reraised, Steps, failure_outcome, interrupted_outcome, run, success_outcome
+from jaato.tools.task_records import BackgroundTask, TaskRecords, promise_result
 from jaato.tools.tool import Tool
 
 LOG = logger("group")

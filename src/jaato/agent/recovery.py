@@ -31,9 +31,9 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem, Text, ToolCall, ToolResult, Usage
-from jaato.tools.background import BackgroundTask, TaskRecords
 from jaato.tools.call import Outcome, Output
 from jaato.tools.catalog import Catalog
+from jaato.tools.task_records import BackgroundTask, TaskRecords
 
 UNKNOWN_OUTCOME = "nobody knows"
 OUTCOMES = ["it was done", "it was not done", UNKNOWN_OUTCOME]

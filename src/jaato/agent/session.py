@@ -31,11 +31,11 @@ from jaato.log import logger
 from jaato.protocol.events import ToolsStatus, TurnCompleted
 from jaato.protocol.messages import Media, Message, Source
 from jaato.protocol.specs import ModelSettings
-from jaato.tools.background import TaskRecords
 from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Gate
+from jaato.tools.task_records import TaskRecords
 
 CLOSING_S = 10.0
 """How long a closing session waits for tools that ignore their cancellation."""

@@ -24,11 +24,11 @@ from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInacti
 from jaato.log import logger
 from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import ToolCall
-from jaato.tools.background import TaskRecords
 from jaato.tools.call import CURRENT, Call, Door, Outcome, problem_of, replace_surrogates, safe_text
 from jaato.tools.catalog import Catalog, ToolMatch
 from jaato.tools.permissions.gate import Decision, Gate, digest_of
 from jaato.tools.pipeline import run
+from jaato.tools.task_records import TaskRecords
 from jaato.tools.tool import Tool
 
 GRACE_S = 2.0

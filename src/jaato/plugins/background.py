@@ -10,10 +10,10 @@ import anyio.to_thread
 from jaato.abc.plugin import BackgroundCapable, Plugin, TaskHandle, TaskStatus, UserCommand
 from jaato.errors import ToolError
 from jaato.protocol.messages import Text
-from jaato.tools.background import BackgroundTask, TaskRecords
 from jaato.tools.call import Call, result_of
 from jaato.tools.processes.sandbox.cleanup import add_to_result
 from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files
+from jaato.tools.task_records import BackgroundTask, TaskRecords
 from jaato.tools.tool import tool
 
 READ_CHARS = 20_000

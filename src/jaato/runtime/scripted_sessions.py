@@ -12,7 +12,7 @@ from jaato.errors import ConfigError, SessionNotFound
 from jaato.protocol.codec import decode_event
 from jaato.protocol.events import Event, MessageModel
 from jaato.providers.scripted import ScriptedProvider
-from jaato.storage.bundle import is_bundle, open_bundle
+from jaato.storage.bundle_import import is_bundle, open_bundle
 
 DAMAGED = b'{"damaged"'
 

@@ -17,7 +17,7 @@ from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs, chunks_of
-from jaato.storage.bundle import import_session, workspace_text
+from jaato.storage.bundle_import import import_session, workspace_text
 from jaato.storage.database import Checkpoint, ConnectionGuard, Durability, open_database
 from jaato.storage.errors import file_error, moved_error
 from jaato.storage.event_table import (

@@ -234,7 +234,7 @@ def create(store: Store, args: Namespace, workspace: Path) -> None:
 
 def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Redactor) -> None:
     """Write a session as one file."""
-    from jaato.storage.export import write_bundle
+    from jaato.storage.bundle_export import write_bundle
 
     if args.to is None or args.json:
         raise ConfigError("A bundle is written to a file: pass --to FILE, without --json.")

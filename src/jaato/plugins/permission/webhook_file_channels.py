@@ -22,7 +22,6 @@ from jaato.abc.asker import Answer, Question
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
 from jaato.protocol.ids import is_id
-from jaato.tools.background import start_thread
 from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.network.addresses import AllowedHosts, Url, parse_url
@@ -30,6 +29,7 @@ from jaato.tools.network.pinned_connect import CheckedResolver, open_pool, reque
 from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.network.webhooks import SIGNATURE, key_of, signature
 from jaato.tools.permissions.access import access_lines
+from jaato.tools.task_records import start_thread
 
 if TYPE_CHECKING:
     import httpcore2

@@ -25,8 +25,8 @@ from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.session_factory import open_session, registry_for
 from jaato.runtime.session_files import SESSION_PLUGINS
 from jaato.runtime.session_options import SessionOptions
-from jaato.tools.background import start_thread
 from jaato.tools.ledger import TokenLedger
+from jaato.tools.task_records import start_thread
 
 
 class SyncAsker:

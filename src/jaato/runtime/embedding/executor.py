@@ -15,7 +15,12 @@ from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.enrichment import enrich_result, result_enrichers
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.tools.background import (
+from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
+from jaato.tools.catalog import ToolMatch
+from jaato.tools.ledger import TokenLedger
+from jaato.tools.permissions.gate import Decision
+from jaato.tools.pipeline import Reraised, run
+from jaato.tools.task_records import (
     BackgroundTask,
     TaskRecords,
     outcome_of_future,
@@ -24,11 +29,6 @@ from jaato.tools.background import (
     wait_for_outcome,
     watch,
 )
-from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
-from jaato.tools.catalog import ToolMatch
-from jaato.tools.ledger import TokenLedger
-from jaato.tools.permissions.gate import Decision
-from jaato.tools.pipeline import Reraised, run
 from jaato.tools.tool import Tool
 
 T = TypeVar("T")

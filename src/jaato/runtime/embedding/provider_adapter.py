@@ -15,8 +15,8 @@ from jaato.runtime.embedding.providers import ModelProviderPlugin, discover_prov
 from jaato.runtime.embedding.types import ProviderConfig, ProviderResponse
 from jaato.runtime.provider_keys import stored_key
 from jaato.settings import Settings
-from jaato.tools.background import start_thread
 from jaato.tools.cancel import CancelToken
+from jaato.tools.task_records import start_thread
 
 
 class SessionfulAdapter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaato.abc.plugin import BackgroundCapable, TaskHandle, TaskResult, TaskStatus
 from jaato.plugins.background import BackgroundPlugin
-from jaato.tools.background import BackgroundCapableMixin
+from jaato.tools.task_records import BackgroundCapableMixin
 
 __all__ = [
     "BackgroundCapable",

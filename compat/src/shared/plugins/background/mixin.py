@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.tools.background import BackgroundCapableMixin
+from jaato.tools.task_records import BackgroundCapableMixin
 
 __all__ = ["BackgroundCapableMixin"]

@@ -39,7 +39,7 @@ from jaato.tools.processes.sandbox.mount_plan import (
     mount_plan,
     writable_roots,
 )
-from jaato.tools.processes.sandbox.network import Networks, SessionNetwork
+from jaato.tools.processes.sandbox.network_namespace import Networks, SessionNetwork
 from jaato.tools.processes.sandbox.protected_paths import ProtectedPaths
 from jaato.tools.processes.sandbox.temporary import PrivateTmp
 from jaato.tools.processes.sandbox.worker_sandbox import filter_options

@@ -20,7 +20,7 @@ from jaato.errors import StoreError
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, now
 from jaato.storage.blobs import CHUNK_BYTES
-from jaato.storage.bundle import BLOBS, EVENTS, FORMAT, MANIFEST, MAX_PARTS, VERSION, Manifest
+from jaato.storage.bundle_import import BLOBS, EVENTS, FORMAT, MANIFEST, MAX_PARTS, VERSION, Manifest
 from jaato.storage.errors import file_error
 from jaato.version import __version__
 
