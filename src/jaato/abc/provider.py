@@ -36,7 +36,7 @@ class ModelRequest:
 
 
 class TextDelta(Struct, frozen=True):
-    """Text the model has just said."""
+    """A piece of text of the model."""
 
     text: str
 

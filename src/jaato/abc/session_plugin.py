@@ -78,7 +78,7 @@ class SessionState(SavedSession, frozen=True, kw_only=True, omit_defaults=True):
 @runtime_checkable
 class SessionPlugin(Protocol):
     """What keeps sessions. Its methods are called in a thread, one at a time; what a hook raises is logged and harms
-    nothing else. Whoever makes one shuts it down."""
+    nothing else. Its creator shuts it down."""
 
     @property
     def name(self) -> str: ...

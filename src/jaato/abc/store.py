@@ -82,7 +82,7 @@ KEEP_ALL = Retention()
 class Log(Protocol):
     """The logs of sessions. Every method raises `StoreError`s; an append is durable against kill -9 when it returns.
 
-    `append` takes events whose `seq` continues the log without a gap and raises `SessionBusy` when somebody else holds
+    `append` takes events whose `seq` continues the log without a gap and raises `SessionBusy` when another process holds
     the session or has appended meanwhile. `read` yields events in order and `Damaged` for what cannot be decoded.
     """
 

@@ -35,7 +35,7 @@ class SubagentRequest(Struct, frozen=True, kw_only=True):
     call_id: str = ""
     """The call that gives it."""
     again: bool = False
-    """Whether an earlier process has begun that call: what it has made goes on, and nothing is made twice."""
+    """Whether an earlier process has started that call: its subagent is resumed, and nothing is created twice."""
 
 
 class Subagents(Protocol):

@@ -27,8 +27,8 @@ class CommandBase(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
 
 
 class MessageSend(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="message.send"):
-    """Say something to the agent; while it works, the message waits for the next pause. `once` is a word of the client's
-    own: a second message with the same word is not taken, so that one whose reply was lost can be sent again."""
+    """Send a message to the agent; while it works, the message waits for the next pause. `once` is an idempotency key of
+    the client: a second message with the same key is not taken, so that one whose reply was lost can be sent again."""
 
     text: str
     attachments: list[Media] = field(default_factory=list)
@@ -78,7 +78,7 @@ class ToolsDisable(CommandBase, frozen=True, kw_only=True, omit_defaults=True, t
 
 
 class SessionSettle(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.settle"):
-    """Wait until the subagents that work in the background are done, and the agent has heard of them."""
+    """Wait until working subagents are done and their results are delivered to the agent."""
 
 
 class TaskStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="task.stop"):
@@ -88,7 +88,7 @@ class TaskStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class TurnContinue(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="turn.continue"):
-    """Go on with a turn that a crash has cut off; what had begun is not repeated."""
+    """Resume a turn that a crash interrupted; calls that had started are not repeated."""
 
 
 class SessionAttach(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.attach"):
@@ -99,14 +99,14 @@ class SessionAttach(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class SessionDetach(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.detach"):
-    """Watch a session no more; its work goes on."""
+    """Detach from a session, which continues."""
 
 
 class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.create"):
-    """Begin a session, and watch it unless `attach` is false. What is None is as the user's settings have it.
+    """Create a session, and attach to it unless `attach` is false. What is None comes from the user's settings.
 
-    With `session_id` (an id, unique prefix or name), or with `resume`, a stored session goes on instead, under what is
-    said here; one that is at work refuses. `once` as in `message.send`: the same word gives the same session."""
+    With `session_id` (an id, unique prefix or name), or with `resume`, a stored session is resumed instead, with these
+    options; a busy one refuses. `once` as in `message.send`: the same key gives the same session."""
 
     workspace: str
     name: str | None = None
@@ -130,7 +130,7 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of this session's tools and providers, beside the server's own."""
     alone: bool = False
-    """Whether `environment` is all there is, with none of the server's own."""
+    """Whether `environment` is complete, without the variables of the server."""
     interface: str | None = None
     temperature: float | None = None
     effort: Literal["minimal", "low", "medium", "high"] | None = None
@@ -147,7 +147,7 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class SessionUpdate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.update"):
-    """Change a session's name, description, or the model that goes on with it; what is None stays."""
+    """Change a session's name, description or model; what is None stays."""
 
     name: str | None = None
     description: str | None = None
@@ -156,7 +156,7 @@ class SessionUpdate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class SessionFork(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.fork"):
-    """Begin a session with what another one had up to `seq`, or to its end. `once` as in `message.send`: the same word
+    """Create a session with the events of another one up to `seq`, or to its end. `once` as in `message.send`: the same key
     gives the same session."""
 
     seq: int | None = None
@@ -194,9 +194,8 @@ class BlobRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class ClientConfig(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="client.config"):
-    """What this client wants: whether it answers questions, whether it is sent text as it arrives, and whether it is sent
-    what surrounds a session: `session.info`, `command.list` and `memory.list`. Without these, `session.info` comes only
-    where its state takes the place of events."""
+    """What this client is sent: questions that it answers, text as it is streamed, and session information: `session.info`,
+    `command.list` and `memory.list`. Without these, `session.info` comes only as a snapshot that replaces events."""
 
     answers: bool | None = None
     deltas: bool | None = None

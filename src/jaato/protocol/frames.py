@@ -42,7 +42,7 @@ class Welcome(Struct, frozen=True, tag="welcome", tag_field="type", omit_default
     client_id: str
     role: Role
     state_dir: str = ""
-    """Where the server keeps its sessions; told to clients of the same machine."""
+    """The directory of the sessions; sent to clients of the same machine."""
 
 
 class Opened(Struct, frozen=True, tag="opened", tag_field="type", omit_defaults=True):
@@ -62,7 +62,7 @@ class Opened(Struct, frozen=True, tag="opened", tag_field="type", omit_defaults=
     agent_id: str = ""
     """The agent that is spoken to."""
     notice: str = ""
-    """What the user should know of it: that another session has the same name, or that some of its log is damaged."""
+    """A notice for the user: another session has the same name, or the log is damaged."""
     workspace: str = ""
     """The directory it works in; where a session was made or opened."""
 
@@ -90,7 +90,7 @@ class Said(Struct, frozen=True, tag="said", tag_field="type", omit_defaults=True
 
 
 class Done(Struct, frozen=True, tag="done", tag_field="type", omit_defaults=True):
-    """It is done; `notice` is what the user should know: that another session has the name just given."""
+    """Success; `notice` is for the user: another session has the name just given."""
 
     notice: str = ""
 
@@ -129,6 +129,6 @@ class Reply(Struct, frozen=True, tag="reply", tag_field="type", omit_defaults=Tr
 
 
 HELLO: msgspec.json.Decoder[Hello] = msgspec.json.Decoder(Hello)
-"""Reads the one frame of a client that is not let in yet, and nothing else."""
+"""Decodes the first frame of a client that is not authenticated yet, and no other."""
 FRAMES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Welcome | Reply | Event)
 """Reads what a server sends."""

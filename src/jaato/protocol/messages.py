@@ -131,7 +131,7 @@ Part = Text | Thinking | ToolCall | ToolResult | Media | Refusal
 
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One message of a conversation; tool results travel together in one message with role `tool`. `by` is who said it,
+    """One message of a conversation; tool results travel together in one message with role `tool`. `by` is its author,
     as the server knows its clients by name."""
 
     role: Role
@@ -146,7 +146,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """What was said, without what plugins added to it."""
+        """The text, without what plugins added to it."""
         first = self.parts[0] if self.parts else None
         return first.text if isinstance(first, Text) else ""
 

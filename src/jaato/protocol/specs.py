@@ -82,8 +82,8 @@ class SandboxAccess(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class SandboxView(Struct, frozen=True, gc=False, omit_defaults=True):
-    """How the commands of a session are confined: by which back end (empty: by none) and in which profiles, under which
-    mode, and what the user has opened to all that may write. `full` says that a rule allows commands without a sandbox."""
+    """How the commands of a session are confined: the back end (empty: none), the profiles, the mode, and what the user has
+    opened to all that may write. `full` says that a rule allows commands without a sandbox."""
 
     backend: str = ""
     profiles: list[SandboxProfile] = field(default_factory=list)
@@ -147,7 +147,7 @@ class SessionEntry(Struct, frozen=True, gc=False, omit_defaults=True):
     is_loaded: bool = False
     busy: bool = False
     interrupted: bool = False
-    """Whether the end of a server, gentle or not, has cut its work off: `turn.continue` goes on with it."""
+    """Whether a server shutdown or crash interrupted its work: `turn.continue` resumes it."""
     questions: int = 0
     """How many questions wait in it for an answer."""
     found: str | None = None
@@ -160,7 +160,7 @@ class SessionEntry(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ClientView(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Somebody who watches a session."""
+    """A client that is attached to a session."""
 
     id: str
     name: str

@@ -63,17 +63,17 @@ class Remote(Protocol):
 
     @property
     def away(self) -> str:
-        """Why it cannot be reached now; empty when nothing speaks against it."""
+        """Why it is unreachable now; empty when it is reachable."""
         ...
 
     def changed(self, call: Call) -> str:
-        """How the tool differs from what it was when a call of it was last allowed; empty where it does not. What is said
-        of it is what this very call is then held to; one without an id is never made."""
+        """How the tool differs from its definition when a call was last allowed; empty where it does not. The described
+        definition is what this call is checked against; a call without an id is never made."""
         ...
 
     def overlook(self, call: Call) -> None:
-        """Note that this call is made though the tool has changed, for everything is allowed: nobody has looked at the
-        change, and the tool as it is now is not what was allowed."""
+        """Record that this call is made although the tool has changed, since everything is allowed; the changed definition is
+        not accepted by that."""
         ...
 
     @property

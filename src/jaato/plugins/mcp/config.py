@@ -304,8 +304,8 @@ def expand_variables(config: ServerConfig, environ: Mapping[str, str]) -> Server
 
 
 def secrets_in(config: ServerConfig) -> dict[str, str]:
-    """The values of a filled-in entry that nobody else is to see, by name: its variables and headers but those that are
-    evidently no secrets, and keys of its login."""
+    """The secret values of an expanded entry, by name: variables and headers except those that are evidently no
+    secrets, and keys of its login."""
     found = find_configured_secrets(config.env) | find_configured_secrets(config.headers)
     return found | {
         name: value
@@ -338,7 +338,7 @@ def describe_sandbox(config: ServerConfig) -> str:
 
 
 def warn_unconfined(config: ServerConfig, state_dir: Path) -> str:
-    """What to say once of a server that runs without a sandbox only because its entry says nothing of one; else empty."""
+    """A warning, given once, for a server that runs without a sandbox only because its entry has no `sandbox`; else empty."""
     if config.kind != "stdio" or config.scope != "user" or config.sandbox is not None:
         return ""
     marker = state_dir / WARNED / config.identity
@@ -348,7 +348,7 @@ def warn_unconfined(config: ServerConfig, state_dir: Path) -> str:
         marker.parent.mkdir(0o700, parents=True, exist_ok=True)
         marker.touch(0o600)
     except OSError:
-        pass  # it is said again
+        pass  # the warning is repeated
     return (
         f"{config.name} runs without a sandbox, because its entry in {config.origin} declares none. Add "
         '"sandbox": {"profile": "workspace-write", "domains": [the hosts it needs]} to the entry, or '

@@ -13,14 +13,14 @@ class ServerFault(ToolError):
 
 
 class CallLost(ServerFault):
-    """A call was sent, and there is no answer to be had: it may have been carried out."""
+    """A call was sent and its answer was lost: it may have been carried out."""
 
     code = "mcp_call_lost"
     retryable = False
 
 
 class SessionForgotten(ServerFault):
-    """The server does not know our session any more and did nothing for the request: a new one is begun."""
+    """The server does not know the session and did nothing for the request: a new session is started."""
 
 
 class ServerRefusal(ToolError):

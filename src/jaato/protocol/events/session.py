@@ -41,7 +41,7 @@ class SessionUpdated(
     provider: str | None = None
     model: str | None = None
     mode: Mode | None = None
-    """What runs without a question from now on, as the user has said."""
+    """The permission mode from now on, as the user has set it."""
 
 
 class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.info"):
@@ -96,7 +96,7 @@ class AgentOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=
 class AgentStatusChanged(
     Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.status_changed"
 ):
-    """An agent starts or stops working; `reason` says on what it waits."""
+    """An agent starts or stops working; `reason` says what it waits for."""
 
     status: Literal["active", "idle", "blocked", "done", "error"]
     reason: str | None = None
@@ -105,7 +105,7 @@ class AgentStatusChanged(
 class AgentCompleted(
     EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="agent.completed"
 ):
-    """A subagent has finished a task, or is `closed` for good; `summary` is what it said last, or what went wrong."""
+    """A subagent has completed a task, or is `closed`; `summary` is its last message, or the error."""
 
     success: bool
     summary: str | None = None
@@ -113,7 +113,7 @@ class AgentCompleted(
 
 
 class SharedUpdated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="shared.updated"):
-    """Something the agents of a session share has another value; without one, it is gone."""
+    """A shared value of the agents of a session has changed; without a value it was removed."""
 
     key: str
     value: Any = None
@@ -127,7 +127,7 @@ class PlanUpdated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
 
 
 class PlanCleared(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="plan.cleared"):
-    """A plan is gone."""
+    """A plan was removed."""
 
     plan_id: str
 
@@ -146,22 +146,22 @@ class WaypointUpdated(
 
 
 class CommandList(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="command.list"):
-    """The commands of the session's plugins, all of them; sent when the session begins to work and when they change. A
-    session that rests has none to tell. A client's own commands are not among them."""
+    """All commands of the session's plugins; sent when the session is loaded and when they change. A stored session has
+    none. A client's own commands are not among them."""
 
     commands: list[CommandEntry]
 
 
 class MemoryList(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="memory.list"):
-    """The newest notes that are kept about the session's workspace, newest first, and how many there are; sent when the
-    session begins to work and when they have changed, whichever session did it."""
+    """The newest notes about the session's workspace, newest first, and their number; sent when the session is loaded and
+    when any session has changed them."""
 
     memories: list[MemoryEntry]
     total: int = 0
 
 
 class ErrorRaised(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="error"):
-    """Something failed that is nobody's call."""
+    """An error outside of calls."""
 
     error: Problem
 

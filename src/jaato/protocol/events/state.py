@@ -70,7 +70,7 @@ class State(Struct, kw_only=True, omit_defaults=True):
     provider: str = ""
     model: str = ""
     mode: Mode | None = None
-    """What runs without a question, where the user has said so in the session."""
+    """The permission mode, where the user has changed it in the session."""
     root_agent_id: str = ""
     agents: dict[str, AgentView] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
@@ -105,7 +105,7 @@ class State(Struct, kw_only=True, omit_defaults=True):
     cost_usd: float = 0.0
     unpriced: bool = False
     problem: Problem | None = None
-    """What failed last and is nobody's call, until the next turn."""
+    """The last error outside of calls, until the next turn."""
 
 
 class LiveAgent(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -119,7 +119,7 @@ class LiveAgent(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Live(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What of a session no log holds, as it is now: for a client that has just been told what it missed of the log."""
+    """The live state of a session that is in no log, for a client that was just sent the events it missed."""
 
     agents: dict[str, LiveAgent] = field(default_factory=dict)
     outputs: dict[str, tuple[int, str]] = field(default_factory=dict)

@@ -46,7 +46,7 @@ class Ephemeral(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
 
 
 class MessageUser(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="message.user"):
-    """Someone speaks to the agent; outside a turn it opens one."""
+    """A message to the agent; outside a turn it starts one."""
 
     message: Message
     turn_id: str
@@ -61,7 +61,7 @@ class MessageModel(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults
     usage: Usage | None = None
     cost_usd: float | None = None
     context_tokens: int = 0
-    """How full the context is with this reply; the provider's count where it said, an estimate elsewhere."""
+    """Tokens of the context with this reply: reported by the provider, else estimated."""
     context_limit: int | None = None
 
 
@@ -106,7 +106,7 @@ class TurnCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_default
 class ContextUpdated(
     Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="context.updated"
 ):
-    """How full the model's context is; token counts are the provider's where it said, estimates elsewhere."""
+    """Tokens of the context and its limit: reported by the provider, else estimated."""
 
     total_tokens: int
     context_limit: int | None
@@ -121,7 +121,7 @@ class Placed(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class GcCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="gc.completed"):
-    """Room was made in the context: messages are left out of what the model is sent, new ones are in. With a
+    """The context was compacted: messages are removed from what the model is sent, new ones are added. With a
     `problem` nothing has changed. Token counts are estimates."""
 
     strategy: str
@@ -131,11 +131,11 @@ class GcCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     dropped: list[str] = []
     added: list[Placed] = []
     note: str | None = None
-    """The id of the message that tells the model what it must still know."""
+    """The id of the message that describes to the model what was removed."""
     notification: str | None = None
     problem: str | None = None
     usage: Usage | None = None
-    """What a model that was asked for a summary used; None where none was, or none said."""
+    """The usage of the model that wrote a summary; None without one, or where it was not reported."""
     cost_usd: float | None = None
 
 
@@ -201,7 +201,7 @@ class PermissionRevoked(
 class ClarificationQuestion(
     EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="clarification.question"
 ):
-    """The model asks the user, or the server what nobody else can know; at the deadline, the `default` of each question counts."""
+    """The model or the server asks the user; at the deadline, the `default` of each question counts."""
 
     question_id: str
     call_id: str
@@ -209,7 +209,7 @@ class ClarificationQuestion(
     questions: list[dict[str, Any]]
     deadline: str | None = None
     outcome: bool = False
-    """Whether it asks what came of a call that a crash has cut off; that call is never repeated."""
+    """Whether it asks for the outcome of a call that a crash interrupted; that call is never repeated."""
 
 
 class ClarificationResolved(

@@ -362,7 +362,7 @@ class Backups:
                 return False
             raise
         for name in list_names(dirs.staging, "."):
-            if not name.endswith(SET):  # those are for whoever takes them back
+            if not name.endswith(SET):  # those are restored by an undo
                 with contextlib.suppress(IsADirectoryError, PermissionError):  # a directory is not ours
                     os.unlink(name, dir_fd=dirs.staging)
         found = sorted(self._read(dirs.records, None), key=lambda item: item[1].id, reverse=True)

@@ -23,7 +23,7 @@ class FileMissing(ToolError):
 
 
 class FileFailed(ToolError):
-    """The file system said no; nothing was changed."""
+    """The file system refused the operation; nothing was changed."""
 
     code = "file_failed"
 

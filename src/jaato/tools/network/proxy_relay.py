@@ -18,7 +18,7 @@ from jaato.tools.network.proxy_settings import certificates, login_of, proxy_for
 MAX_HEAD_BYTES = 32_768
 MAX_HEADERS = 100
 MISREAD = re.compile(rb"\x00|\r(?!\n)|(?<!\r)\n|\n[ \t]")
-"""NUL, a line that ends in half a line end, a header that goes on in the next line: programs differ in what they mean."""
+"""NUL, a line that ends in half a line end, a header that continues in the next line: programs differ in what they mean."""
 HOP_BY_HOP = frozenset(
     b"""connection keep-alive proxy-connection proxy-authorization proxy-authenticate te trailer upgrade host
     http2-settings""".split()

@@ -269,7 +269,7 @@ def extras(grants: Iterable[Grant], tool: Tool) -> dict[str, SandboxAccess]:
 
 def safe_extra(grant: Grant) -> SandboxAccess | None:
     """What a grant remembers to open: hosts and directories, never control files, never all, and no directory that has
-    become a link since somebody was asked."""
+    become a link since the question was answered."""
     access = grant.access
     if access is None:
         return None

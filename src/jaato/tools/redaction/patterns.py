@@ -24,7 +24,7 @@ OF_SOMETHING_ELSE = re.compile(
     r"host|hosts|port|domain|issuer|audience|provider|backend|limit|length|size|count|require|sock|socket|store|"
     r"enabled|disabled|algorithm|version|user|username|email|region|scopes?)$|public|publishable|^GPG_KEY$|^(?:OLD)?PWD$"
 )
-"""A variable that tells of a secret where it is or of what kind, and what is made to be shown."""
+"""Names of variables that describe a secret, its place or its kind, and public values."""
 
 LEAST_CHARS = 8
 LONG_CHARS = 20
@@ -88,7 +88,7 @@ def like_query(address: str) -> bool:
 
 
 def find_configured_secrets(values: Mapping[str, str]) -> dict[str, str]:
-    """What is secret of values that were configured for somebody else, whatever they are called: of a scheme and a token
+    """What is secret of values that were configured for another program, whatever they are called: of a scheme and a token
     the token."""
     found: dict[str, str] = {}
     for name, value in values.items():
@@ -120,7 +120,7 @@ NAMES = (
     "Vault-Token",
     "Session-Token",
 )
-"""Ends of the names of headers whose values let somebody in."""
+"""Ends of the names of headers whose values are credentials."""
 CURL = "curl"
 
 

@@ -13,11 +13,11 @@ from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Remote, Tool
 
 THROUGH: ContextVar[tuple[str, ...]] = ContextVar("jaato_through", default=())
-"""The marks of those on whose behalf others are asked in this context, so that none is asked for its own tools."""
+"""The marks of the servers that this request came through, so that none is asked for its own tools."""
 INVOCATION = "invocation"
 """The service by which a tool finds the `context` and `trace` that a call over a registry came with."""
 MAX_MARKS = 16
-"""Servers that tools are said to have come through; a longer way is no circle that anybody could make by mistake."""
+"""The most servers in a chain of tools; a longer one cannot occur by mistake."""
 MARK = re.compile(r"\bjaato-([0-9a-f]{16})\b")
 
 
@@ -32,23 +32,23 @@ def marks_in(via: str) -> tuple[str, ...]:
 
 
 async def connect_unvisited(catalog: Catalog) -> None:
-    """Have those say what they offer who were never asked; programs may be started for it."""
+    """Connect to sources that were never connected, to list their tools; programs may be started for it."""
     async with anyio.create_task_group() as tasks:
         for first in list(catalog.strangers.values()):
             tasks.start_soon(first)
 
 
 async def refresh_tools(catalog: Catalog) -> None:
-    """Have everybody whose tools change asked what they offer now."""
+    """Refresh the tools of all sources whose tools change."""
     async with anyio.create_task_group() as tasks:
         for source in list(catalog.sources.values()):
             tasks.start_soon(source)
 
 
 async def load_schemas(tools: Iterable[Tool]) -> dict[str, ToolError]:
-    """Have tools that were known by name only learn their parameters; those of one place are asked for together.
+    """Load the parameters of tools that are known by name only; those of one source are requested together.
 
-    Gives what went wrong with those that cannot be described, by name.
+    Gives the errors of those that could not be loaded, by name.
     """
     groups: dict[object, tuple[Remote, list[Tool]]] = {}
     for tool in tools:

@@ -318,7 +318,7 @@ def service_of(host: Host, name: str) -> Any:
 
 
 class SourceDirectory(Generic[C]):
-    """The sources of one kind by name. Starts nothing and asks nobody."""
+    """The sources of one kind by name. Starts nothing and connects to nothing."""
 
     def __init__(
         self,

@@ -109,11 +109,11 @@ class LoginProvider(OAuthClientProvider):
     # --- the SDK's storage: nothing is loaded but a client that can be used again ------------------------------------
 
     async def get_tokens(self) -> OAuthToken | None:
-        """None: what is kept was refused."""
+        """None: stored tokens were refused."""
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """They are kept as they were answered."""
+        """Do nothing: `run` stores the tokens as they were answered."""
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """The configured client, or the registered one if its redirect URI is that of now; bound to its issuer."""
@@ -346,7 +346,7 @@ class LoginProvider(OAuthClientProvider):
         return (self.context.client_metadata.scope or "").split()
 
     def _make_entry(self) -> Entry:
-        """The login as it is kept."""
+        """The login to store."""
         metadata = self._get_metadata()
         assert self.client is not None
         assert self.tokens is not None
@@ -399,7 +399,7 @@ async def obtain(login: Login, challenge: Challenge, asked: tuple[str, ...] = ()
 async def run_flow(
     login: Login, challenge: Challenge, wanted: tuple[str, ...], inbox: CallbackServer | None
 ) -> Tokens:
-    """The tokens of a new login, for what was asked for before and what is asked for now."""
+    """Run a login for the scopes of the earlier login and the requested ones; gives its tokens."""
     entry = login.record.entry if login.record else None
     if entry is not None:
         granted = entry.tokens.scope if entry.tokens else []
