@@ -16,9 +16,9 @@ from jaato.protocol.specs import SandboxAccess
 from jaato.settings import environment
 from jaato.tools.processes.command import Command, CommandLimits
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.output_text import Streams, pipes, terminal
 from jaato.tools.processes.sandbox.backends import BackendChoice
 from jaato.tools.processes.sandbox.sandbox import Sandbox
+from jaato.tools.processes.streams import Streams, open_pipes, open_pty
 
 pytestmark = pytest.mark.skipif(not WORKING, reason="no sandbox works on this machine")
 LINE = "test ! -e $HOME/.aws/key && echo started; exec 1>&-; exec 2>&-; sleep 3"
@@ -52,7 +52,9 @@ def test_a_sandbox_that_cannot_be_made_is_made_anew(tmp_path: Path, backend: str
     (home / "work").mkdir()
     (secret / "key").write_text("x")
     environ = {"HOME": str(home), "PATH": environment()["PATH"]}
-    streams: Streams | None = None if kind == "captured" else pipes() if kind == "pipes" else terminal(24, 80)
+    streams: Streams | None = (
+        None if kind == "captured" else open_pipes() if kind == "pipes" else open_pty(24, 80)
+    )
     said: list[str] = []
 
     async def main() -> None:

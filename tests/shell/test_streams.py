@@ -18,7 +18,7 @@ from tests.shell.test_edges import carrying
 from jaato import settings
 from jaato.tools.processes.command import Command, CommandLimits, Ended
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.output_text import Streams, pipes, resize, terminal
+from jaato.tools.processes.streams import Streams, open_pipes, open_pty, resize
 
 ENVIRONMENT = {"PATH": settings.environment()["PATH"]}
 
@@ -107,7 +107,7 @@ def test_pipes_carry_both_ways(tmp_path: Path) -> None:
         assert os.read(streams.output_fd, 10) == b""
         await over.wait()
 
-    ended = run(["sh", "-c", "echo no >&2; exec cat"], tmp_path, pipes(), talk, shown=shown, over=over)
+    ended = run(["sh", "-c", "echo no >&2; exec cat"], tmp_path, open_pipes(), talk, shown=shown, over=over)
     assert (ended.code, "".join(shown), ended.head) == (0, "no\n", b"no\n")
 
 
@@ -119,7 +119,7 @@ def test_errors_without_end_are_kept_by_their_ends_and_end_nothing(tmp_path: Pat
     async def talk(streams: Streams, command: Command) -> None:
         await read_until(streams.output_fd, b"done")
 
-    ended = run(["sh", "-c", script], tmp_path, pipes(), talk, limits=limits)
+    ended = run(["sh", "-c", script], tmp_path, open_pipes(), talk, limits=limits)
     assert ended.total == 5000004
     assert ended.tail.endswith(b"end\n")
     assert len(ended.head) + len(ended.tail) <= 1000
@@ -149,7 +149,7 @@ def test_a_terminal_is_one(tmp_path: Path) -> None:
         os.write(fd, b"echo still-$((40+2))\n")
         await read_until(fd, b"still-42\r\n")
 
-    ended = run(BASH, tmp_path, terminal(30, 100), talk)
+    ended = run(BASH, tmp_path, open_pty(30, 100), talk)
     assert ended.reason == "stopped"
     assert not carrying(mark)
 
@@ -163,7 +163,7 @@ def test_nothing_is_left_of_a_process_on_a_terminal(tmp_path: Path) -> None:
         os.write(streams.input_fd, f"setsid sleep {mark} & nohup sleep {mark} &\n".encode())
         await started(mark)
 
-    run(BASH, tmp_path, terminal(24, 80), talk)
+    run(BASH, tmp_path, open_pty(24, 80), talk)
     assert not carrying(mark)
 
 
@@ -172,7 +172,7 @@ def test_a_program_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     before = len(os.listdir("/dev/fd"))
 
     async def main() -> Ended:
-        streams, launcher = pipes(), WardenClient()
+        streams, launcher = open_pipes(), WardenClient()
         try:
             command = Command(
                 ["/no/such"],
@@ -197,10 +197,10 @@ from pathlib import Path
 import anyio
 from jaato.tools.processes.command import Command, CommandLimits
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.output_text import terminal, pipes
+from jaato.tools.processes.streams import open_pty, open_pipes
 
 async def main():
-    streams = terminal(24, 80) if sys.argv[1] == "terminal" else pipes()
+    streams = open_pty(24, 80) if sys.argv[1] == "terminal" else open_pipes()
     command = Command(["sh", "-c", f"trap '' HUP TERM; echo up; while :; do sleep {sys.argv[2]}; done"], Path("/"),
         {"PATH": "/usr/bin:/bin"}, limits=CommandLimits(), show=print, streams=streams.theirs)
     async with anyio.create_task_group() as tasks:

@@ -20,7 +20,7 @@ from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Outcome, Output, replace_surrogates, result_of
 from jaato.tools.pipeline import failure_outcome
-from jaato.tools.processes.output_text import NOT_SHOWN
+from jaato.tools.processes.streams import NOT_SHOWN
 from jaato.tools.redaction.redactor import StreamRedactor
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from jaato.tools.permissions.access import NEED, need_issues
 from jaato.tools.processes.command import Command, CommandLimits, Ended, find_shell
 from jaato.tools.processes.environment import command_environment
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.output_text import join_output
 from jaato.tools.processes.sandbox.cleanup import QuarantinedFile, add_to_result
 from jaato.tools.processes.sandbox.sandbox import Confinement, sandbox_of
+from jaato.tools.processes.streams import join_output
 from jaato.tools.tool import tool
 
 ALIAS = {"cmd": "command"}

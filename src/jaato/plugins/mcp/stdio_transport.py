@@ -25,8 +25,8 @@ from jaato.plugins.mcp.session import RateLimiter
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.processes.command import Command, CommandLimits, Ended
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.output_text import Streams, pipes
 from jaato.tools.processes.sandbox.sandbox import Sandbox
+from jaato.tools.processes.streams import Streams, open_pipes
 
 MAX_MESSAGE_BYTES = 32 << 20
 READ_BYTES = 1 << 16
@@ -234,7 +234,7 @@ class StdioTransport:
 
     async def __aenter__(self) -> tuple[Messages, MemoryObjectSendStream[SessionMessage]]:
         confinement = await self._sandbox.confine(self._access, self._cwd, launcher=self._launcher)
-        streams = self._streams = pipes()
+        streams = self._streams = open_pipes()
         self._command = Command(
             self._argv,
             self._cwd,

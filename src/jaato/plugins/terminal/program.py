@@ -28,7 +28,7 @@ from jaato.plugins.terminal.screen import Screen
 from jaato.tools.call import Call
 from jaato.tools.processes.command import Command, Ended
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.output_text import Streams, resize
+from jaato.tools.processes.streams import Streams, resize
 
 READ_BYTES = 65_536
 BURST_BYTES = 262_144

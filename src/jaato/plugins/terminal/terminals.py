@@ -19,8 +19,8 @@ from jaato.tools.call import Call
 from jaato.tools.permissions.access import check_reach, sandbox_fields
 from jaato.tools.processes.command import Command, CommandLimits, find_shell
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.output_text import terminal
 from jaato.tools.processes.sandbox.sandbox import Confinement
+from jaato.tools.processes.streams import open_pty
 
 MAX_LINES = 400
 MAX_CHARS = 16_000
@@ -162,7 +162,7 @@ class Terminals:
                 f"{alive} programs are running at terminals, which is the most. End one with shell_close."
             )
         try:
-            streams = terminal(*size)
+            streams = open_pty(*size)
         except OSError as error:
             raise ToolError(f"There is no terminal to be had: {error.strerror}.") from None
         try:

@@ -19,8 +19,8 @@ import anyio.to_thread
 from jaato.errors import ToolError
 from jaato.tools.processes.call_processes import MARK, kill_leftovers
 from jaato.tools.processes.launcher import WardenClient, spool_directory
-from jaato.tools.processes.output_text import OutputDecoder
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
+from jaato.tools.processes.streams import OutputDecoder
 from jaato.tools.processes.warden import pipe_frames
 from jaato.tools.processes.warden.child_supervisor import KILL_WITHIN_S
 from jaato.tools.processes.warden.output import SPOOL_PREFIX

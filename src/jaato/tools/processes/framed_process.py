@@ -16,8 +16,8 @@ import msgspec
 from jaato.errors import ToolError
 from jaato.tools.processes.command import Command, CommandLimits, Ended
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.output_text import Streams, pipes
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
+from jaato.tools.processes.streams import Streams, open_pipes
 
 READ_BYTES = 1 << 18
 HEAD_BYTES = 8_192
@@ -165,7 +165,7 @@ class FramedProcess:
 
     async def _life(self, launcher: WardenClient) -> None:
         try:
-            streams = pipes()
+            streams = open_pipes()
         except OSError as error:
             self._end(None, f"it could not be given pipes: {error}")
             return

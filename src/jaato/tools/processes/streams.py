@@ -1,4 +1,4 @@
-"""The streams of a process, pipes or a terminal, and its output decoded as text."""
+"""The streams of a child process: pipes or a pseudo-terminal, and its output decoded as text."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ class Streams(msgspec.Struct):
             self.input_fd = self.output_fd = -1
 
 
-def pipes() -> Streams:
-    """Two pipes: what is written to `input_fd` the process reads, what it prints comes from `output_fd`."""
+def open_pipes() -> Streams:
+    """Open two pipes: one for the input of the process, and one for its output."""
     read, input_fd = os.pipe()
     try:
         output_fd, written = os.pipe()
@@ -156,8 +156,8 @@ def pipes() -> Streams:
     return Streams(input_fd, output_fd, (read, written))
 
 
-def terminal(rows: int, columns: int) -> Streams:
-    """A terminal of this size; the process finds it as all of its streams and as `/dev/tty`."""
+def open_pty(rows: int, columns: int) -> Streams:
+    """Open a pseudo-terminal of this size, for all streams of the process and its `/dev/tty`."""
     ours, theirs = os.openpty()
     try:
         resize(ours, rows, columns)
