@@ -178,11 +178,11 @@ def apply_surroundings(state: State, event: Event) -> None:
 def changed(state: State, event: WorkspaceFilesChanged) -> None:
     """Files are no longer as they were."""
     state.files_left_out += event.more
-    for told in event.files:
-        before = state.files.pop(told.path, None)
-        now = told if before is None else before.then(told)
+    for change in event.files:
+        before = state.files.pop(change.path, None)
+        now = change if before is None else before.then(change)
         if now is not None:
-            state.files[told.path] = now
+            state.files[change.path] = now
     while len(state.files) > FILES:
         del state.files[next(iter(state.files))]
         state.files_left_out += 1
@@ -248,11 +248,11 @@ def live_of(state: State) -> Live:
 
 def lived(state: State, live: Live) -> None:
     """Take in what no log holds."""
-    for agent_id, told in live.agents.items():
+    for agent_id, known in live.agents.items():
         agent = state.agents.get(agent_id)
         if agent is not None:
-            agent.status, agent.reason, agent.streaming = told.status, told.reason, dict(told.streaming)
-            agent.context_tokens, agent.context_limit = told.context_tokens, told.context_limit
+            agent.status, agent.reason, agent.streaming = known.status, known.reason, dict(known.streaming)
+            agent.context_tokens, agent.context_limit = known.context_tokens, known.context_limit
     for call_id, (start, text) in live.outputs.items():
         call = state.calls.get(call_id)
         if call is not None:

@@ -107,7 +107,7 @@ def parse_digits(text: str) -> datetime | None:
 
 
 def parse_unix(text: str) -> datetime | None:
-    """Seconds, milliseconds, microseconds or nanoseconds since 1970, told by how many digits there are."""
+    """Seconds, milliseconds, microseconds or nanoseconds since 1970, by the number of digits."""
     match = UNIX.fullmatch(text)
     if match is None:
         return None

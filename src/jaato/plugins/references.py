@@ -431,7 +431,7 @@ class ReferencesPlugin(Plugin):
         return text[: max(room, 0)], f"The rest is left out, as the answer is full: {where}."
 
     def _file(self, one: Reference, room: int) -> tuple[str, bool]:
-        """The start of a file, and whether that is all; a file that cannot be read is said to be so."""
+        """The start of a file, and whether that is all; a file that cannot be read gives a note."""
         roots = self._roots if one.owner == "workspace" else Roots(self._places[-1].root)
         most = max(room, 0) * 4 + 4
         try:

@@ -65,7 +65,7 @@ def read_session_config(
 ) -> SessionConfig | None:
     """The same; None where there is no file."""
     place = Path(path) if path is not None else Path(workspace or Path.cwd()) / ".jaato" / FILE
-    # of a workspace only its own directory may be a link, so that nobody who prepares one names other files
+    # of a workspace only its own directory may be a link, so that a prepared workspace cannot name other files
     folder = (
         PrivateDirectory(place.parent)
         if path is not None

@@ -163,7 +163,7 @@ def discover(host: Host, kind: Kind) -> Discovery:
 def candidate_files(
     where: Iterable[SourceDirectory], kind: Kind
 ) -> Iterator[tuple[SourceDirectory, tuple[str, ...]]]:
-    """Every file that may be one, as the parts of its path; a link is named, so that it can be said to be none."""
+    """Every file that may be one, as the parts of its path; a link is named, so that it can be reported."""
     for place in where:
         with contextlib.suppress(OSError), os.scandir(place.root.joinpath(*place.parts)) as listing:
             entries = sorted(islice(listing, MAX_LISTED), key=lambda entry: entry.name)[:MAX_FOUND]
@@ -455,7 +455,7 @@ def list_skill_files(item: Item) -> list[str]:
 
 
 def shorten(text: str) -> str:
-    """A text of a bearable length; what was cut is said."""
+    """A text of bounded length, with a note of what was cut."""
     if len(text) <= MAX_ANSWER_CHARS:
         return text
     return f"{text[:MAX_ANSWER_CHARS]}\n\n… {len(text) - MAX_ANSWER_CHARS:,} more characters were left out."

@@ -54,7 +54,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
             f"{name}: {error_line(error)}. A template may only use its variables."
         ) from None
     except RecursionError:
-        raise  # told apart by whoever called
+        raise  # distinguished by the caller
     except (
         jinja2.TemplateError,
         ArithmeticError,

@@ -119,7 +119,7 @@ ERROR: msgspec.json.Decoder[ToolError] = msgspec.json.Decoder(ToolError)
 
 
 def strict(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """A value from bytes of somebody else: no NaN, no lone surrogate, no name twice in an object, no end of nesting.
+    """Decode untrusted JSON: no NaN, no lone surrogate, no name twice in an object, no end of nesting.
 
     Raises `InvalidJson`, and `InvalidShape` for JSON of another shape.
     """

@@ -210,7 +210,7 @@ class MemoryEntry(Struct, frozen=True, gc=False, omit_defaults=True):
 class FileChange(Struct, frozen=True, gc=False, omit_defaults=True):
     """A file that is no longer as it was. `path` is relative to the workspace, absolute outside of it. A directory stands
     for all that is in it. Lines that the new content has and the old one had not are `added`, the other way `removed`:
-    None where nobody has counted."""
+    None where they were not counted."""
 
     path: str
     change: Literal["created", "modified", "deleted"]

@@ -66,7 +66,7 @@ def sandbox_access(options: SessionOptions, settings: Settings, workspace: Path)
 
 
 def is_read_only(options: SessionOptions, settings: Settings) -> bool:
-    """Whether the session can open nothing, whatever is said in it. Raises `ConfigError` where something is opened in
+    """Whether the session can open nothing, whatever is requested in it. Raises `ConfigError` where something is opened in
     the same breath."""
     if options.read_only and options.mode not in (None, "read-only"):
         raise ConfigError(
@@ -87,7 +87,7 @@ def is_read_only(options: SessionOptions, settings: Settings) -> bool:
 
 
 def session_mode(options: SessionOptions, settings: Settings, earlier: Mode | None = None) -> Mode:
-    """The mode of a session that is not begun read-only: what is said now, else what its user has said in it `earlier`,
+    """The mode of a session that does not start read-only: the requested one, else the one its user set `earlier`,
     else the setting."""
     configured: Mode = settings["mode"]
     return options.mode or earlier or configured

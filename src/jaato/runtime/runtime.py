@@ -213,7 +213,7 @@ class Runtime:
         return await enrich_result_async(call, value, asked) if asked else value
 
     def shut_down(self) -> None:
-        """Shut the plugins down, unless they are somebody else's."""
+        """Shut the plugins down, unless the caller owns them."""
         if not self._shared_registry:
             self.registry.shutdown()
 

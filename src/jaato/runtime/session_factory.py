@@ -288,7 +288,7 @@ def question_timeout(settings: Settings) -> float | None:
 
 
 def small_model_plan(plan: Plan, settings: Settings) -> Plan:
-    """The plan with what suits a small model, where the user has not said otherwise."""
+    """The plan with what suits a small model, where the user has not set these."""
     from jaato.runtime.local_model import small_profile
 
     prompt, core = small_profile(plan.workspace, settings.config_dir / "AGENTS.md")

@@ -49,7 +49,7 @@ VERSION = TOOLS.split("/")[1]
 
 
 def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlette:
-    """The routes of the server. They authenticate nobody: put a `Gate` in front."""
+    """The routes of the server. They do not authenticate: put a `Gate` in front."""
 
     async def health(_request: Request) -> Response:
         return JSONResponse(

@@ -11,7 +11,7 @@ Kind = Literal["text", "number", "integer", "switch", "list"]
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One setting: its type, default and meaning; `tighten(new, old)` says whether a stranger may choose `new`. `variable` is
+    """One setting: its type, default and meaning; `tighten(new, old)` says whether an untrusted workspace may choose `new`. `variable` is
     the documented name of its environment variable, where that is not `JAATO_` and its own."""
 
     kind: Kind

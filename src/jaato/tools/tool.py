@@ -244,7 +244,7 @@ def method_of(function: Callable[..., Any], name: str | None) -> Any:
 
 class ArgumentBinder:
     """Calls a function with its arguments in the types of its signature. Those are made at the first call: thousands of
-    tools are listed that nobody calls."""
+    tools are listed and never called."""
 
     __slots__ = ("_function", "_signature")
 

@@ -291,7 +291,7 @@ class StdioTransport:
                             self._reader.pending.discard(id_)
                     await write_all(fd, line_of(item.message))
         except OSError:
-            return  # the server reads no more; who sends is told, as the stream is closed
+            return  # the server reads no more; the closed stream fails the sender
         finally:
             self._written.set()
 

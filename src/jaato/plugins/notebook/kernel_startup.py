@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__":
-    del sys.path[0]  # the folder of this file, whose modules are nobody's to import
+    del sys.path[0]  # the folder of this file, whose modules are not to be imported
 
 import json
 import reprlib

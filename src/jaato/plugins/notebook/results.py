@@ -126,5 +126,5 @@ def add_removed_files(result: Output, removed: Sequence[QuarantinedFile]) -> Out
     if not removed:
         return result
     facts = add_to_result(result.structured, removed)
-    said = f"[Moved away: {', '.join(facts['removed'])}. {facts['note']}]"
-    return Output(f"{said}\n{result.text}", facts, result.media)
+    notice = f"[Moved away: {', '.join(facts['removed'])}. {facts['note']}]"
+    return Output(f"{notice}\n{result.text}", facts, result.media)

@@ -28,9 +28,9 @@ Word = Annotated[str, Meta(min_length=1, max_length=200)]
 Words = Annotated[list[Word], Meta(max_length=200)]
 Prose = Annotated[str, Meta(max_length=32_000)]
 FROM_FILES = ("scripted", "local")
-"""Providers whose model is a file: a path that nobody but the user should choose."""
+"""Providers whose model is a file, whose path only the user may choose."""
 WIDENS = ("model", "provider", "system_prompt", "temperature", "effort", "max_output_tokens")
-"""What a profile of the workspace may not say until somebody has vouched for it."""
+"""Fields that a workspace profile may not set until the user trusts it."""
 
 
 class NoProfile(ToolError):
@@ -204,7 +204,10 @@ def make_order(
         raise NoProfile(
             f"inline_config cannot name the provider {given.provider}; a profile of the user can."
         )
-    said = [own.instructions or own.system_instructions, given.instructions or given.system_instructions]
+    instructions = [
+        own.instructions or own.system_instructions,
+        given.instructions or given.system_instructions,
+    ]
     whole = given.system_prompt or own.system_prompt
     choices = [ToolChoice(one.tools, one.plugins) for one in (own, given)]
     return SubagentRequest(
@@ -212,7 +215,7 @@ def make_order(
         name=name or given.name,
         profile=profile.name if profile else None,
         background=background,
-        instructions="\n\n".join(part for part in (whole, *said) if part) or None,
+        instructions="\n\n".join(part for part in (whole, *instructions) if part) or None,
         whole_prompt=whole is not None,
         provider=given.provider or own.provider,
         model=given.model or (None if given.provider else own.model),

@@ -41,7 +41,7 @@ class AgentView(Struct, omit_defaults=True):
     context_limit: int | None = None
     summary: str | None = None
     working: bool = False
-    """Whether a subagent has a task, be it that nobody goes on with it at the moment."""
+    """Whether a subagent has an open task, running or interrupted."""
 
 
 class CallView(Struct, omit_defaults=True):

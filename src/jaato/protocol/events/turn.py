@@ -290,9 +290,9 @@ class BackgroundUpdated(
 class WorkspaceFilesChanged(
     EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="workspace.files_changed"
 ):
-    """Files that a call or a user command has changed, each once, told with its end: by the file tools, patches, templates,
+    """Files that a call or a user command has changed, each once, reported at its end: by the file tools, patches, templates,
     notebooks' own files, archives, databases, and by going back to a waypoint or undoing. What a shell command or code of
-    a notebook changes is not known here. After a crash it is told what a call had changed, or was about to. `more` were
+    a notebook changes is not known here. After a crash the changes of a call are reported, also those it was about to make. `more` were
     left out."""
 
     files: list[FileChange]

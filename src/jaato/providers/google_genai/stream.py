@@ -110,7 +110,7 @@ class ContentDecoder:
         self._thinking = False
         self._calls = 0
         self._reason: str | None = None
-        self._said = ""
+        self._finish_message = ""
         self._counts: Any = None
 
     def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
@@ -134,7 +134,9 @@ class ContentDecoder:
                 "The connection was cut before the answer was complete; it can be asked again.",
             )
         if reason in MALFORMED:
-            raise broken_stream(f"a call it could not write itself ({reason}) {self._said}".rstrip())
+            raise broken_stream(
+                f"a call it could not write itself ({reason}) {self._finish_message}".rstrip()
+            )
         if reason == "MISSING_THOUGHT_SIGNATURE":
             raise InvalidRequest("A thought signature of an earlier call is missing.")
         if reason == "PUP_LIMITED_DISABLED":
@@ -146,7 +148,9 @@ class ContentDecoder:
         finish: FinishReason = FINISH.get(reason, "unknown")
         if reason in REFUSED:
             finish = "refusal"
-            parts.append(Refusal(self._said or f"The model's answer was stopped by a filter ({reason})."))
+            parts.append(
+                Refusal(self._finish_message or f"The model's answer was stopped by a filter ({reason}).")
+            )
         elif self._calls and finish == "stop":
             finish = "tool_calls"
         message = Message("assistant", parts, provider=self._provider, model=self._model)
@@ -170,7 +174,7 @@ class ContentDecoder:
                 self._decode_part(piece, chunks)
             if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
                 self._reason = candidate.finish_reason
-                self._said = candidate.finish_message or ""
+                self._finish_message = candidate.finish_message or ""
 
     def _decode_part(self, piece: Piece, chunks: list[Chunk]) -> None:
         signature = piece.thought_signature

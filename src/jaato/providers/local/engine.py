@@ -64,7 +64,7 @@ class ControlSocket:
     """A folder only this user can enter, with the engine's Unix socket, which wants a random key.
 
     The engine opens a listener whether it is wanted or not. On leaving, folder and socket are removed: from
-    then on nobody can connect, and there is nothing to guard.
+    then on nothing can connect, and there is nothing to guard.
     """
 
     def __init__(self) -> None:

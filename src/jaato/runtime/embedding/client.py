@@ -172,7 +172,7 @@ class JaatoClient:
             self._session.set_ui_hooks(hooks, "main")
 
     def set_retry_callback(self, callback: RetryCallback | None) -> None:
-        """Where retries are told; see `JaatoSession.set_retry_callback`."""
+        """Set the callback for retries; see `JaatoSession.set_retry_callback`."""
         self._retry_callback = callback
         if self._session is not None:
             self._session.set_retry_callback(callback)

@@ -231,7 +231,7 @@ def trust_state(tree: PluginFiles, trust: Trust) -> TrustState:
 
 
 class MemoryImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Finds and loads the modules of one plugin, below a name that nobody else has, from its bytes alone.
+    """Finds and loads the modules of one plugin, below a unique name, from its bytes alone.
 
     Only source is run: no byte code, no extension module. `pkgutil.get_data` gives the plugin's other files.
     """

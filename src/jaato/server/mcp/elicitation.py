@@ -32,7 +32,7 @@ class Filled:
 
 @dataclass(eq=False, slots=True)
 class Form:
-    """A question on its way to the client's user; `filled` stays None when nobody answers."""
+    """A question on its way to the client's user; `filled` stays None without an answer."""
 
     message: str
     schema: dict[str, Any]

@@ -106,7 +106,7 @@ class ClientCall:
         self._changed = anyio.Event()
 
     async def ask(self, form: Form) -> None:
-        """Have the client's user fill in a form; it stays unfilled when nobody does in time."""
+        """Have the client's user fill in a form; it stays unfilled after the timeout."""
         async with self._asking:
             self.form = form
             self._changed.set()
@@ -131,7 +131,7 @@ class ClientAsker(Asker):
     """Asks the user of the client that made the call, if the client supports it; question and answer are persisted."""
 
     async def ask(self, question: Question) -> Answer | None:
-        """The user's answer; None when there is nobody to ask."""
+        """The user's answer; None when the client cannot ask."""
         call = CURRENT_CALL.get()
         if call is None or not call.answerable:
             return None
@@ -145,7 +145,7 @@ class ClientAsker(Asker):
 
 
 async def clarify(asked: Clarification) -> list[str | None] | None:
-    """The answers of the client's user to a tool's questions; None when there is nobody to ask."""
+    """The answers of the client's user to a tool's questions; None when the client cannot ask."""
     call = CURRENT_CALL.get()
     if call is None or not call.answerable:
         return None
@@ -187,7 +187,7 @@ class Visit:
         self._calls: dict[str, ClientCall] = {}
         self._parked: dict[str, ClientCall] = {}
         session.services["clarify"] = clarify
-        session.journal.bus.listen(self._on_event)
+        session.journal.bus.listen(self.on_event)
 
     @property
     def busy(self) -> bool:
@@ -252,7 +252,8 @@ class Visit:
             lambda one: f"the resource {uri_of(one[1])}" if one[1] in self.handles else one[0], text
         )
 
-    def _on_event(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
+        """Handle an event of the session: output, results and activated tools."""
         match event:
             case ToolOutput():
                 call = self._calls.get(event.call_id)

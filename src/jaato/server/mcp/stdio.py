@@ -132,7 +132,7 @@ class ClientStreams:
 
 
 async def write(descriptor: int, data: bytes) -> bool:
-    """Write all of it; False when nobody reads any more. A client that reads slowly holds up nobody but itself."""
+    """Write all of it; False when the client reads no more. A slow client delays itself only."""
     if len(data) <= DIRECT_BYTES and takes(descriptor):
         return write_all(descriptor, data)
     return await anyio.to_thread.run_sync(write_all, descriptor, data, abandon_on_cancel=True)
@@ -146,7 +146,7 @@ def takes(descriptor: int) -> bool:
 
 
 def write_all(descriptor: int, data: bytes) -> bool:
-    """Write all of it, waiting as long as that takes; False when nobody reads any more."""
+    """Write all of it, waiting as long as that takes; False when the client reads no more."""
     view = memoryview(data)
     while view:
         try:

@@ -256,9 +256,10 @@ class Caller(Visit):
         if self.before is not None:
             await self.before.wait_stopped()
 
-    def _on_event(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
+        """Handle an event of the session, of calls over either protocol."""
         if self._calls:
-            super()._on_event(event)  # of calls over MCP
+            super().on_event(event)  # of calls over MCP
         one = self._running.get(getattr(event, "call_id", None) or "")
         if one is None:
             return  # most have been answered before

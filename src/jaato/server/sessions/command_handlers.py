@@ -315,8 +315,8 @@ class CommandHandlers:
             raise NotAllowed("Permissions are changed on the machine of the server: `jaato permissions`.")
         live = await self._live(command)
         with live.in_use():
-            said = await live.session.run_command(command.name, command.arguments)
-        return Said(said)
+            output = await live.session.run_command(command.name, command.arguments)
+        return Said(output)
 
     async def _reload(self) -> Done:
         await self._hub.reload(open_sessions=True)

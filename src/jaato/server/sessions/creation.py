@@ -112,8 +112,8 @@ async def create(
 
 def send_progress(wire: Wire, step: str, done: int, total: int | None) -> None:
     """Send a client the progress of the session that it creates."""
-    told = InitProgress(session_id="", agent_id="", seq=0, step=step, done=done, total=total, unit="bytes")
-    wire.write(framed(encode(told)))
+    event = InitProgress(session_id="", agent_id="", seq=0, step=step, done=done, total=total, unit="bytes")
+    wire.write(framed(encode(event)))
 
 
 async def create_or_resume(

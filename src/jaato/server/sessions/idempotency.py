@@ -68,7 +68,7 @@ class PendingMessage:
         if self._taken.done():
             return False
         self._taken.set_exception(error)
-        self._taken.exception()  # nobody may be waiting any more
+        self._taken.exception()  # mark it as retrieved: there may be no waiter
         return True
 
     def __await__(self) -> Generator[Any, None, Taken]:

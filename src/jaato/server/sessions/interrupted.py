@@ -74,7 +74,7 @@ class InterruptedSessions:
         """Read new interrupted sessions, and clear those that were idle when their process died."""
         async with self._alone:
             for session_id in self._store.abandoned_sessions():
-                with contextlib.suppress(StoreError):  # somebody else has it, or has removed it
+                with contextlib.suppress(StoreError):  # another process has it, or has removed it
                     last = self._store.last_seq(session_id)
                     if session_id in self._known and self._known[session_id][0] == last:
                         continue

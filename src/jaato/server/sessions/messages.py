@@ -64,7 +64,7 @@ def send_message(
         except JaatoError as error:
             if not taken.failed(error):
                 raise
-            LOG.warning("%s", error)  # who said it is told
+            LOG.warning("%s", error)  # its sender gets the error
         finally:
             forget()
             room.preparing.pop(by.once, None)

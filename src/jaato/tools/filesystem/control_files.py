@@ -37,7 +37,7 @@ EDITORS = """
 """Editors: tasks, interpreters and scripts that they run when the directory is opened."""
 
 GIT = ".git .gitconfig .hg .hgrc .jj .config/git".split()
-"""Version control: `.git` holds the configuration and the hooks; what of it commands may change is told apart by the sandbox."""
+"""Version control: `.git` holds the configuration and the hooks; the sandbox decides what of it commands may change."""
 
 TOOLS = """
 .envrc .npmrc .yarnrc* .pypirc pip.conf pip.ini .netrc _netrc .pdbrc .pdbrc.py .gdbinit .lldbinit .lldbinit-* .inputrc .editrc
