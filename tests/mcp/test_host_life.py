@@ -15,6 +15,7 @@ from tests.mcp.hosting import call, configure, hosted, places, processes, raw
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.errors import ServerFault, ServerUnusable
 from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
+from jaato.tools.permissions.gate import Policy
 
 
 def test_sessions_share_a_server_and_other_secrets_do_not(tmp_path: Path) -> None:
@@ -174,10 +175,46 @@ def test_search_finds_tools_of_servers_that_do_not_run(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+def test_the_first_search_starts_servers_that_have_never_run(tmp_path: Path) -> None:
+    """A trusted server that never listed its tools is started by the first search, which asks no question; one that is
+    slow is named and found later; an untrusted one is not started."""
+    started, foreign = f"--{tmp_path.name}-first", f"--{tmp_path.name}-foreign"
+    entry = raw("fine", started)
+    waits = f'while [ ! -e "{tmp_path}/go" ]; do sleep 0.05; done; exec "$@"'
+    late = {"command": "sh", "args": ["-c", waits, "sh", entry["command"], *entry["args"]]}
+    configure(tmp_path, {"raw": entry, "late": late, "bad": {"command": "false"}})
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": raw("fine", foreign)}}))
+
+    async def main() -> None:
+        search = model_call("list_tools", query="say something back")
+        activate = model_call("get_tool_schemas", names=["mcp_connect"])
+        connect = model_call("mcp_connect", server="late")
+        script = [search, say("first"), search, activate, connect, say("then")]
+        ask = Policy.of({"defaultPolicy": "ask"})
+        try:
+            async with session(tmp_path, script, plugins=("introspection", "mcp"), policy=ask) as live:
+                await live.post("go")
+                first = str(results(live)[0].content)
+                assert "mcp__raw__echo" in first
+                assert '"starting":["late"]' in first
+                assert not processes(foreign)
+                (tmp_path / "go").touch()
+                while "mcp__late__echo" not in live.catalog:
+                    await anyio.sleep(0.02)
+                await live.post("again")
+                _, then, _, connected = results(live)
+                assert "mcp__late__echo" in str(then.content)
+                assert "starting" not in str(then.content)
+                assert connected.ok
+        finally:
+            await anyio.to_thread.run_sync(SERVER_POOL.close)
+
+    anyio.run(main)
+
+
 def test_a_denied_tool_stays_denied_by_any_name(tmp_path: Path) -> None:
     """A rule for a server's tool holds for call_mcp_tool too."""
-    from jaato.tools.permissions.gate import Policy
-
     configure(tmp_path, {"raw": raw()})
     policy = Policy.of({"defaultPolicy": "allow", "blacklist": {"tools": ["mcp__raw__echo"]}})
 

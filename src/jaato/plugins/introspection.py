@@ -11,12 +11,14 @@ from jaato.errors import InvalidArguments
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.catalog import CATEGORY_TEXTS, Catalog
-from jaato.tools.remote.refresh import load_schemas, refresh_tools
+from jaato.tools.remote.refresh import connect_unvisited, load_schemas, refresh_tools
 from jaato.tools.search.ranking import Access, access_by, rank_tools, row_of, search_all
 from jaato.tools.tool import Tool, tool
 
 PAGE = 20
 MAX_PAGE = 200
+FIRST_LIST_S = 5.0
+"""How long the first search waits for MCP servers that have never run to list their tools."""
 MAX_GUESSED = 10
 """Unknown names for which similar ones are looked up."""
 
@@ -48,17 +50,24 @@ class IntrospectionPlugin(Plugin):
         names to get_tool_schemas."""
         limit = max(1, min(limit, MAX_PAGE))
         start = read_cursor(cursor)
+        starting: list[str] = []
         if start == 0:
+            starting = await connect_unvisited(self.catalog(call), FIRST_LIST_S)
             await refresh_tools(self.catalog(call))
         asked = [*([query] if query else []), *(queries or [])]
         if asked:
             catalog = self.catalog(call)
             hits = await anyio.to_thread.run_sync(search_all, catalog, asked, start + limit + 1)
-            return rank_tools(
+            result = rank_tools(
                 catalog, asked, self._access(call), hits=hits, limit=limit, start=start, verbose=verbose
             )
-        if category is not None:
-            return self._category(category, limit, start, call, verbose)
+        elif category is not None:
+            result = self._category(category, limit, start, call, verbose)
+        else:
+            result = self._categories(limit, start, call)
+        return result | ({"starting": starting} if starting else {})
+
+    def _categories(self, limit: int, start: int, call: Call) -> dict[str, Any]:
         rows = [
             {"name": name, "tool_count": count, "description": CATEGORY_TEXTS.get(name, "")}
             for name, count in sorted(self.catalog(call).categories.items())

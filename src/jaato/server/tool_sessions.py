@@ -25,6 +25,7 @@ from jaato.server.mcp.sessions import ClientAsker, Visit
 from jaato.tools.call import problem_of
 from jaato.tools.catalog import Catalog
 from jaato.tools.remote.refresh import (
+    START_WITHIN_S,
     THROUGH,
     connect_unvisited,
     load_schemas,
@@ -130,7 +131,7 @@ class Door:
         self._runtime = runtime
         self.onward = Onward(self.catalog)
         self._bare = replace(plan, asker=ClientAsker(), prompt=plan.prompt or "")
-        self._waits = bool(offer.tools) and bool(self.catalog.sources or self.catalog.strangers)
+        self._waits = bool(offer.tools) and bool(self.catalog.sources or self.catalog.unvisited)
         self._plan = self._bare if self._waits else offer.plan(self._bare, self.catalog)
         self._visits: dict[str, Visit] = {}
         self._entering = anyio.Lock()
@@ -297,7 +298,7 @@ class Onward:
         """Have everybody say what there is, once; programs may be started for it."""
         async with self._beginning:
             if not self._begun:
-                await connect_unvisited(self._catalog)
+                await connect_unvisited(self._catalog, START_WITHIN_S)
                 await self.renew()
                 self._begun = True
 

@@ -145,9 +145,9 @@ class Catalog:
         self.meaning = meaning
         self.sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """Refreshes the tools of remote servers before a search, by plugin; bounded in time, never raises."""
-        self.strangers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        """Connects remote servers that were not connected yet, by plugin, to list all their tools; may start programs, bounded in
-        time, never raises."""
+        self.unvisited: dict[str, Callable[[float], Coroutine[Any, Any, list[str]]]] = {}
+        """Connects remote servers that never listed their tools, by plugin; may start programs. Waits for so many seconds,
+        returns the servers that are still starting, never raises."""
         self.mark = os.urandom(8).hex()
         """By what a server knows that tools came from itself, in a circle of servers."""
         self.marks: dict[str, frozenset[str]] = {}
@@ -216,7 +216,7 @@ class Catalog:
         """A catalogue, empty yet, for the tools of these plugins alone."""
         made = Catalog(self.meaning)
         made.sources = {name: source for name, source in self.sources.items() if name in plugins}
-        made.strangers = {name: first for name, first in self.strangers.items() if name in plugins}
+        made.unvisited = {name: source for name, source in self.unvisited.items() if name in plugins}
         self._parts = [*(one for one in self._parts if one[0]() is not None), (ref(made), plugins)]
         return made
 

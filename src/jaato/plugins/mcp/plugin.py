@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
+import anyio.to_thread
 
 from jaato.abc.plugin import Host as PluginHost
 from jaato.abc.plugin import Plugin
-from jaato.errors import ToolError
+from jaato.errors import PluginError, ToolError
 from jaato.log import logger
 from jaato.plugins.mcp.config import FILE, ServerConfig, describe_sandbox
 from jaato.plugins.mcp.directory import Directory
@@ -23,17 +25,18 @@ from jaato.tools.catalog import wire_name
 from jaato.tools.host_services import trust_of
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
+from jaato.tools.remote.refresh import START_WITHIN_S
 from jaato.tools.remote.sources import host_context
 from jaato.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ResourceEntry, ToolEntry
     from jaato.plugins.mcp.pool import SessionServers
+    from jaato.plugins.mcp.supervisor import ServerSupervisor
 
 LOG = logger("mcp")
-START_WITHIN_S = 30.0
 MAX_STARTED = 20
-"""Unknown servers that are started together to learn their tools."""
+"""Servers without a manifest that one session starts to learn their tools."""
 MAX_ROWS = 200
 MAX_TEXT = 300
 
@@ -48,11 +51,12 @@ class MCPToolPlugin(Plugin):
         super().__init__(host)
         self.directory = open_directory(host)
         self._offered: dict[str, list[Tool]] = {}
+        self._first_starts: dict[str, Future[None]] = {}
 
     def offered(self) -> list[Tool]:
         """The tools of every server with a manifest."""
         try:
-            self.host.service("catalog").strangers[self.name] = self.start_unknown
+            self.host.service("catalog").unvisited[self.name] = self.start_unvisited
         except KeyError:
             pass
         for config in self.directory.sources.values():
@@ -78,26 +82,22 @@ class MCPToolPlugin(Plugin):
             return
         renew(self.name, old, new)
 
-    async def start_unknown(self) -> None:
-        """Start each server without a manifest to learn its tools; failures are logged."""
-        unknown = [
-            config.name
-            for config in self.directory.sources.values()
-            if not config.disabled and self.directory.trusts(config) and self.directory.review(config) is None
-        ]
-
-        async def connect(name: str) -> None:
+    async def start_unvisited(self, within_s: float) -> list[str]:
+        """Start each trusted server without a manifest, once, to learn its tools. Returns the servers that have not
+        listed them after `within_s` seconds; they continue in the background. Failures are logged."""
+        for config in self.directory.sources.values():
+            name = config.name
+            if name in self._first_starts or len(self._first_starts) == MAX_STARTED:
+                continue
+            if config.disabled or not self.directory.trusts(config) or self.directory.review(config):
+                continue
             try:
-                with anyio.fail_after(START_WITHIN_S):
-                    await self.servers.connect(name)
-            except TimeoutError:
-                LOG.warning("MCP server '%s' has not listed its tools within %g s", name, START_WITHIN_S)
-            except ToolError as error:
+                self._first_starts[name] = self.servers.submit(name, list_first_time)
+            except (ToolError, PluginError) as error:
                 LOG.warning("%s", error)
-
-        async with anyio.create_task_group() as tasks:
-            for name in unknown[:MAX_STARTED]:
-                tasks.start_soon(connect, name)
+        starts = self._first_starts
+        await anyio.to_thread.run_sync(wait, starts.values(), within_s, abandon_on_cancel=True)
+        return [name for name, start in starts.items() if not start.done()]
 
     @functools.cached_property
     def servers(self) -> SessionServers:
@@ -181,7 +181,7 @@ class MCPToolPlugin(Plugin):
                 row["left_out"] = [shorten(text) for text in manifest.dropped[:20]]
         return row
 
-    @tool(category="MCP", access="execute")
+    @tool(category="MCP", access="read")
     async def mcp_connect(self, server: str) -> dict[str, Any]:
         """Start an MCP server, or ask a running one anew, so that its tools can be searched; also right after it
         failed. Returns what it offers."""
@@ -290,6 +290,20 @@ class MCPToolPlugin(Plugin):
         reference = {"name": prompt} if prompt is not None else {"uri": template or ""}
         asked = {"name": argument, "value": value}
         return await self.servers.ask(server, lambda connection: connection.complete(reference, asked))
+
+
+async def list_first_time(server: ServerSupervisor) -> None:
+    """Start a server, so that it lists its tools. Failures are logged."""
+    from jaato.plugins.mcp.pool import fetch_manifest
+
+    name = server.setting.config.name
+    try:
+        with anyio.fail_after(START_WITHIN_S):
+            await fetch_manifest(server)
+    except TimeoutError:
+        LOG.warning("MCP server '%s' has not listed its tools within %g s", name, START_WITHIN_S)
+    except ToolError as error:
+        LOG.warning("%s", error)
 
 
 def open_directory(host: PluginHost) -> Directory:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import ContextVar
+from typing import Any
 
 import anyio
 
@@ -16,6 +17,8 @@ THROUGH: ContextVar[tuple[str, ...]] = ContextVar("jaato_through", default=())
 """The marks of the servers that this request came through, so that none is asked for its own tools."""
 INVOCATION = "invocation"
 """The service by which a tool finds the `context` and `trace` that a call over a registry came with."""
+START_WITHIN_S = 30.0
+"""How long a remote server may take to list its tools for the first time."""
 MAX_MARKS = 16
 """The most servers in a chain of tools; a longer one cannot occur by mistake."""
 MARK = re.compile(r"\bjaato-([0-9a-f]{16})\b")
@@ -31,11 +34,18 @@ def marks_in(via: str) -> tuple[str, ...]:
     return tuple(MARK.findall(via[:2_000]))
 
 
-async def connect_unvisited(catalog: Catalog) -> None:
-    """Connect to sources that were never connected, to list their tools; programs may be started for it."""
+async def connect_unvisited(catalog: Catalog, within_s: float) -> list[str]:
+    """Connect the remote servers that never listed their tools; programs may be started for it. Returns the servers that
+    have not listed them after `within_s` seconds; they continue in the background."""
+    starting: list[str] = []
+
+    async def connect(source: Callable[[float], Coroutine[Any, Any, list[str]]]) -> None:
+        starting.extend(await source(within_s))
+
     async with anyio.create_task_group() as tasks:
-        for first in list(catalog.strangers.values()):
-            tasks.start_soon(first)
+        for source in list(catalog.unvisited.values()):
+            tasks.start_soon(connect, source)
+    return starting
 
 
 async def refresh_tools(catalog: Catalog) -> None:
