@@ -11,6 +11,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 
+from jaato.abc.provider import Provider
 from jaato.client.state import apply
 from jaato.protocol.events import Event, SessionInfo, TurnCompleted
 from jaato.protocol.events.state import State
@@ -49,14 +50,14 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    path: Path, script: Sequence[Answer] | ScriptedProvider, idle_after_s: float = 300.0, **base: Any
+    path: Path, script: Sequence[Answer] | Provider, idle_after_s: float = 300.0, **base: Any
 ) -> AsyncIterator[Served]:
     """A server whose sessions are answered by a script, and put down after so long without work or watchers."""
     state = path / "state"
     work = path / "work"
     work.mkdir(parents=True, exist_ok=True)
     blueprint = SessionOptions(
-        provider=script if isinstance(script, ScriptedProvider) else ScriptedProvider(script),
+        provider=ScriptedProvider(script) if isinstance(script, Sequence) else script,
         model="script",
         state_dir=state,
         **({"environ": {"HOME": str(path), "PATH": "/usr/bin:/bin"}} | base),

@@ -49,6 +49,9 @@ FIELDS: dict[str, Field] = {
     "subagent_depth": Field("integer", 3, "how deep subagents may nest; 0: none", tighten=fewer),
     "subagents_at_once": Field("integer", 8, "how many subagents may work at the same time", tighten=fewer),
     "subagents_open": Field("integer", 32, "how many subagents a session may have open", tighten=fewer),
+    "wake_idle_agent": Field(
+        "switch", True, "a background task or subagent that ends starts a turn of its idle agent"
+    ),
     "durability": Field(
         "text", "normal", "normal survives kill -9, full also a power loss", ("normal", "full")
     ),

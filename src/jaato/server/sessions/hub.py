@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import AS_BEFORE, Live, Resume, SessionPool, works
 from jaato.server.sessions.snapshot import StateFold
 from jaato.server.sessions.subscription import Subscription, Wire
+from jaato.server.sessions.wake import Waker
 from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
@@ -212,6 +213,8 @@ class Hub:
         room.tools = lambda: tools_of(live)
         room.sandbox = lambda: sandbox_view(session)
         session.journal.bus.listen(room.publish)
+        if live.entry.factory.settings["wake_idle_agent"]:
+            session.journal.bus.listen(Waker(live, partial(self.run_turn, room)))
         session.questions.early = lambda: self._resume_turn(room, session)
         self.list_changed = True
         self._update_responder(room)

@@ -90,11 +90,14 @@ async def wait_for_subagents(live: Live | None) -> Done:
     session, stops = live.session, live.stops
     while True:
         await session.supervisor.all_done()
+        await session.turns.wait_idle()
         waiting = any(message.source == "child" for message in session.inbox.messages)
-        if live.stops != stops or session.is_busy or not waiting:
+        if live.stops != stops or not waiting:
             return Done()
         turn = await session.run_queued()
-        if turn is None or turn.reason != "stop":
+        if turn is None and not session.is_busy:
+            return Done()  # the session is closed
+        if turn is not None and turn.reason != "stop":
             return Done()
 
 

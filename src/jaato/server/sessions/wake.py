@@ -1,0 +1,50 @@
+"""Wakes an idle agent when its background task or background subagent has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from jaato.protocol.events import AgentCompleted, BackgroundUpdated, Event, MessageUser, TurnCompleted
+from jaato.server.sessions.session_pool import Live
+
+MAX_WAKES = 25
+"""Turns in a row that are started without a message of a user."""
+
+
+class Waker:
+    """Listens to the events of a session and starts a turn with the message about background work that has ended.
+
+    There is no turn after one that was stopped or failed, nor after `MAX_WAKES` in a row: the message then waits for the
+    user's next one. `start` runs a turn beside the caller.
+    """
+
+    def __init__(self, live: Live, start: Callable[[Callable[[], Awaitable[object]]], None]) -> None:
+        self._live = live
+        self._session = live.session
+        self._start = start
+        self._last_turn_ended_well = True
+        self._wakes = 0
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        root = self._session.state.agent_id
+        match event:
+            case MessageUser(agent_id=agent, message=message) if agent == root and message.source == "user":
+                self._wakes = 0
+            case TurnCompleted(agent_id=agent) if agent == root:
+                self._last_turn_ended_well = event.reason == "stop"
+            case BackgroundUpdated(agent_id=agent, status="completed" | "failed") if agent == root:
+                self._start(self._wake)
+            case AgentCompleted(reason="completed" | "failed") if self._is_child(event.agent_id):
+                self._start(self._wake)
+
+    def _is_child(self, agent_id: str) -> bool:
+        session = self._session
+        return session.journal.session_state.parent_of(agent_id) == session.state.agent_id
+
+    async def _wake(self) -> None:
+        """Start a turn with the queued messages, unless one runs, which delivers them, or the user decides when to continue."""
+        if self._last_turn_ended_well and not self._session.is_interrupted and self._wakes < MAX_WAKES:
+            self._wakes += 1
+            with self._live.in_use():
+                await self._session.run_queued()

@@ -1,0 +1,166 @@
+"""Idle agents whose background work ends: a turn begins with the news, within bounds, and not against the user's will."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from tests.kit import call, say
+from tests.server.serving import Raw, served
+from tests.server.test_resting import begun, fifo, until
+from tests.subagent.cast import Cast
+
+from jaato.abc.provider import ModelRequest
+from jaato.protocol.events import BackgroundUpdated, MessageUser, PermissionRequested, TurnCompleted
+from jaato.providers.scripted import Step
+from jaato.server.sessions.wake import MAX_WAKES
+
+FREE = ["start_background", "run(cat *)", "run(true)", "run(sleep *)"]
+ACTIVATE = call("get_tool_schemas", names=["start_background", "stop_background", "delegate"])
+
+
+def start(command: str) -> Step:
+    """A call that starts a command in the background."""
+    return call("start_background", tool="run", args={"command": command})
+
+
+def ended(client: Raw, session_id: str) -> list[TurnCompleted]:
+    """The turns of the root agent that have ended so far."""
+    root = client.states[session_id].root_agent_id
+    return [one for one in client.events if isinstance(one, TurnCompleted) and one.agent_id == root]
+
+
+async def turns(client: Raw, session_id: str, count: int) -> list[TurnCompleted]:
+    """Wait until so many turns of the root agent have ended."""
+    while len(ended(client, session_id)) < count:
+        await client.next()
+    return ended(client, session_id)
+
+
+def news(client: Raw) -> list[str]:
+    """What the model was told of background work."""
+    messages = [event.message for event in client.events if isinstance(event, MessageUser)]
+    return [message.text for message in messages if message.source in ("system", "child")]
+
+
+def test_a_background_command_wakes_its_idle_agent(tmp_path: Path) -> None:
+    """The turn is over; the command ends; the model learns it in a turn of its own. A grant until idle does not revive."""
+    gate = fifo(tmp_path)
+    write = call("writeNewFile", path="a", content="")
+    script = [
+        ACTIVATE,
+        call("get_tool_schemas", names=["writeNewFile"]),
+        start("cat gate"),
+        write,
+        say("first"),
+    ]
+    script += [call("writeNewFile", path="b", content=""), say("second")]
+
+    async def main() -> None:
+        async with served(tmp_path, script) as server, server.client() as client:
+            session_id = await begun(client, tmp_path, allow=FREE)
+            await client.ask("client.config", answers=True)
+            await client.ask("message.send", text="go")
+            asked = await client.until(PermissionRequested)
+            await client.ask("permission.response", question_id=asked.question_id, answer="idle")
+            await turns(client, session_id, 1)
+            await anyio.to_thread.run_sync(gate.write_text, "done")
+            again = await client.until(PermissionRequested)
+            assert again.arguments["path"] == "b"
+            await client.ask("permission.response", question_id=again.question_id, answer="y")
+            _, woken = await turns(client, session_id, 2)
+            assert woken.reason == "stop"
+            (told,) = news(client)
+            assert "completed" in told
+
+    anyio.run(main)
+
+
+def test_a_background_subagent_wakes_its_idle_parent(tmp_path: Path) -> None:
+    """The parent's turn ends before its subagent does; the subagent's result starts the parent's next turn."""
+    gate = anyio.Event()
+
+    async def slow(_request: ModelRequest) -> Step:
+        await gate.wait()
+        return say("found it")
+
+    order = call("delegate", task="look", name="scout", background=True)
+    cast = Cast({"main": [ACTIVATE, order, say("first"), say("second")], "scout": [slow]})
+
+    async def main() -> None:
+        nonlocal gate
+        gate = anyio.Event()
+        async with served(tmp_path, cast) as server, server.client() as client:
+            session_id = await begun(client, tmp_path, allow=["delegate"])
+            await client.ask("message.send", text="go")
+            await turns(client, session_id, 1)
+            gate.set()
+            await turns(client, session_id, 2)
+            (told,) = news(client)
+            assert "found it" in told
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("why", ["stopped task", "stopped turn", "setting"])
+def test_the_user_decides_when_an_agent_continues(tmp_path: Path, why: str) -> None:
+    """A task that was stopped wakes nobody; nor does one that ends after a turn was stopped, or where the setting is off.
+    The news waits for the user's next message."""
+    gate = fifo(tmp_path)
+    config = tmp_path / ".config/jaato"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f"wake_idle_agent = {'false' if why == 'setting' else 'true'}\n")
+    wait = call("run", command="sleep 600")
+    rest = [wait] if why == "stopped turn" else [say("first")]
+    script = [ACTIVATE, start("cat gate"), *rest, say("next")]
+
+    async def main() -> None:
+        async with served(tmp_path, script) as server, server.client() as client:
+            session_id = await begun(client, tmp_path, allow=FREE)
+            live = server.hub.pool.loaded[session_id]
+            await client.ask("message.send", text="go")
+            if why == "stopped turn":
+                await until(lambda: "sleep 600" in str(live.session.state.started))
+                await client.ask("session.stop")
+            await turns(client, session_id, 1)
+            (task,) = live.session.tasks.running()
+            if why == "stopped task":
+                await client.ask("task.stop", task_id=task.id)
+            else:
+                await anyio.to_thread.run_sync(gate.write_text, "done")
+            while not [
+                one for one in client.events if isinstance(one, BackgroundUpdated) and one.status != "running"
+            ]:
+                await client.next()
+            for _ in range(200):
+                await anyio.sleep(0)
+            assert len(live.session.inbox.messages) == 1
+            assert live.session.state.turns == 1
+            await client.ask("message.send", text="and?")
+            await turns(client, session_id, 2)
+            assert len(news(client)) == 1
+
+    anyio.run(main)
+
+
+def test_an_agent_that_wakes_itself_again_and_again_is_bounded(tmp_path: Path) -> None:
+    """Each turn starts another task; after so many turns without a message of a user the news waits."""
+    step = [start("true"), say("again")]
+    script = [ACTIVATE, *step * (MAX_WAKES + 3)]
+
+    async def main() -> None:
+        async with served(tmp_path, script) as server, server.client() as client:
+            session_id = await begun(client, tmp_path, allow=FREE)
+            live = server.hub.pool.loaded[session_id]
+            await client.ask("message.send", text="go")
+            await turns(client, session_id, 1 + MAX_WAKES)
+            await until(lambda: not live.session.is_busy and live.session.inbox.messages)
+            for _ in range(200):
+                await anyio.sleep(0)
+            assert live.session.state.turns == 1 + MAX_WAKES
+            await client.ask("message.send", text="and?")
+            await turns(client, session_id, 2 + MAX_WAKES)
+
+    anyio.run(main)
