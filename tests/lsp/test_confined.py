@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -25,7 +26,8 @@ def served(lair: Lair, program: Path, **config: object) -> Bench:
 def hijacked(lair: Lair) -> Path:
     """A server in the workspace, which does harm before it serves."""
     program = lair.work / "server"
-    program.write_text(f"#!/bin/sh\n{lair.line}\nexec {sys.executable} {ODD} good /dev/null\n")
+    odd = shutil.copy(ODD, lair.work)  # a checkout in /tmp is not in the sandbox
+    program.write_text(f"#!/bin/sh\n{lair.line}\nexec {sys.executable} {odd} good /dev/null\n")
     program.chmod(0o755)
     return program
 

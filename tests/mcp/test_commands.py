@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ def program(desk: Machine, **described: Any) -> list[str]:
     """The command of a small server, which describes itself by a file that a test may change."""
     path = desk.root / "described.json"
     path.write_text(json.dumps(described))
-    return [sys.executable, str(SERVER), str(path)]
+    server = shutil.copy(SERVER, desk.root)  # where it is granted to a sandbox, unlike a checkout in /tmp
+    return [sys.executable, server, str(path)]
 
 
 def added(desk: Machine, *flags: str, **described: Any) -> None:

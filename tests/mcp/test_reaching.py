@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,11 @@ from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.plugins.mcp.trust import ServerTrust
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
-LINE = (sys.executable, str(SERVERS / "reaching.py"))
-REACHING = {"command": LINE[0], "args": [LINE[1]]}
+
+def server_in(workspace: Path) -> list[str]:
+    """The command of the server, copied to where its sandbox has it: a checkout may be in /tmp, which is private there."""
+    workspace.mkdir(exist_ok=True)
+    return [sys.executable, shutil.copy(SERVERS / "reaching.py", workspace)]
 
 
 def reached(
@@ -32,7 +36,8 @@ def reached(
     sdk: bool = False,
 ) -> list[str]:
     """What the server answers to each URL or path; with `sdk` it is one of the official SDK."""
-    entry: dict[str, Any] = {"command": LINE[0], "args": [LINE[1], *(["sdk"] if sdk else [])]}
+    command, script = server_in(path / "work")
+    entry: dict[str, Any] = {"command": command, "args": [script, *(["sdk"] if sdk else [])]}
     if sandbox:
         entry["sandbox"] = sandbox
     at = places(path)
@@ -107,9 +112,9 @@ def test_declared_directories_are_writable_and_no_others(tmp_path: Path) -> None
 def test_a_server_leaves_no_control_file_and_keeps_what_others_may_make(tmp_path: Path) -> None:
     """What it makes itself is moved away; what a file tool has made with permission while it ran stays there."""
     at = places(tmp_path)
-    (tmp_path / ".mcp.json").write_text(
-        json.dumps({"mcpServers": {"it": {**REACHING, "sandbox": {"profile": "workspace-write"}}}})
-    )
+    command, script = server_in(at.workspace)
+    entry = {"command": command, "args": [script], "sandbox": {"profile": "workspace-write"}}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"it": entry}}))
     rules = Sandbox(at.workspace, environ=at.environ, quarantine=tmp_path / "removed")
     directory = Directory(at, sandbox=rules)
     made, allowed = at.workspace / ".envrc", at.workspace / ".npmrc"
@@ -145,7 +150,7 @@ def test_with_no_back_end_only_what_needs_none_starts(tmp_path: Path, sandbox: d
 def test_commands_obey_the_setting_of_the_user(tmp_path: Path, player: Path) -> None:
     """`jaato mcp tools` starts no declared server where the user wants no sandbox."""
     desk = Machine(tmp_path, player)
-    added = desk.run("mcp", "add", "it", "--sandbox-profile", "read-only", "--", *LINE)
+    added = desk.run("mcp", "add", "it", "--sandbox-profile", "read-only", "--", *server_in(desk.work))
     assert (added.code, "sandbox: read-only: it changes nothing" in added.out) == (0, True), added.err
     (desk.home / ".config" / "jaato").mkdir(parents=True)
     (desk.home / ".config" / "jaato" / "config.toml").write_text('sandbox_backend = "none"\n')
@@ -161,7 +166,7 @@ def test_the_sandbox_is_shown_and_a_change_of_it_needs_trust_again(tmp_path: Pat
     desk = Machine(tmp_path, player)
     (desk.root / "data").mkdir()
     flags = ["--scope", "workspace", "--allow-domain", "pypi.org", "--add-dir", str(desk.root / "data")]
-    added = desk.run("mcp", "add", "it", *flags, "--", *LINE)
+    added = desk.run("mcp", "add", "it", *flags, "--", *server_in(desk.work))
     place = desk.root / "data"
     assert f"sandbox: workspace-write: it may change the workspace, {place}; it reaches pypi.org" in added.out
     assert "fetch" in desk.run("mcp", "tools", "it").out

@@ -140,7 +140,8 @@ def test_nothing_of_a_server_begun_in_the_background_is_read(machine: Machine) -
 
 def test_commands_of_a_session_read_nothing_of_it(machine: Machine) -> None:
     """A command that is allowed looks at every process of its user, the one that runs it among them."""
-    (machine.home / "look.sh").write_text(f"{machine.python} {SPY} {machine.canary.encode().hex()}\n")
+    spy = shutil.copy(SPY, machine.home)  # a checkout in /tmp is not in the sandbox
+    (machine.home / "look.sh").write_text(f"{machine.python} {spy} {machine.canary.encode().hex()}\n")
     text = '[{"calls": [{"name": "run", "arguments": {"command": "sh look.sh"}}]}, {"text": "done"}]'
     (machine.home / "script.json").write_text(text)
     args = (
