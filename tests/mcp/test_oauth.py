@@ -13,7 +13,7 @@ import pytest
 from tests.mcp.oauth_servers import Protected, desk
 from tests.mcp.oauth_web import Reply
 
-from jaato.plugins.mcp.oauth.callback import asking
+from jaato.plugins.mcp.oauth.callback import browser_prompt
 from jaato.plugins.mcp.oauth.login import get_login_state, login, logout
 from jaato.plugins.mcp.oauth.options import LoginRequired, OAuthFault
 from jaato.plugins.mcp.oauth.token_store import TokenStore
@@ -210,7 +210,7 @@ def test_the_browser_is_started_without_a_shell(tmp_path: Path) -> None:
     printed: list[str] = []
     environ = {"BROWSER": str(program), "PATH": os.defpath + ":/usr/local/bin", "OPENAI_API_KEY": "sk-secret"}
     with desk(tmp_path) as at:
-        assert anyio.run(at.call, at.auth(asking(printed.append, environ))).status_code == 200
+        assert anyio.run(at.call, at.auth(browser_prompt(printed.append, environ))).status_code == 200
     arguments, given = json.loads((tmp_path / "seen").read_text())
     assert len(arguments) == 1
     assert arguments[0] in "".join(printed)

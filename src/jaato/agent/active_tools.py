@@ -31,28 +31,28 @@ class ActiveTools:
 
     def restore(self) -> None:
         """Declare the first tools, and those that a resumed session had activated."""
-        self._declare(self._first())
-        self._declare(self._known(self._journal.state.activated))
+        self._declare(self._initial_specs())
+        self._declare(self._find_specs(self._journal.state.activated))
 
     def activate(self, names: Sequence[str]) -> list[str]:
         """Declare more tools from now on; returns the names that are new."""
         new = [name for name in dict.fromkeys(names) if name not in self._names]
-        specs = self._known(new)
+        specs = self._find_specs(new)
         if specs:
             journal = self._journal
             journal.record(ToolActivated(**journal.head(), tools=[spec.name for spec in specs]))
             self._declare(specs)
         return [spec.name for spec in specs]
 
-    def _first(self) -> list[ToolSpec]:
+    def _initial_specs(self) -> list[ToolSpec]:
         if not self._deferred:
             return [tool.spec for tool in self._catalog]
         if self._core is not None:
-            return self._known(self._core)
-        known = self._known(self._journal.state.core_tools)
+            return self._find_specs(self._core)
+        known = self._find_specs(self._journal.state.core_tools)
         return known or [tool.spec for tool in self._catalog.core]
 
-    def _known(self, names: Sequence[str]) -> list[ToolSpec]:
+    def _find_specs(self, names: Sequence[str]) -> list[ToolSpec]:
         found = [self._catalog.find(name) for name in names]
         return [entry.tool.spec for entry in found if entry is not None]
 

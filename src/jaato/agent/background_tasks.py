@@ -163,7 +163,7 @@ class BackgroundTasks:
         state, changed = self._journal.state, call.changed[:]
         try:
             if call.id in state.started and call.id not in state.open_calls:
-                self._steps.ended(call, outcome)
+                self._steps.record_end(call, outcome)
             self._context.inbox.notify(
                 f"Background task {task.id} ({task.tool}): {task.status.value}. "
                 f"get_background_output shows its result.",
@@ -211,7 +211,7 @@ class BackgroundGroup:
         assert self._group is not None
         if self._closing is not None and self._closing.is_set():
             raise JaatoError("The session is closed; nothing new begins in it.")
-        self._group.start_soon(self._contained, body)
+        self._group.start_soon(self._run_contained, body)
 
     async def _keep(self, opened: anyio.Event, closing: anyio.Event) -> None:
         async with anyio.create_task_group() as group:
@@ -220,7 +220,7 @@ class BackgroundGroup:
             await closing.wait()
             group.cancel_scope.cancel()
 
-    async def _contained(self, body: Callable[[], Awaitable[None]]) -> None:
+    async def _run_contained(self, body: Callable[[], Awaitable[None]]) -> None:
         try:
             await body()
         except Exception:

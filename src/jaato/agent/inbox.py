@@ -60,7 +60,7 @@ class Inbox:
             self._enriching.append(scope)
             try:
                 async with self._turnstile:
-                    enriched = await self._enriched(text)
+                    enriched = await self._enrich_text(text)
             finally:
                 self._enriching.remove(scope)
         if scope.cancelled_caught:
@@ -70,7 +70,7 @@ class Inbox:
             return message_of(text, added, attachments, source, author), False
         return message_of(enriched, "", attachments, source, author), False
 
-    async def _enriched(self, text: str) -> str:
+    async def _enrich_text(self, text: str) -> str:
         """The text as enriched by the plugins, which can reach the session's services."""
         assert self._enrich is not None
         before = SERVICES.set(self._services)

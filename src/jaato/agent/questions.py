@@ -124,7 +124,7 @@ class Questions:
     def forget(self, agent_id: str) -> list[Asked]:
         """Remove and return the restored questions of an agent that is not resumed."""
         self._given = {key: given for key, given in self._given.items() if key[0] != agent_id}
-        left = [asked for asked in self._earlier() if asked.agent_id == agent_id]
+        left = [asked for asked in self._restored() if asked.agent_id == agent_id]
         for asked in left:
             del self._open[asked.question_id]
         return left
@@ -136,13 +136,13 @@ class Questions:
 
     def expire(self) -> None:
         """Resolve restored questions past their deadline by their default. Raises `StoreError`."""
-        for asked in self._earlier():
+        for asked in self._restored():
             if seconds_until(asked.deadline) == 0.0:
                 self._settle_early(asked, None)
 
     def leave_open(self) -> None:
         """Resolve the questions about interrupted calls as unknown. Raises `StoreError`."""
-        for asked in self._earlier():
+        for asked in self._restored():
             if isinstance(asked, ClarificationQuestion) and asked.outcome:
                 self._settle_early(asked, None)
 
@@ -152,12 +152,12 @@ class Questions:
         del self._open[asked.question_id]
         self._given[key_of(asked)] = answer
 
-    def _earlier(self) -> list[Asked]:
+    def _restored(self) -> list[Asked]:
         return [one.asked for one in self._open.values() if one.earlier and one.asked is not None]
 
-    def _taken_up(self, key: Key) -> Waiting | None:
+    def _find_restored(self, key: Key) -> Waiting | None:
         """The restored question about this call, if an earlier process asked one."""
-        for asked in self._earlier():
+        for asked in self._restored():
             if key_of(asked) == key:
                 waiting = self._open[asked.question_id]
                 waiting.earlier = False
@@ -166,7 +166,7 @@ class Questions:
 
     def as_asked(self, question: Question) -> Question:
         """The permission question with the id and deadline it had in an earlier process, if it was asked there."""
-        for held in self._earlier():
+        for held in self._restored():
             if key_of(held) == (question.agent_id, question.call_id, question.digest):
                 return msgspec.structs.replace(question, id=held.question_id, deadline=held.deadline)
         return question
@@ -206,7 +206,7 @@ class Questions:
         """Ask a permission question; None without a responder. Raises TimeoutError past its deadline."""
         journal = self._journal
         key = (question.agent_id, question.call_id, question.digest)
-        waiting = self._taken_up(key)
+        waiting = self._find_restored(key)
         if waiting is None:
             given = self._given.pop(key, NOTHING)
             if given is None:
@@ -237,7 +237,7 @@ class Questions:
     async def clarify(self, asked: Clarification, agent_id: str = "") -> list[str | None] | None:
         """Ask the user an agent's questions; None without a responder or an answer in time: defaults apply then."""
         key = (agent_id, asked.call_id, "")
-        waiting = self._taken_up(key)
+        waiting = self._find_restored(key)
         if waiting is None:
             given = self._given.pop(key, NOTHING)
             if given is None or (isinstance(given, list) and given):

@@ -203,7 +203,7 @@ class Results:
         """The result with long text cut to head and tail, the whole of it behind a handle. What is cut is masked first:
         a secret does not lie across the cut."""
         if result.error is not None:
-            return msgspec.structs.replace(result, error=self._bounded_problem(result.error))
+            return msgspec.structs.replace(result, error=self._truncate_problem(result.error))
         texts = [part.text for part in result.content if isinstance(part, Text)]
         handle = result.handle
         if isinstance(result.structured, dict) and isinstance(own := result.structured.get("handle"), str):
@@ -213,22 +213,22 @@ class Results:
         text = self._journal.secrets.mask("\n".join(texts))
         handle = handle or self.keep(text.encode())
         media: list[Text | Media] = [part for part in result.content if not isinstance(part, Text)]
-        content: list[Text | Media] = [Text(self._cut(text, handle)), *media]
+        content: list[Text | Media] = [Text(self._truncate(text, handle)), *media]
         structured = result.structured
         if structured is not None and len(encode(structured)) > RESULT_CHARS:
             structured = None
         return msgspec.structs.replace(result, content=content, handle=handle, structured=structured)
 
-    def _bounded_problem(self, problem: Problem) -> Problem:
+    def _truncate_problem(self, problem: Problem) -> Problem:
         message, traceback = problem.message, problem.traceback
         if len(message) > RESULT_CHARS:
             message = self._journal.secrets.mask(message)
-            message = self._cut(message, self.keep(message.encode()))
+            message = self._truncate(message, self.keep(message.encode()))
         if traceback is not None and len(traceback) > RESULT_CHARS:
             traceback = self._journal.secrets.mask(traceback)[-RESULT_CHARS:]
         return msgspec.structs.replace(problem, message=message, traceback=traceback)
 
-    def _cut(self, text: str, handle: str) -> str:
+    def _truncate(self, text: str, handle: str) -> str:
         half = RESULT_CHARS // 2
         left_out = len(text) - 2 * half
         note = f'\n… {left_out} characters left out; readFile(path="{handle}") has all of it …\n'

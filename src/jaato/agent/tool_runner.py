@@ -214,13 +214,13 @@ class ToolRunner:
 
     def permit(self, call: Call, tool: Tool) -> Coroutine[Any, Any, Decision | None]:
         """The session's gate; a call that had begun has passed it."""
-        return self._permitted(call) if call.again else self._context.gate.check(call, tool)
+        return self._earlier_decision(call) if call.again else self._context.gate.check(call, tool)
 
-    async def _permitted(self, call: Call) -> Decision | None:
+    async def _earlier_decision(self, call: Call) -> Decision | None:
         begun = self._journal.state.started[call.id].permission
         return None if begun is None else Decision(allowed=True, permission=begun)
 
-    def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+    def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Durable before the tool does anything."""
         journal = self._journal
         if journal.frozen:
@@ -256,7 +256,7 @@ class ToolRunner:
             outcome.value = await self._context.enrich_result(call, outcome.value)
         return outcome
 
-    def ended(self, call: Call, outcome: Outcome) -> None:
+    def record_end(self, call: Call, outcome: Outcome) -> None:
         """Record the end of a call durably before the model sees its result."""
         journal = self._journal
         result = self.results.of(call, outcome)

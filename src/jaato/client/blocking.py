@@ -136,7 +136,7 @@ class Client:
     def _greet(self) -> None:
         until = time.monotonic() + GREETING_S
         self.transport.send(encode(Hello(PROTOCOL, client="jaato", name=self._name)))
-        while not (frames := self._received(until)):
+        while not (frames := self._receive(until)):
             pass
         welcome = understood(frames[0])
         if not isinstance(welcome, Welcome):
@@ -154,7 +154,7 @@ class Client:
         try:
             while (result := self.result(asked)) is None:
                 self._progressed = False
-                self._take(self._received(until))
+                self._take(self._receive(until))
                 if self._progressed:
                     until = time.monotonic() + timeout_s
         finally:
@@ -225,7 +225,7 @@ class Client:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    def _received(self, until: float) -> list[bytes]:
+    def _receive(self, until: float) -> list[bytes]:
         """The frames received so far, perhaps none. Raises `ServerGone` after the deadline."""
         if (left_s := until - time.monotonic()) <= 0:
             raise ServerGone("The server does not answer.")
@@ -233,9 +233,9 @@ class Client:
 
     def _take(self, frames: list[bytes]) -> None:
         for one in frames:
-            self._one(understood(one))
+            self._handle_message(understood(one))
 
-    def _one(self, value: Any) -> None:
+    def _handle_message(self, value: Any) -> None:
         """Take in one message. Messages of a kind this client does not know are passed over."""
         if isinstance(value, Reply):
             if value.id in self._asked:

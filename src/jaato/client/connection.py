@@ -18,7 +18,7 @@ from jaato.client.answers import answer
 from jaato.client.blocking import Transport, understood
 from jaato.client.session import RemoteSession
 from jaato.client.state import apply
-from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame, refused
+from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, Handshake, frame, refusal_error
 from jaato.errors import ConfigError, ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode
 from jaato.protocol.commands import (
@@ -88,13 +88,13 @@ class Client:
         command = SessionCreate(workspace=absolute(workspace), once=word(), **how)
         opened = await self.ask(command)
         assert isinstance(opened, Opened)
-        return await self._watched(opened.session_id)
+        return await self._wait_for_state(opened.session_id)
 
     async def attach(self, session: str) -> RemoteSession:
         """Watch a session, by id, unique prefix or name. Raises `SessionNotFound`."""
         opened = await self.ask(SessionAttach(session_id=session))
         assert isinstance(opened, Opened)
-        return await self._watched(opened.session_id)
+        return await self._wait_for_state(opened.session_id)
 
     async def list(self, workspace: str | None = None, limit: int = 50) -> Sessions:
         """Stored sessions, newest first."""
@@ -124,7 +124,7 @@ class Client:
         finally:
             self._waiting.pop(asked.id, None)
 
-    async def _watched(self, session_id: str) -> RemoteSession:
+    async def _wait_for_state(self, session_id: str) -> RemoteSession:
         session = self._session(session_id)
         await session.known()
         return session
@@ -372,7 +372,7 @@ class WebSocketTransport:
             self._frames.due.clear()
         message = self._messages.pop(0)
         if isinstance(message, Closed):
-            raise refused(message)
+            raise refusal_error(message)
         return message
 
     def drop(self) -> None:

@@ -70,9 +70,9 @@ def apply(state: State, event: Event) -> State:
         case AgentOutput():
             spoken(agent_of(state, event), event)
         case ToolOutput():
-            printed(state, event)
+            apply_tool_output(state, event)
         case MessageUser() | MessageModel() | ToolCallEnd() | TurnCompleted() | GcCompleted():
-            conversed(state, event)
+            apply_entry(state, event)
         case ToolCallStart():
             state.calls[event.call_id] = CallView(
                 call_id=event.call_id,
@@ -102,7 +102,7 @@ def apply_rest(state: State, event: Event) -> None:
             state.provider, state.model = event.provider or state.provider, event.model or state.model
             state.mode = event.mode or state.mode
         case AgentCreated():
-            created(state, event)
+            apply_agent_created(state, event)
         case AgentStatusChanged():
             agent = agent_of(state, event)
             agent.status, agent.reason = event.status, event.reason
@@ -119,7 +119,7 @@ def apply_rest(state: State, event: Event) -> None:
         case ErrorRaised():
             state.problem = event.error
         case SessionInfo(live=Live() as live):
-            lived(state, live)
+            apply_live(state, live)
         case _:
             apply_lists(state, event)
 
@@ -168,14 +168,14 @@ def apply_surroundings(state: State, event: Event) -> None:
     """Apply events beside the conversation."""
     match event:
         case WorkspaceFilesChanged():
-            changed(state, event)
+            apply_file_changes(state, event)
         case CommandList():
             state.commands = list(event.commands)
         case MemoryList():
             state.memories, state.memory_count = list(event.memories), event.total
 
 
-def changed(state: State, event: WorkspaceFilesChanged) -> None:
+def apply_file_changes(state: State, event: WorkspaceFilesChanged) -> None:
     """Files are no longer as they were."""
     state.files_left_out += event.more
     for change in event.files:
@@ -201,7 +201,7 @@ def agent_of(state: State, event: Event) -> AgentView:
     return agent
 
 
-def created(state: State, event: AgentCreated) -> None:
+def apply_agent_created(state: State, event: AgentCreated) -> None:
     """An agent begins."""
     agent = agent_of(state, event)
     agent.name, agent.provider, agent.model = event.name, event.provider, event.model
@@ -223,7 +223,7 @@ def spoken(agent: AgentView, event: AgentOutput) -> None:
         agent.streaming[event.source] = before[: event.offset] + event.text
 
 
-def printed(state: State, event: ToolOutput) -> None:
+def apply_tool_output(state: State, event: ToolOutput) -> None:
     """Output of a running call: the newest of it."""
     call = state.calls.get(event.call_id)
     if call is None:
@@ -246,7 +246,7 @@ def live_of(state: State) -> Live:
     return Live(agents, outputs, list(state.commands), list(state.memories), state.memory_count)
 
 
-def lived(state: State, live: Live) -> None:
+def apply_live(state: State, live: Live) -> None:
     """Take in what no log holds."""
     for agent_id, known in live.agents.items():
         agent = state.agents.get(agent_id)
@@ -261,7 +261,7 @@ def lived(state: State, live: Live) -> None:
     state.memory_count = live.memory_count
 
 
-def conversed(state: State, event: Entry) -> None:
+def apply_entry(state: State, event: Entry) -> None:
     """Apply an event of the conversation."""
     match event:
         case MessageUser():

@@ -236,7 +236,7 @@ class SocketTransport:
             except TimeoutError:
                 pass
         if self._closed is not None and not messages:
-            raise refused(self._closed)
+            raise refusal_error(self._closed)
         return messages, readable
 
     def _select(self, timeout_s: float | None, descriptors: Collection[int]) -> set[int]:
@@ -294,7 +294,7 @@ class SocketTransport:
         self._socket.close()
 
 
-def refused(closed: Closed) -> JaatoError:
+def refusal_error(closed: Closed) -> JaatoError:
     """Why a server ended a connection."""
     if closed.code == NOT_LET_IN:
         return from_code("not_allowed", f"The server does not let this client in: {closed.reason}.")

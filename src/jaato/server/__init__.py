@@ -1,1 +1,1 @@
-"""The doors through which others come in: protocols served by this process."""
+"""Servers of this process: the session protocol, MCP and the tool registry over HTTP and sockets."""

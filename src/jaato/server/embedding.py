@@ -127,8 +127,8 @@ class SessionManager:
         await self._hub.delete(self._hub.find(session))
 
 
-class Door(ABC):
-    """A server with one door, as long as `async with` is inside; `sessions` are its sessions."""
+class EmbeddedServer(ABC):
+    """A server in this process with its sockets, while `async with` runs; `sessions` are its sessions."""
 
     def __init__(self, blueprint: SessionOptions | None) -> None:
         self._blueprint = blueprint or SessionOptions()
@@ -143,11 +143,11 @@ class Door(ABC):
         return self._sessions
 
     @abstractmethod
-    def _doors(self) -> ServerOptions:
+    def _open_sockets(self) -> ServerOptions:
         """Its sockets, closed with the stack."""
 
     async def __aenter__(self) -> Self:
-        served = await self._stack.enter_async_context(run_server(self._doors()))
+        served = await self._stack.enter_async_context(run_server(self._open_sockets()))
         self._sessions = SessionManager(served.hub)
         return self
 
@@ -156,21 +156,21 @@ class Door(ABC):
         await self._stack.__aexit__(*raised)
 
 
-class JaatoIPCServer(Door):
+class JaatoIPCServer(EmbeddedServer):
     """A server at a Unix socket, for clients of the same user. Raises `ConfigError` for a path that will not do."""
 
     def __init__(self, socket_path: str | Path, blueprint: SessionOptions | None = None) -> None:
         super().__init__(blueprint)
         self.socket_path = Path(socket_path).absolute()
 
-    def _doors(self) -> ServerOptions:
+    def _open_sockets(self) -> ServerOptions:
         listener = bind_unix(self.socket_path)
         self._stack.callback(self.socket_path.unlink, missing_ok=True)
         self._stack.callback(listener.close)
         return ServerOptions([listener], base=self._blueprint)
 
 
-class JaatoWSServer(Door):
+class JaatoWSServer(EmbeddedServer):
     """A server at an address, for clients with a token. `port` is the one that was taken when 0 was asked for."""
 
     def __init__(
@@ -187,7 +187,7 @@ class JaatoWSServer(Door):
         self.port = port
         self._names = (tuple(hosts), tuple(origins))
 
-    def _doors(self) -> ServerOptions:
+    def _open_sockets(self) -> ServerOptions:
         listener = bind_tcp(self.host, self.port)
         self._stack.callback(listener.close)
         self.port = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Sessions for clients that have a model of their own (MCP clients, callers of a registry): which tools, and who is served."""
+"""Sessions for clients with a model of their own (MCP clients, callers of a registry), and the tools they are offered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from jaato.tools.tool import Tool
 
 
 class NoModel:
-    """Answers no request; its empty name lets whoever goes on with the session choose a provider anew."""
+    """A provider that answers no request; its empty name lets a resumed session choose a provider."""
 
     name = ""
 
@@ -83,7 +83,7 @@ class Offer:
         return replace(plan, deferred=True)
 
     def instructions(self, catalog: Catalog) -> str:
-        """What a client's model should know before it begins."""
+        """The instructions for the client's model."""
         if self.whole or self.tools:
             return (
                 "Tools of this machine and workspace, by jaato. Calls that change something may ask the user."
@@ -117,12 +117,12 @@ Named = Tool | ToolSpec
 
 
 class Door:
-    """Lets clients in. A client's session begins with its first call, so one that only looks leaves nothing."""
+    """The sessions of clients, each created with the first call, so that a client that only lists tools has none."""
 
     called = "MCP"
-    """What the sessions' names begin with."""
+    """The prefix of the names of sessions."""
     stranger = ""
-    """What is said before the name a client gives itself."""
+    """The prefix of the name that a client gives itself."""
     visits: type[Visit] = Visit
 
     def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
@@ -156,15 +156,15 @@ class Door:
 
     @property
     def catalog(self) -> Catalog:
-        """Every tool there is to be found."""
+        """All tools of the catalogue."""
         return self._runtime.registry.subset(None)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call this whenever there are other tools, from any thread; what is given back ends it."""
+        """Call a function when the tools change, from any thread; returns a function that removes it."""
         return self._runtime.registry.watchers.add(changed)
 
     def declared(self, key: str) -> tuple[Named, ...]:
-        """What is declared to a client now: two of these are equal where nothing has changed for it."""
+        """The tools that are declared to a client now; equal values mean that nothing has changed for it."""
         if self.offer.whole:
             return tuple(self.offered())
         visit = self.visiting(key)
@@ -175,13 +175,13 @@ class Door:
         return [tool for tool in self.catalog if self.offer.scope(tool)]
 
     async def renew(self) -> None:
-        """Have others asked of whom what is known is old, where their tools are offered without being asked for."""
+        """Refresh remote sources whose tools are outdated, where their tools are offered without discovery."""
         if self.offer.whole or self.offer.tools:
             await self.onward.renew()
 
     async def begin(self) -> None:
-        """Have others, where their tools are offered without being asked for, say what there is. Raises `ConfigError` for a
-        tool there is not."""
+        """List the tools of remote sources, where they are offered without discovery. Raises `ConfigError` for an
+        unknown tool."""
         if not (self.offer.whole or self.offer.tools):
             return  # they are asked when somebody looks for tools
         await self.onward.begin()
@@ -191,7 +191,7 @@ class Door:
             await self.onward.described(entry.tool for entry in found if entry is not None)
 
     async def page(self, visit: Visit | None, start: int, most: int) -> tuple[list[ToolSpec], bool]:
-        """Tools that are declared to a client, whole, from one on; and whether there are more."""
+        """A page of the tools that are declared to a client, with their parameters; and whether there are more."""
         await self.begin()
         if not self.offer.whole:
             specs = visit.declared() if visit is not None else self.first()
@@ -205,7 +205,7 @@ class Door:
         return [tool.spec for tool in page], len(tools) > start + most
 
     def first(self) -> list[ToolSpec]:
-        """The tools a client is shown before its first call."""
+        """The tools that a client sees before its first call."""
         if not self._plan.deferred:
             return [tool.spec for tool in self.offered()]
         if self._plan.core is None:
@@ -214,11 +214,11 @@ class Door:
         return [entry.tool.spec for entry in found if entry is not None]
 
     def visiting(self, key: str) -> Visit | None:
-        """The client's visit, if it has made a call."""
+        """The client's session, if it has made a call."""
         return self._visits.get(key)
 
     async def visit(self, key: str, client: str) -> Visit:
-        """The client's visit, begun if need be. Raises `ConfigError` when there are too many, `StoreError`."""
+        """The client's session, created if necessary. Raises `ConfigError` when there are too many, `StoreError`."""
         known = self._visits.get(key)
         if known is not None:
             return known
@@ -238,13 +238,13 @@ class Door:
         return self.visits(session, client)
 
     async def leave(self, key: str) -> None:
-        """The client has gone: its calls are stopped and its session is closed."""
+        """Handle the end of a client: stop its calls and close its session."""
         visit = self._visits.pop(key, None)
         if visit is not None:
             await self._close(visit)
 
     async def sweep(self) -> None:
-        """Close, again and again, the visits of clients that have not called for half an hour."""
+        """Periodically close the sessions of clients without a call for half an hour."""
         while True:
             await anyio.sleep(SWEEP_S)
             late = anyio.current_time() - IDLE_S
@@ -252,7 +252,7 @@ class Door:
                 await self.leave(key)
 
     async def close(self) -> None:
-        """Close every visit, then the plugins and the store."""
+        """Close every session, then the plugins and the store."""
         with anyio.CancelScope(shield=True):
             try:
                 async with anyio.create_task_group() as group:
@@ -283,7 +283,7 @@ def open_door(blueprint: SessionOptions, offer: Offer) -> Door:
 
 
 class Onward:
-    """Others from whom the tools of a catalogue come. Each is asked within bounds, and not before what is known of it is old."""
+    """The remote sources of a catalogue's tools. Each is refreshed within limits, and only when its tools are outdated."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -291,11 +291,11 @@ class Onward:
         self._begun = False
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether there are remote sources."""
         return bool(self._catalog.sources)
 
     async def begin(self) -> None:
-        """Have everybody say what there is, once; programs may be started for it."""
+        """List the tools of all sources, once; programs may be started for it."""
         async with self._beginning:
             if not self._begun:
                 await connect_unvisited(self._catalog, START_WITHIN_S)
@@ -303,7 +303,7 @@ class Onward:
                 self._begun = True
 
     async def renew(self, via: bytes = b"") -> None:
-        """Have those asked of whom what is known is old, for a request that came this way; nobody for our own."""
+        """Refresh outdated sources, for a request that came through the servers in `via`; nothing when this one is among them."""
         through = marks_in(via.decode("latin-1"))
         if self._catalog.mark in through:
             return
@@ -314,18 +314,18 @@ class Onward:
             THROUGH.reset(token)
 
     async def failing(self, tools: Iterable[Tool]) -> dict[str, Problem]:
-        """Have these tools whole; what went wrong with those that are not, by name."""
+        """Load the parameters of tools; gives the errors of those that failed, by name."""
         failed = await load_schemas(tools)
         return {name: problem_of(error) for name, error in failed.items()}
 
     async def described(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Those of these tools that are whole, once everybody was asked for theirs."""
+        """The tools whose parameters could be loaded."""
         tools = list(tools)
         failed = await load_schemas(tools)
         return [tool for tool in tools if tool.name not in failed]
 
     @property
     def via(self) -> tuple[bytes, bytes]:
-        """Through whom the tools have come, so that none of them takes its own for another's."""
+        """The header `via` with the servers the tools came through, so that none lists its own tools as another's."""
         others = sorted({mark for marks in self._catalog.marks.values() for mark in marks})
         return b"via", via_of([self._catalog.mark, *others]).encode("ascii")

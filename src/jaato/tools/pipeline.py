@@ -39,7 +39,7 @@ class Steps(Protocol):
         """Decide whether it may run; None without a permission policy."""
         ...
 
-    def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+    def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Make the start durable."""
         ...
 
@@ -51,7 +51,7 @@ class Steps(Protocol):
         """Let plugins add to the result."""
         ...
 
-    def ended(self, call: Call, outcome: Outcome) -> None:
+    def record_end(self, call: Call, outcome: Outcome) -> None:
         """Make the result durable."""
         ...
 
@@ -70,11 +70,11 @@ async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
         outcome = await attempt(call, steps, tool)
     except BaseException as error:
         if steps.interrupts(error):
-            steps.ended(call, interrupted_outcome(begun))
+            steps.record_end(call, interrupted_outcome(begun))
             raise
         outcome = failure_outcome(error)
     outcome.duration_s = time.perf_counter() - begun
-    steps.ended(call, outcome)
+    steps.record_end(call, outcome)
     return outcome
 
 
@@ -94,7 +94,7 @@ async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcom
     permission, refusal = await ask_permission(call, tool, steps)
     if refusal is not None:
         return failure_outcome(refusal, permission)
-    steps.started(call, tool, permission)
+    steps.record_start(call, tool, permission)
     try:
         value = await steps.invoke(call, tool)
     except BaseException as error:

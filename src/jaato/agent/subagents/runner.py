@@ -111,12 +111,12 @@ class SubagentRunner:
                         ending, problem = STOPPED
                         raise
             finally:
-                self._ended(child, ending, problem)
+                self._finish(child, ending, problem)
 
         try:
             await self._group.start(body)
         except BaseException:
-            self._ended(child, *STOPPED)
+            self._finish(child, *STOPPED)
             raise
 
     async def _work(self, child: Subagent, text: str | None, source: Source, once: str) -> tuple[Ending, str]:
@@ -150,7 +150,7 @@ class SubagentRunner:
                 async with self.slots.aside(child):
                     await one.ended.wait()
 
-    def _ended(self, child: Subagent, ending: Ending, problem: str) -> None:
+    def _finish(self, child: Subagent, ending: Ending, problem: str) -> None:
         """Record the end of a task, stop the subagents below, and free the slot."""
         self.slots.leave(child)
         for one in self._below(child.id):

@@ -99,9 +99,9 @@ class Supervisor:
         named = named or [child for child in known if len(who) > 3 and child.id.startswith(who)]
         if len(named) == 1:
             return named[0]
-        raise SubagentError(self._unknown(by, who, known))
+        raise SubagentError(self._unknown_error(by, who, known))
 
-    def _unknown(self, by: str, who: str, known: Sequence[Subagent]) -> str:
+    def _unknown_error(self, by: str, who: str, known: Sequence[Subagent]) -> str:
         import difflib
 
         for agent_id, record in self.session_state.subagents.items():
@@ -275,11 +275,11 @@ class Supervisor:
         found: dict[str, Subagent] = {}
         for child in self.suspended:
             above = list(self.session_state.ancestors_of(child.id))
-            if any(agent_id in found for agent_id in above) or self._awaited(child, [self.root_id]):
+            if any(agent_id in found for agent_id in above) or self._is_awaited(child, [self.root_id]):
                 found[child.id] = child
         return list(found.values())
 
-    def _awaited(self, child: Subagent, above: Iterable[str]) -> bool:
+    def _is_awaited(self, child: Subagent, above: Iterable[str]) -> bool:
         """Whether an open call of one of these agents waits for its task."""
         states = [self.session_of(agent_id).state for agent_id in above]
         return any(
@@ -289,7 +289,7 @@ class Supervisor:
     async def take_up(self) -> None:
         """Resume interrupted tasks, except those that resumed calls take up themselves."""
         for child in self.suspended:
-            if child.suspended and not self._awaited(child, self.session_state.ancestors_of(child.id)):
+            if child.suspended and not self._is_awaited(child, self.session_state.ancestors_of(child.id)):
                 await self.runner.resume(child)
 
     def forsake(self, child: Subagent, ending: Ending, why: str) -> None:

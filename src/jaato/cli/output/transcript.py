@@ -81,17 +81,17 @@ def render_event(event: Event, arguments: Arguments, *, full: bool) -> Iterator[
             yield f"agent {event.name}: {event.provider} {event.model}"
         case MessageUser():
             yield ""
-            yield from labelled(event.message.source, user_text(event))
+            yield from label_lines(event.message.source, user_text(event))
         case MessageModel():
             yield ""
             for part in event.message.parts:
                 match part:
                     case Text():
-                        yield from labelled("agent", part.text)
+                        yield from label_lines("agent", part.text)
                     case Refusal():
-                        yield from labelled("refusal", part.text)
+                        yield from label_lines("refusal", part.text)
                     case Thinking() if full and part.text:
-                        yield from labelled("thinking", part.text)
+                        yield from label_lines("thinking", part.text)
             arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
         case ToolCallEnd():
             yield f"> {call_text(event.tool, arguments.pop(event.call_id, {}), 160)}"
@@ -108,7 +108,7 @@ def user_text(event: MessageUser) -> str:
     return "\n".join([event.message.words, *media]).strip()
 
 
-def labelled(label: str, text: str) -> Iterator[str]:
+def label_lines(label: str, text: str) -> Iterator[str]:
     """The lines of a text, the first prefixed with a label."""
     first, *rest = text.split("\n")
     yield f"{label}: {first}"
@@ -164,10 +164,10 @@ def entry_lines(entry: Event, arguments: Arguments, width: int) -> Iterator[str]
     """The lines of one entry of the conversation; results are left out."""
     match entry:
         case MessageUser():
-            yield from labelled(entry.message.source, user_text(entry))
+            yield from label_lines(entry.message.source, user_text(entry))
         case MessageModel():
             if entry.message.text:
-                yield from labelled("agent", entry.message.text)
+                yield from label_lines("agent", entry.message.text)
         case ToolCallEnd():
             yield f"> {call_text(entry.tool, arguments.get(entry.call_id, {}), width - 2)}"
             if not entry.result.ok:

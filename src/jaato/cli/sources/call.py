@@ -72,7 +72,7 @@ class OneCall:
         """Check the rules."""
         return await self._gate.check(call, tool)
 
-    def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+    def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Not recorded, as there is no session."""
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
@@ -83,7 +83,7 @@ class OneCall:
         """The result, unchanged."""
         return outcome
 
-    def ended(self, call: Call, outcome: Outcome) -> None:
+    def record_end(self, call: Call, outcome: Outcome) -> None:
         """Not recorded, as there is no session."""
 
     def interrupts(self, error: BaseException) -> bool:

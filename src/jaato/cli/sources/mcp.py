@@ -240,13 +240,13 @@ def main(args: Namespace) -> int:
 
 def login_prompt(environ: Mapping[str, str]) -> Ask:
     """Prints where to log in."""
-    from jaato.plugins.mcp.oauth.callback import asking
+    from jaato.plugins.mcp.oauth.callback import browser_prompt
 
     def write(text: str) -> None:
         sys.stderr.write(printable(text))
         sys.stderr.flush()
 
-    return asking(write, environ)
+    return browser_prompt(write, environ)
 
 
 def sandbox_entry(args: Namespace) -> dict[str, Any]:

@@ -202,7 +202,7 @@ class LibrarySteps:
         )
         return decision
 
-    def started(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+    def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Nothing durable without a session."""
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
@@ -268,7 +268,7 @@ class LibrarySteps:
             outcome.value = enrich_result(call, outcome.value, enrichers)
         return outcome
 
-    def ended(self, call: Call, outcome: Outcome) -> None:
+    def record_end(self, call: Call, outcome: Outcome) -> None:
         """Note how it went."""
         if self.executor._ledger is not None:  # noqa: SLF001 the other half of the same part
             self.executor.note("tool-result", tool=call.name, call_id=call.id, ok=outcome.ok)
@@ -305,7 +305,7 @@ class StartSteps(LibrarySteps):
         """A handle is no result."""
         return outcome
 
-    def ended(self, call: Call, outcome: Outcome) -> None:
+    def record_end(self, call: Call, outcome: Outcome) -> None:
         """It has begun; the plugin knows how it ends."""
 
 

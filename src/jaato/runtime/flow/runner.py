@@ -313,7 +313,7 @@ class SessionInvoker:
             await run(call, session.tools)
         else:
             text = f"This step calls {tool.name}, and nothing else."
-            session.tools.ended(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
+            session.tools.record_end(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
         return CallResult(session.journal.secrets.mask_data(call.arguments), self._result(call.id))
 
     def _result(self, call_id: str) -> ToolResult:

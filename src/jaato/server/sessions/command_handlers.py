@@ -44,10 +44,10 @@ from jaato.runtime.session_store import namesakes
 from jaato.runtime.user_commands import find_backend
 from jaato.server.sessions.creation import checked_word, create, load_interrupted, send_progress, visited
 from jaato.server.sessions.hub import Hub
-from jaato.server.sessions.messages import send_message, settled, stop_task, wait_for_subagents
+from jaato.server.sessions.messages import get_settled, send_message, stop_task, wait_for_subagents
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import Live
-from jaato.server.sessions.stored_sessions import forked, listed
+from jaato.server.sessions.stored_sessions import fork_session, list_sessions
 from jaato.server.sessions.subscription import Subscription, Wire
 
 WATCHING = (SessionAttach, SessionDetach, SessionList, HistoryRequest, BlobRequest, ClientConfig)
@@ -114,7 +114,7 @@ class CommandHandlers:
             case SessionDetach():
                 return self._detach(command)
             case SessionList():
-                return listed(self._hub, command)
+                return list_sessions(self._hub, command)
             case HistoryRequest():
                 return page_of(self._loaded(self._id_of(command)), command)
             case BlobRequest():
@@ -129,14 +129,14 @@ class CommandHandlers:
                 return self._send(command)
             case SessionStop():
                 return self._stop(command)
-        return self._rest(command)
+        return self._handle_other(command)
 
-    def _rest(self, command: Command) -> Awaitable[Result]:
+    def _handle_other(self, command: Command) -> Awaitable[Result]:
         match command:
             case TurnContinue():
                 return self._continue(command)
             case SessionFork():
-                return forked(self._hub, command, self._id_of(command))
+                return fork_session(self._hub, command, self._id_of(command))
             case SessionDelete():
                 return self._delete(command)
             case SessionUpdate():
@@ -232,7 +232,7 @@ class CommandHandlers:
             live = await self._hub.load(room.session_id)  # it may be that of an earlier process
         asked = room.state.questions.get(command.question_id)
         if asked is None:
-            return settled(room, command.question_id)
+            return get_settled(room, command.question_id)
         given: Answer | list[str | None]
         name = self._client.name
         match command, asked:
@@ -253,7 +253,7 @@ class CommandHandlers:
                 raise ConfigError("The question is of the other kind.")
         if live.session.questions.respond(command.question_id, given, name):
             return Settled(True, name)
-        return settled(room, command.question_id)
+        return get_settled(room, command.question_id)
 
     # --- working -------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class Hub:
 
     def spawn(self, work: Callable[[], Awaitable[object]]) -> None:
         """Run a task that no command waits for; it ends before the server does."""
-        task = asyncio.get_running_loop().create_task(guarded(work))
+        task = asyncio.get_running_loop().create_task(run_guarded(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
@@ -350,7 +350,7 @@ def failure_of(error: Exception) -> JaatoError:
     return JaatoError(f"Something is wrong in jaato itself: {type(error).__name__}: {text}")
 
 
-async def guarded(work: Callable[[], Awaitable[object]]) -> None:
+async def run_guarded(work: Callable[[], Awaitable[object]]) -> None:
     """Run a task and log its failure."""
     try:
         await work()

@@ -20,7 +20,7 @@ MOST_WAITING_CHARS = 4_000_000
 """The most messages, and characters, of users that may be queued for an agent."""
 
 
-def kept(live: Live, files: list[File]) -> list[Media]:
+def store_attachments(live: Live, files: list[File]) -> list[Media]:
     """Store a client's attachments in the session's store. Raises `StoreError`."""
     journal = live.session.journal
     return [
@@ -53,7 +53,7 @@ def send_message(
     """A wait until a message is in the log, and the coroutine that records it and runs its turn; start it at once. Raises
     `StoreError` for attachments that cannot be stored, `Overloaded` when the queue is full."""
     check_queue_limit(live, room)
-    media = kept(live, command.files)
+    media = store_attachments(live, command.files)
     taken = room.preparing[by.once] = PendingMessage(by.once)
     forget = live.session.journal.bus.listen(taken)
 
@@ -101,7 +101,7 @@ async def wait_for_subagents(live: Live | None) -> Done:
             return Done()
 
 
-def settled(room: Room, question_id: str) -> Settled:
+def get_settled(room: Room, question_id: str) -> Settled:
     """Who answered a question; empty for an unknown one."""
     answer, by = room.recall.settled.get(question_id, ("", ""))
     return Settled(False, by, answer)

@@ -260,7 +260,7 @@ class SessionPool:
             base = replace(self._base, workspace=workspace)
             if environment:
                 own = {} if alone else base.environ or {}
-                base = replace(base, environ={**own, **checked(environment)})
+                base = replace(base, environ={**own, **check_environment(environment)})
             settings = settings_for(base, workspace)
             secrets = session_secrets(settings, base)
             factory = SessionFactory(workspace, settings, self.store, secrets, self.spans, base.state_dir)
@@ -320,7 +320,7 @@ def digest_of(environment: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def checked(environment: Mapping[str, str]) -> Mapping[str, str]:
+def check_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Check the variables for a session. Raises `ConfigError` for invalid ones."""
     if len(environment) > MAX_VARIABLES:
         raise ConfigError(f"A session has at most {MAX_VARIABLES} variables of its own.")

@@ -18,18 +18,18 @@ SEARCHING = anyio.CapacityLimiter(2)
 MOST_LISTED = 500
 
 
-async def listed(hub: Hub, command: SessionList) -> Sessions:
+async def list_sessions(hub: Hub, command: SessionList) -> Sessions:
     """One page of the stored sessions, or of those that have all words of a query. Raises `StoreError`."""
     limit = min(max(command.limit, 1), MOST_LISTED)
     if command.query:
-        return await searched(hub, command, limit)
+        return await search_sessions(hub, command, limit)
     await hub.interrupted.refresh(hub.pool.loaded)
     return Sessions(
         *entries(hub.store, hub.pool.loaded, hub.interrupted, command.workspace, limit, command.cursor)
     )
 
 
-async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
+async def search_sessions(hub: Hub, command: SessionList, limit: int) -> Sessions:
     """One page of the sessions that have all words of a query. Raises `StoreError`."""
     query, store = command.query or "", hub.store
     while True:
@@ -46,7 +46,7 @@ async def searched(hub: Hub, command: SessionList, limit: int) -> Sessions:
     return Sessions(*page_entries(hub.pool.loaded, hub.interrupted, rows, limit, found))
 
 
-async def forked(hub: Hub, command: SessionFork, session_id: str) -> Opened:
+async def fork_session(hub: Hub, command: SessionFork, session_id: str) -> Opened:
     """A new session with what this one has. Raises `StoreError`."""
     made = id_of("s", command.once) if command.once else new_id("s")
     async with hub.lock(made):

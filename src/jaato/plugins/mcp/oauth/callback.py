@@ -119,7 +119,7 @@ def open_browser(text: str, environ: Mapping[str, str]) -> bool:
         return True
 
 
-def asking(write: Callable[[str], None], environ: Mapping[str, str]) -> Ask:
+def browser_prompt(write: Callable[[str], None], environ: Mapping[str, str]) -> Ask:
     """An `Ask` that prints the address with `write` and opens the browser."""
 
     async def ask(prompt: Prompt) -> None:
