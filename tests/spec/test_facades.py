@@ -66,7 +66,7 @@ def test_connect_takes_a_project_or_a_provider(tmp_path: Path) -> None:
     for words in ({"project": "p1"}, {"project_id": "p1"}):
         client = JaatoClient()
         client.connect(location="us-central1", model="gemini-2.5-flash", **words)
-        blueprint = client._connected()
+        blueprint = client._require_connected()
         assert blueprint.provider == "google_genai"
         assert blueprint.model == "gemini-2.5-flash"
         assert blueprint.environ is not None
@@ -74,7 +74,7 @@ def test_connect_takes_a_project_or_a_provider(tmp_path: Path) -> None:
         assert blueprint.environ["GOOGLE_CLOUD_LOCATION"] == "us-central1"
     client = JaatoClient()
     client.connect("p2", "europe-west1", "gemini-2.5-pro")
-    assert (client._connected().environ or {})["GOOGLE_CLOUD_PROJECT"] == "p2"
+    assert (client._require_connected().environ or {})["GOOGLE_CLOUD_PROJECT"] == "p2"
     with pytest.raises(ConfigError, match="Call connect"):
         JaatoClient().send_message("hi")
 

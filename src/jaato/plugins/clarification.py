@@ -19,7 +19,7 @@ MAX_QUESTIONS = 20
 Clarify = Callable[[Clarification], Awaitable[list[str | None] | None]]
 """Sends questions to the client: an answer each (None: left open), or None when no client can answer."""
 
-NOBODY = (
+NO_RESPONDER = (
     "Nobody is there to answer. Go on with your best assumption, the default where there is one, "
     "and state each assumption in your reply."
 )
@@ -89,7 +89,7 @@ class ClarificationPlugin(Plugin):
             return {
                 "answered": False,
                 "qa_pairs": [[ask.question, ask.default] for ask in asks],
-                "note": NOBODY,
+                "note": NO_RESPONDER,
             }
         padded = [*answers[: len(asks)], *[None] * (len(asks) - len(answers))]
         pairs = [

@@ -52,10 +52,10 @@ class ImagesPlugin(Plugin):
         names = [name for name in mentions(prompt, MAX_NAMES) if name.lower().endswith(SUFFIXES)][:MAX_NAMED]
         if not names:
             return PromptEnrichmentResult(prompt)
-        lines = [self._said_of(name) for name in names]
+        lines = [self._describe(name) for name in names]
         return PromptEnrichmentResult("\n\n".join([prompt, *lines]), {"images": names})
 
-    def _said_of(self, name: str) -> str:
+    def _describe(self, name: str) -> str:
         try:
             with self._roots.open_file(name):
                 return f"[{quote(name)} is an image; viewImage(path={quote(name)}) shows it.]"

@@ -99,9 +99,9 @@ class Conversation:
             case None:
                 return [WireTurn("user", [Text(OMITTED)])]
             case WireTurn(role="user"):
-                return [WireTurn("user", self._answered() + self._turn.pieces)]
+                return [WireTurn("user", self._collect_results() + self._turn.pieces)]
             case _:
-                return [self._turn, WireTurn("user", self._answered() or [Text(CONTINUE)])]
+                return [self._turn, WireTurn("user", self._collect_results() or [Text(CONTINUE)])]
 
     def _assistant(self, message: Message) -> None:
         turn = self._turn
@@ -111,7 +111,7 @@ class Conversation:
             if turn.role == "assistant":
                 self._over.append(turn)
                 turn = WireTurn("user", [])
-            self._over.append(WireTurn("user", self._answered() + turn.pieces))
+            self._over.append(WireTurn("user", self._collect_results() + turn.pieces))
             self._pending, self._answers = {}, {}
             turn = None
         self._turn = turn = turn or WireTurn("assistant", [])
@@ -151,7 +151,7 @@ class Conversation:
                 case Thinking() | ToolCall():
                     pass  # only a model thinks and calls
 
-    def _answered(self) -> list[Piece]:
+    def _collect_results(self) -> list[Piece]:
         return [
             self._answers.get(call_id) or interrupted_result(asked)
             for call_id, asked in self._pending.items()

@@ -42,10 +42,10 @@ class SessionLocks:
             )
         private_directory(self._directory)
         path = self._path(session_id)
-        descriptor = self._locked(path, session_id)
+        descriptor = self._open_locked(path, session_id)
         while not is_same_file(descriptor, path):  # who had it removed the file while we opened it
             os.close(descriptor)
-            descriptor = self._locked(path, session_id)
+            descriptor = self._open_locked(path, session_id)
         with contextlib.suppress(OSError):  # who holds it is a help to people, the lock is what counts
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -93,7 +93,7 @@ class SessionLocks:
     def _path(self, session_id: str) -> Path:
         return self._directory / f"{hashlib.sha256(session_id.encode()).hexdigest()[:32]}.lock"
 
-    def _locked(self, path: Path, session_id: str) -> int:
+    def _open_locked(self, path: Path, session_id: str) -> int:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:

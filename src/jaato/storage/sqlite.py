@@ -94,7 +94,7 @@ class SqliteStore:
 
         Raises `SessionBusy` when the id is taken.
         """
-        self._must_write()
+        self._require_writable()
         created = first[0] if first else None
         if not isinstance(created, SessionCreated):
             raise StoreError("A session begins with the event session.created.")
@@ -125,7 +125,7 @@ class SqliteStore:
         Raises `SessionBusy` when another process has the session or has appended meanwhile, `SessionNotFound` when
         the session is gone, `StoreError` for events that cannot be stored.
         """
-        self._must_write()
+        self._require_writable()
         if not events:
             return None
         rows = encode_rows(events, events[0].seq)
@@ -152,10 +152,10 @@ class SqliteStore:
         if not done:
             if not self._leases.fence(session_id) and self._leases.delete_dead(session_id):
                 return self.append(events)
-            self._refused(session_id, rows[0][0])
+            self._raise_refusal(session_id, rows[0][0])
         return None
 
-    def _refused(self, session_id: str, seq: int) -> None:
+    def _raise_refusal(self, session_id: str, seq: int) -> None:
         """Raise what it means that an event did not go in."""
         if why := self._leases.lost_reason(session_id):
             raise SessionBusy(why)
@@ -211,7 +211,7 @@ class SqliteStore:
         self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None
     ) -> str:
         """A new session with the events of this one up to `seq`, or all; returns its id. See `storage.fork`."""
-        self._must_write()
+        self._require_writable()
         made = made or new_id("s")
         self._leases.take(made, self.owner)
         try:
@@ -225,7 +225,7 @@ class SqliteStore:
 
         Raises `SessionNotFound`, and `SessionBusy` when another process has it.
         """
-        self._must_write()
+        self._require_writable()
         self.last_seq(session_id)
         mine = self._leases.fence(session_id)
         if not mine:
@@ -287,7 +287,7 @@ class SqliteStore:
 
     def save_snapshot(self, session_id: str, data: bytes) -> None:
         """Keep what was made of a long log until the session is deleted; it may be lost before. Raises `StoreError`."""
-        self._must_write()
+        self._require_writable()
         with self._guard as connection:
             connection.execute("BEGIN IMMEDIATE")
             self._number(connection, session_id)  # else it would outlive a session that is being deleted
@@ -312,7 +312,7 @@ class SqliteStore:
 
         A dead holder is replaced at once. Raises `SessionBusy` naming a living one.
         """
-        self._must_write()
+        self._require_writable()
         fence = self._leases.take(session_id, owner)
         self._logs.pop(session_id, None)
         return fence
@@ -343,7 +343,7 @@ class SqliteStore:
 
         Raises `StoreError` for anything that is not as it must be; nothing is stored then.
         """
-        self._must_write()
+        self._require_writable()
         made = new_id("s")
         self._leases.take(made, self.owner)
         try:
@@ -358,7 +358,7 @@ class SqliteStore:
         A session that a living process has open stays. With `dry_run` nothing is changed. Raises `StoreError`.
         """
         if not dry_run:
-            self._must_write()
+            self._require_writable()
         beyond = sessions_beyond(self._guard, kept, datetime.datetime.now(datetime.UTC))
         held = {holder.session_id for holder in self._leases.held()}
         removed = [row for row in beyond if row.id not in held]
@@ -400,7 +400,7 @@ class SqliteStore:
 
     # --- the lines below know the tables ---
 
-    def _must_write(self) -> None:
+    def _require_writable(self) -> None:
         if self.refusal:
             raise StoreReadOnly(f"{self.path} cannot be written: {self.refusal}.")
         if (moment := time.monotonic()) >= self._look_at:
@@ -425,7 +425,7 @@ class SqliteStore:
 
     def _keep(self, session_id: str, chunks: Iterable[bytes]) -> str:
         """Write a blob, then name it and note its session, in a transaction that keeps it from being deleted as unused."""
-        self._must_write()
+        self._require_writable()
         self.last_seq(session_id)
         with self._blobs.staged(chunks) as blob, self._guard as connection:
             connection.execute("BEGIN IMMEDIATE")

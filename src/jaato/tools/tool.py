@@ -93,16 +93,16 @@ class Remote(Protocol):
 @dataclass(eq=False, slots=True)
 class Tool:
     """A tool that can be called. `run(arguments, call)` takes valid arguments and may be a coroutine function.
-    `remote` has the parameters of one that is known by name only; `fallback` is the name it takes where another tool wants
-    its own, `bare` the one it has where it comes from: who denies that denies it, whatever it is called here.
+    `remote` has the parameters of one that is known by name only; `fallback` is its name where another tool has
+    its own, `bare` its name at its source: a rule that denies `bare` denies it under every name.
 
-    `checked` is the schema arguments are held against; None accepts any object. `aliases` maps each other spelling of
-    the name to the renaming of its arguments. `means` says which other tool a call of this one is, and with which
-    arguments: it is then judged and run as that one; None for a call that is none. `version`, `returns` (a JSON Schema),
-    `tags` and `source` are what a registry says of it to others. A tool that `resumes` goes on where it was when a call of it that a crash
-    has cut off is made again, as `call.again` says. One that `confines` starts its process in the sandbox of `call.access`;
-    `examines` says what is wrong with arguments that the schema accepts, `reaches` what the process may reach that a call
-    talks to, None where that is not known.
+    `checked` is the schema that arguments are validated against; None accepts any object. `aliases` maps each other spelling of
+    the name to the renaming of its arguments. `means` maps a call to one of another tool, with its
+    arguments, which is then permitted and run instead; None for a call that is none. `version`, `returns` (a JSON Schema),
+    `tags` and `source` are published by a registry. A tool that `resumes` continues a call that a crash interrupted when it
+    is made again, as `call.again` says. One that `confines` starts its process in the sandbox of `call.access`;
+    `examines` finds problems of arguments that the schema accepts, `reaches` gives the access of the process that a call
+    uses, None where that is unknown.
     """
 
     spec: ToolSpec
@@ -135,7 +135,7 @@ class Tool:
         return self.spec.name
 
     def learn(self, spec: ToolSpec, checked: dict[str, Any], validator: Validator) -> None:
-        """Be whole, or another than before: for a tool that was known by name only, wherever it is listed already."""
+        """Set the parameters of a tool that was known by name only, or change them, wherever it is listed."""
         self.checked, self._validator, self.spec = checked, validator, spec
 
     def issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:

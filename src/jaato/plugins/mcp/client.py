@@ -106,8 +106,8 @@ class McpClient:
                 client_info=types.Implementation(name="jaato", version=__version__),
                 elicitation_callback=self._elicit,
                 list_roots_callback=self._roots,
-                logging_callback=self._logged,
-                message_handler=self._notified,
+                logging_callback=self._on_log,
+                message_handler=self._on_notification,
                 cache=None,
                 log=self.log,
             ) as sdk:
@@ -207,11 +207,11 @@ class McpClient:
         root = types.Root(uri=self._workspace.as_uri(), name=self._workspace.name)  # type: ignore[arg-type]
         return types.ListRootsResult(roots=[root])
 
-    async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
+    async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         """Write a log message of the server to its log."""
         self.log.write(f"[{params.level}] {str(params.data)[:2000]}\n")
 
-    async def _notified(self, message: Any) -> None:
+    async def _on_notification(self, message: Any) -> None:
         """Handle other notifications (a list has changed) and messages that cannot be parsed."""
         match message:
             case (
@@ -265,7 +265,7 @@ class McpClient:
         """Send a request with a deadline. Errors are raised as ours: `lost` once the request may have been sent."""
         sdk = self._sdk
         if sdk is None:
-            raise await self._disconnected(what)
+            raise await self._disconnect_error(what)
         name = self.config.name
         deadline = Deadline(self.config.call_timeout_s)
         if caller is not None:
@@ -279,7 +279,7 @@ class McpClient:
                 return result
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
-                raise await self._disconnected(what, error.message, lost) from None
+                raise await self._disconnect_error(what, error.message, lost) from None
             self.timeouts = 0
             if error.code == types.PARSE_ERROR:
                 raise lost(f"The MCP server {name} failed at {what}: {refusal(error)}") from None
@@ -303,7 +303,7 @@ class McpClient:
             f"(call_timeout_s in its configuration); the call was given up.{self.log.explained()}"
         )
 
-    async def _disconnected(
+    async def _disconnect_error(
         self, what: str, reason: str = "", lost: type[ServerFault] = ServerFault
     ) -> JaatoError:
         """The error of a request whose connection ended; waits a moment for the reason."""

@@ -111,12 +111,12 @@ class ServerPool:
         """Release a user's lease; servers without another user are stopped in the background. Returns at once."""
         user.left = True
         with self._lock:
-            if (give_back := self._released(user)) is not None:
+            if (give_back := self._remove_lease(user)) is not None:
                 thread = threading.Thread(target=give_back, name="jaato-mcp-end")
                 self._leaving.add(thread)
                 thread.start()
 
-    def _released(self, user: PoolUser) -> Callable[[], None] | None:
+    def _remove_lease(self, user: PoolUser) -> Callable[[], None] | None:
         """Remove a user's lease; the function returned gives it back and waits until its servers have stopped."""
         portal = self._leases.pop(user, None)
         if portal is None:
@@ -162,7 +162,7 @@ class ServerPool:
     def close(self) -> None:
         """Stop all servers and the thread, and wait for them."""
         with self._lock:
-            leases = [self._released(user) for user in list(self._leases)]
+            leases = [self._remove_lease(user) for user in list(self._leases)]
             leaving = list(self._leaving)
         for give_back in filter(None, leases):
             give_back()

@@ -56,10 +56,10 @@ class ConsoleChannel:
             case "c" | "comment":
                 return Answer(answer="c", comment=rest.strip() or None, by="console")
             case "e" | "edit":
-                return self._edited(rest, stdin, stdout)
+                return self._parse_edit(rest, stdin, stdout)
         return Answer(answer=line.strip(), by="console")
 
-    def _edited(self, text: str, stdin: TextIO, stdout: TextIO) -> Answer | None:
+    def _parse_edit(self, text: str, stdin: TextIO, stdout: TextIO) -> Answer | None:
         """The arguments as the user wants them, as one line of JSON."""
         if not text.strip():
             stdout.write("the arguments as JSON on one line > ")

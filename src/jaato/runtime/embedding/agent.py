@@ -159,7 +159,7 @@ class Agent:
 
         Raises what ended the turn early: a `ProviderError`, `LimitReached`, `CancelledException`.
         """
-        await self._at_rest()
+        await self._require_idle()
         if output_type is None:
             return await self._turn(prompt, images)
         model, unused = self.live.model, [*images]
@@ -176,7 +176,7 @@ class Agent:
         finally:
             model.settings = before
 
-    async def _at_rest(self) -> None:
+    async def _require_idle(self) -> None:
         """Raise `JaatoError` while a turn runs; one whose stream was just left ends in the next rounds of the loop."""
         for _round in range(3):
             if not self.live.is_busy:
@@ -204,7 +204,7 @@ class Agent:
 
     async def stream(self, prompt: str, *, images: Sequence[Path | str] = ()) -> AsyncIterator[Event]:
         """The events of one turn as they happen, `turn.completed` last. Leaving the loop early stops the turn."""
-        await self._at_rest()
+        await self._require_idle()
         session = self.live
         with session.journal.bus.subscribe() as events:
             turn = asyncio.ensure_future(

@@ -96,14 +96,14 @@ class JaatoClient:
         gate = getattr(permission_plugin, "gate", None)
         self.close()
         self._blueprint = msgspec.structs.replace(
-            self._connected(),
+            self._require_connected(),
             registry=registry,
             policy=getattr(gate, "policy", None),
             asker=SyncAsker(asker) if asker is not None else None,
             ledger=ledger,
         )
 
-    def _connected(self) -> SessionOptions:
+    def _require_connected(self) -> SessionOptions:
         if self._blueprint is None:
             raise ConfigError("Call connect(…) first: it says which model answers.")
         return self._blueprint
@@ -112,15 +112,15 @@ class JaatoClient:
         """What this client's session and further ones share."""
         with self._making:
             if self._runtime is None:
-                self._runtime = JaatoRuntime(self._connected())
+                self._runtime = JaatoRuntime(self._require_connected())
             return self._runtime
 
     def get_session(self) -> JaatoSession:
         """The main agent's session, begun when first needed."""
         with self._making:
-            return self._made()
+            return self._get_session()
 
-    def _made(self) -> JaatoSession:
+    def _get_session(self) -> JaatoSession:
         if self._session is None:
             self._session = self.get_runtime().create_session(session=self._stored)
             self._session.set_streaming_enabled(self._streaming)
@@ -196,7 +196,7 @@ class JaatoClient:
         Raises `SessionNotFound`, `ConfigError` for a damaged copy; the session there was goes on then.
         """
         with self._making:
-            current = self._made()
+            current = self._get_session()
             session_id = current.bring(session)
             if session_id != current.live.state.session_id:
                 self._end()
@@ -293,7 +293,7 @@ class JaatoRuntime:
                 model=model,
                 choices=(ToolChoice(plugins=tools),) if tools is not None else (),
             )
-            return PORTAL.call(self._below(parent.live, order))
+            return PORTAL.call(self._create_subagent(parent.live, order))
         registry = self.registry
         changed = msgspec.structs.replace(
             self._blueprint,
@@ -312,7 +312,7 @@ class JaatoRuntime:
         registry.set_session(made)
         return made
 
-    async def _below(self, parent: Session, order: SubagentRequest) -> JaatoSession:
+    async def _create_subagent(self, parent: Session, order: SubagentRequest) -> JaatoSession:
         supervisor = parent.supervisor
         child = await supervisor.spawn(parent.state.agent_id, order)
         session = child.session

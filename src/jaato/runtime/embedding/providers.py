@@ -164,7 +164,7 @@ class ProviderPlugin:
 
     def get_context_limit(self) -> int | None:
         """How many tokens the model's context holds; None when that is not known."""
-        provider, model = self._connected()
+        provider, model = self._require_connected()
         return provider.model_info(model).context_limit
 
     def serialize_history(self, history: Sequence[Message]) -> str:
@@ -192,7 +192,7 @@ class ProviderPlugin:
         if provider is not None:
             PORTAL.call(provider.aclose())
 
-    def _connected(self) -> tuple[Provider, str]:
+    def _require_connected(self) -> tuple[Provider, str]:
         if self._provider is None or self._model is None:
             raise ConfigError(f"The provider {self.name} is not connected; call connect(model) first.")
         return self._provider, self._model
@@ -200,7 +200,7 @@ class ProviderPlugin:
     def _exchange(
         self, message: Message, on_chunk: OnChunk | None = None, token: CancelToken | None = None
     ) -> ProviderResponse:
-        provider, model = self._connected()
+        provider, model = self._require_connected()
         if token is not None and token.is_cancelled:
             return ProviderResponse(finish_reason=FinishReason.CANCELLED)
         request = ModelRequest(

@@ -175,10 +175,10 @@ class JaatoSession:
     def close(self) -> None:
         """End the session; its log stays."""
         if not self.closed:
-            PORTAL.call(self._closing())
+            PORTAL.call(self._close_session())
             self._completed(self._well)
 
-    async def _closing(self) -> None:
+    async def _close_session(self) -> None:
         if not self.closed:
             self.closed = True
             await self._close()

@@ -112,7 +112,7 @@ class PluginRegistry:
             raise PluginError(f"No plugin {name!r}; found are {', '.join(sorted(self._known)) or 'none'}.")
         foreign = is_foreign(load)
         try:
-            waiting = self._waiting(load, config or {})
+            waiting = self._try_lazy(load, config or {})
             plugin, own_name = self._maker.load(name, waiting, config or {}, foreign=foreign)
             self._own_names[name] = own_name
         except BROKEN as error:
@@ -125,16 +125,16 @@ class PluginRegistry:
             raise PluginError(f"The plugin {name!r} cannot be loaded: {message}") from error
         return self._expose(plugin, own_name, config, foreign=foreign, known_as=name)
 
-    def _waiting(self, load: Callable[[], Any], config: dict[str, Any]) -> Callable[[], Any]:
+    def _try_lazy(self, load: Callable[[], Any], config: dict[str, Any]) -> Callable[[], Any]:
         """The loader, or for a built-in plugin that is not configured, and has nothing to do yet, what it declares."""
         if isinstance(load, Builtin) and not config:
             known = can_defer(load, self.workspace, self.services)
             if known is not None:
-                later = LazyPlugin(load, known, functools.partial(self._made, load))
+                later = LazyPlugin(load, known, functools.partial(self._load_lazy, load))
                 return lambda: later
         return load
 
-    def _made(self, load: Builtin) -> Toolset:
+    def _load_lazy(self, load: Builtin) -> Toolset:
         """A plugin that was waiting, now that it is needed."""
         try:
             toolset = adapt(instance(load(), PluginHost(self, MappingProxyType({}))))
@@ -161,7 +161,7 @@ class PluginRegistry:
             raise PluginError(f"{both} Disable one of them.")
         begun = False
         try:
-            if not self._suits(plugin, name, foreign=foreign):
+            if not self._supports_model(plugin, name, foreign=foreign):
                 return False
             begun = True
             toolset = self._maker.prepare(plugin, name, config or {}, self._wire, foreign=foreign)
@@ -179,7 +179,7 @@ class PluginRegistry:
         self.watchers.notify()
         return True
 
-    def _suits(self, plugin: Any, name: str, *, foreign: bool = False) -> bool:
+    def _supports_model(self, plugin: Any, name: str, *, foreign: bool = False) -> bool:
         """Whether the plugin can work with the model; a warning says why not."""
         wanted = self._maker.call(name, lambda: requirements(plugin), foreign=foreign)
         model = self.model_name
@@ -230,7 +230,7 @@ class PluginRegistry:
         if expose:
             self._expose(plugin, name, None)
             return
-        if self._suits(plugin, name):
+        if self._supports_model(plugin, name):
             self._enrichment_only[name] = toolset = enriching(plugin)
             self._wire(toolset)
 

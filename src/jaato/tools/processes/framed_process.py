@@ -133,7 +133,7 @@ class FramedProcess:
 
     def begin(self, launcher: WardenClient) -> None:
         """Start it in a task of its own; if the program cannot be started, `over` is set."""
-        self._task = asyncio.create_task(self._life(launcher), name="jaato-talk")
+        self._task = asyncio.create_task(self._run(launcher), name="jaato-talk")
 
     @property
     def errors(self) -> str:
@@ -163,7 +163,7 @@ class FramedProcess:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    async def _life(self, launcher: WardenClient) -> None:
+    async def _run(self, launcher: WardenClient) -> None:
         try:
             streams = open_pipes()
         except OSError as error:
@@ -174,7 +174,7 @@ class FramedProcess:
             self._cwd,
             self._environment,
             limits=self._limits,
-            show=self._complain,
+            show=self._append_error,
             streams=streams.theirs,
             confinement=self._confinement,
         )
@@ -203,7 +203,7 @@ class FramedProcess:
             self.why += f" Its last words: {self.errors[-800:]}"
         self.over.set()
 
-    def _complain(self, text: str) -> None:
+    def _append_error(self, text: str) -> None:
         self._errors = (self._errors + text)[-TAIL_CHARS:]
 
     async def _read(self, streams: Streams) -> None:

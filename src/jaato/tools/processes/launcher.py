@@ -80,7 +80,7 @@ class WardenClient:
             try:
                 for _ in range(2):
                     try:
-                        socket.send_fds(self._running(), [kind], [theirs.fileno(), *descriptors])
+                        socket.send_fds(self._ensure_running(), [kind], [theirs.fileno(), *descriptors])
                         break
                     except (BrokenPipeError, ConnectionResetError):
                         self._forget()
@@ -111,7 +111,7 @@ class WardenClient:
         with self._lock:
             self._forget()
 
-    def _running(self) -> socket.socket:
+    def _ensure_running(self) -> socket.socket:
         if self._control is not None and self._owner == os.getpid():
             return self._control
         ours, theirs = socket.socketpair()
