@@ -24,7 +24,7 @@ from jaato.tools.processes.sandbox.sandbox import Sandbox
 def server_in(workspace: Path) -> list[str]:
     """The command of the server, copied to where its sandbox has it: a checkout may be in /tmp, which is private there."""
     workspace.mkdir(exist_ok=True)
-    return [sys.executable, shutil.copy(SERVERS / "reaching.py", workspace)]
+    return [sys.executable, shutil.copy(str(SERVERS / "reaching.py"), str(workspace))]
 
 
 def reached(
