@@ -8,14 +8,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from jaato.plugins.arithmetic import MAX_CHARS, digits, evaluate
+from jaato.errors import ToolError
+from jaato.plugins.arithmetic import MAX_CHARS, evaluate
 from jaato.plugins.clock import convert_zone
 from jaato.tools.tool import Tool, tool, tool_from
 
-LARGEST = 2**53 - 1
-"""The largest whole number that every reader of JSON keeps exactly (RFC 8259, section 6)."""
+LARGEST = 2**63 - 1
+"""The largest whole number that is written with all its digits."""
 TEXT = {"type": "string"}
-Value = int | float | bool | str | list[Any]
+Zone = Annotated[str, msgspec.Meta(max_length=100)]
 
 
 def load_tools() -> list[Tool]:
@@ -37,13 +38,7 @@ async def echo(text: Annotated[str, "what to give back"]) -> dict[str, str]:
 @tool(
     access="read",
     tags=("core", "math"),
-    returns=object_of(
-        expression=TEXT,
-        value={
-            "description": "a number; its digits as a string where it is too large to be a number in JSON",
-            "type": ["number", "boolean", "string", "array"],
-        },
-    ),
+    returns=object_of(expression=TEXT, value={"type": "number"}),
 )
 def calc(
     expression: Annotated[
@@ -61,33 +56,29 @@ def calc(
 
 @tool(access="read", tags=("core", "time"), returns=object_of(tz=TEXT, iso=TEXT))
 async def time_now(
-    tz: Annotated[
-        str,
-        msgspec.Meta(min_length=1, max_length=100, description="such as UTC, Europe/Berlin or +02:00"),
-    ] = "UTC",
+    tz: Annotated[Zone | None, "such as UTC, Europe/Berlin or +02:00; null is UTC"] = "UTC",
 ) -> dict[str, str]:
     """Tell the current time in a time zone. Returns the zone and the time in ISO 8601 with its offset."""
+    tz = tz or "UTC"
     moment = convert_zone(datetime.now(UTC), tz)
-    return {"tz": tz, "iso": moment.isoformat(timespec="milliseconds")}
+    return {"tz": tz, "iso": moment.isoformat()}
 
 
-def plain_number(value: Any) -> Value:
-    """A value in JSON that every reader understands: a number where that loses no precision."""
+def plain_number(value: Any) -> int | float:
+    """A value as a number of JSON: exact where it fits into 64 bits, else the nearest float. Raises `ToolError`."""
     match value:
-        case bool() | float():
+        case bool():
+            pass
+        case float():
             return value
-        case int():
-            return value if abs(value) <= LARGEST else digits(value)
-        case Fraction():
-            return near(value)
-        case list():
-            return [plain_number(one) for one in value]
-    return str(value)
+        case int() | Fraction():
+            return value if isinstance(value, int) and abs(value) <= LARGEST else near(value)
+    raise ToolError("The value of the expression is not a number.")
 
 
-def near(value: Fraction) -> float | str:
-    """The float next to a fraction; its whole part where that is beyond all floats."""
+def near(value: int | Fraction) -> float:
+    """The float next to a number. Raises `ToolError` for one beyond all floats."""
     try:
         return value.numerator / value.denominator
     except OverflowError:
-        return digits(int(value))
+        raise ToolError("The value is too large for a number in JSON.") from None
