@@ -29,7 +29,7 @@ JaatoError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class JaatoError(Exception):
@@ -122,6 +122,20 @@ class ToolDisabled(ToolError):
     """The tool was switched off after it had been declared."""
 
     code = "tool_disabled"
+
+
+class Mismatch(tuple[str, str]):  # noqa: SLOT001 a tuple can have none
+    """An issue, which unpacks as (path, message) like any other, with what the schema expects there and what there is: JSON
+    types, or limits and lengths."""
+
+    expected: Any
+    actual: Any
+
+    def __new__(cls, path: str, message: str, expected: Any, actual: Any) -> Mismatch:
+        """Create the pair with its two attributes."""
+        issue = super().__new__(cls, (path, message))
+        issue.expected, issue.actual = expected, actual
+        return issue
 
 
 class InvalidArguments(ToolError):

@@ -78,7 +78,7 @@ def test_a_registry_of_a_registry_of_a_registry(tmp_path: Path) -> None:
         assert seen.headers["traceparent"].split("-")[1] == TRACE
         error = fails(at.invoke("forecast", {"args": {}}), 400, "tool.invalid_args")
         assert error["details"]["issues"]
-        assert at.send("GET", "/v1/tools/none").json["code"] == "tool.not_found"
+        assert at.send("GET", "/v1/tools/none").json["error"]["code"] == "tool.not_found"
 
     async def main() -> None:
         async with onward(tmp_path / "a", shop=it.url) as one:
@@ -166,8 +166,9 @@ def test_failures_of_others(tmp_path: Path) -> None:
         assert logged == [code for _, _, _, code, _ in FAILURES]  # the log says what the answer said
         it.lies["GET /v1/tools/other"] = body(b"", "500 Oops")
         told = at.send("GET", "/v1/tools/other")
-        assert (told.status, told.json["code"], told.json["retryable"]) == (502, "tool.unreachable", True)
-        assert set(told.json) <= {"schema_version", "code", "message", "retryable", "details"}
+        error = told.json["error"]
+        assert (told.status, error["code"], error["retryable"]) == (502, "tool.unreachable", True)
+        assert set(error) <= {"schema_version", "code", "message", "retryable", "details"}
         several = at.send("POST", "/v1/tools:batchGet", {"names": ["forecast", "other", "calc"]}).json[
             "results"
         ]

@@ -146,7 +146,7 @@ def test_what_is_no_json_is_told_in_words_about_it(tmp_path: Path) -> None:
             assert "codec" not in error["message"]
         reply = one.at.send("GET", f"{LIST}/%FF")
         refuses(reply, 404, "tool.not_found")
-        assert "''" not in reply.json["message"]
+        assert "''" not in reply.json["error"]["message"]
         assert result_of(one.at.invoke("echo", BODY), 200)["result"] == {"text": "x"}
 
     run(tmp_path, body)

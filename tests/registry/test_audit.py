@@ -278,7 +278,7 @@ def test_who_put_and_took_away_what(tmp_path: Path, capsys: pytest.CaptureFixtur
         connection = caller.session.journal.store._guard._connection  # type: ignore[attr-defined]
         connection.execute("PRAGMA query_only = 1")
         refused = one.put("late", put_body(hook))
-        assert (refused.status, refused.json["code"]) == (507, "registry.not_kept")
+        assert (refused.status, refused.json["error"]["code"]) == (507, "registry.not_kept")
         assert one.get("late").status == 404
         connection.execute("PRAGMA query_only = 0")
         assert one.put("late", put_body(hook)).status == 201

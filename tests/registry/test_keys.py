@@ -49,7 +49,7 @@ def keyed(state: Path) -> Callable[[int], RequireKey]:
 
 def refused(reply: Reply, status: int, code: str) -> Reply:
     """A refusal where no call was meant."""
-    assert (reply.status, reply.json["code"]) == (status, code), reply
+    assert (reply.status, reply.json["error"]["code"]) == (status, code), reply
     return reply
 
 
@@ -78,7 +78,7 @@ def test_a_key_gives_what_it_names(tmp_path: Path) -> None:
             )
             assert ('error="invalid_token"' in found.headers["www-authenticate"]) == bool(wrong)
         over = refused(replace(at, token=past).send("GET", "/v1/tools"), 401, "auth.required")
-        assert "ask for another" in over.json["message"]
+        assert "ask for another" in over.json["error"]["message"]
         error = fails(at.invoke("echo", one), 401, "auth.required")
         assert error["retryable"] is False
 
@@ -101,7 +101,7 @@ def test_a_key_gives_what_it_names(tmp_path: Path) -> None:
         assert "echo" not in [tool["name"] for tool in found]
         absent = refused(sees.send("GET", "/v1/tools/echo"), 404, "tool.not_found")
         never = refused(sees.send("GET", "/v1/tools/nothing"), 404, "tool.not_found")
-        assert absent.json["message"].replace("echo", "nothing") == never.json["message"]
+        assert absent.json["error"]["message"].replace("echo", "nothing") == never.json["error"]["message"]
         fails(sees.invoke("echo", one), 404, "tool.not_found")
 
         owner = replace(at, token=OWNER)
@@ -201,7 +201,8 @@ def test_a_door_that_cannot_know_its_owner_is_closed(tmp_path: Path) -> None:
 
     def body(at: Served) -> None:
         assert (
-            "secret" not in refused(at.send("GET", "/v1/tools"), 503, "registry.unavailable").json["message"]
+            "secret"
+            not in refused(at.send("GET", "/v1/tools"), 503, "registry.unavailable").json["error"]["message"]
         )
 
     serve(tmp_path, guard, body)

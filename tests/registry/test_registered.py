@@ -112,7 +112,7 @@ def test_a_webhook_that_fails_is_told_apart(tmp_path: Path) -> None:
             call = {"args": {"text": "a"}}
             hook.answer = lambda _: failed(500, "disk.full", "The disk is full.", retryable=True)
             error = fails(one.at.invoke("say", call), 500, "tool.execution_error")
-            assert (error["retryable"], error["details"]) == (True, {"code": "disk.full"})
+            assert (error["retryable"], error["details"]) == (True, {"code": "disk.full", "tool_name": "say"})
             assert error["message"] == "The handler of say: The disk is full."
             for answer, words in (
                 ((200, {"said": "a"}), "no result"),

@@ -149,7 +149,7 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
         for name in ("t0", "new"):
             reply = one.put(name, put_body(HOOK, parameters=large, tags=["x"]))
             refuses(reply, 507, "registry.not_kept")
-            assert reply.json["retryable"]
+            assert reply.json["error"]["retryable"]
         assert (one.names(), one.get("t0").headers["etag"]) == before
         assert len(list(folder.iterdir())) == kept + 1  # and the lock
         assert one.delete("t0").status == 204

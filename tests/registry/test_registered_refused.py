@@ -82,14 +82,14 @@ def test_what_can_be_no_tool_is_refused_and_changes_nothing(tmp_path: Path) -> N
         for path, text in BAD:
             reply = one.put("say", text.encode())
             refuses(reply, 400, "tool.invalid_definition")
-            assert path in [issue["path"] for issue in reply.json["details"]["issues"]], (
+            assert path in [issue["path"] for issue in reply.json["error"]["details"]["issues"]], (
                 text[:200],
                 reply.body[:400],
             )
         for text in NO_SHAPE:
             refuses(one.put("say", text.encode()), 400, "request.invalid_shape")
         unknown = one.put("say", put_body({"type": "lambda"}))
-        assert all(kind in unknown.json["message"] for kind in ("webhook", "mcp", "entry_point"))
+        assert all(kind in unknown.json["error"]["message"] for kind in ("webhook", "mcp", "entry_point"))
         for data in NO_JSON:
             refuses(one.put("say", data), 400, "request.invalid_json")
         for handler in FORBIDDEN:
@@ -124,12 +124,13 @@ def test_what_can_be_no_tool_is_refused_and_changes_nothing(tmp_path: Path) -> N
 
 
 def test_who_may_not_write_is_refused(tmp_path: Path) -> None:
-    """Without a token nobody puts or deletes anything: 403 where there is none to give, 401 where there is."""
+    """Without a token no tool is registered or removed: 405 where no token is required, 401 where one is."""
 
     def body(one: Registry) -> None:
         for method in ("PUT", "DELETE"):
             reply = one.open.send(method, "/v1/tools/say", put_body(HOOK))
-            refuses(reply, 403, "auth.forbidden")
+            refuses(reply, 405, "request.method_not_allowed")
+            assert set(reply.headers["allow"].split(", ")) == {"GET", "HEAD"}
             reply = Served(one.at.url).send(method, "/v1/tools/say", put_body(HOOK))
             refuses(reply, 401, "auth.required")
             assert reply.headers["www-authenticate"].startswith("Bearer")

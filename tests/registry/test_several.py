@@ -70,7 +70,7 @@ def test_several_definitions_come_in_the_order_of_their_names(tmp_path: Path) ->
             assert len(result) == 1
             if "error" in result:
                 is_error(result["error"], "tool.not_found")
-        assert results[8]["error"]["details"] == {"versions": ["2.0.0", "1.0.0"]}
+        assert results[8]["error"]["details"] == {"versions": ["2.0.0", "1.0.0"], "tool_name": "many"}
         assert batch(at, {"names": []}).json["results"] == []
         most = batch(at, {"names": ["echo"] * MAX_NAMES}, accept_encoding="gzip")
         assert most.headers["content-encoding"] == "gzip"

@@ -114,17 +114,22 @@ def test_a_version_is_asked_for_by_its_name(tmp_path: Path) -> None:
         assert result_of(told, 200)["result"] == "hi you"
         wrong = at.send("POST", "/v1/tools/greet:invoke?version=1.0.0", {"args": {"name": "you"}})
         issues = fails(wrong, 400, "tool.invalid_args")["details"]["issues"]
-        assert {issue["path"] for issue in issues} == {""}
+        assert {issue["path"] for issue in issues} == {"/who", "/name"}
 
         missing = at.send("GET", "/v1/tools/greet?version=3.0.0")
         refuses(missing, 404, "tool.not_found")
-        assert missing.json["details"] == {"versions": ["2.0.0", "1.0.0"]}
-        missing = at.send("POST", "/v1/tools/greet:invoke?version=3.0.0", b"{")
-        assert fails(missing, 404, "tool.not_found")["details"] == {"versions": ["2.0.0", "1.0.0"]}
+        assert missing.json["error"]["details"] == {"versions": ["2.0.0", "1.0.0"], "tool_name": "greet"}
+        missing = at.send("POST", "/v1/tools/greet:invoke?version=3.0.0", {"args": {}})
+        assert fails(missing, 404, "tool.not_found")["details"] == {
+            "versions": ["2.0.0", "1.0.0"],
+            "tool_name": "greet",
+        }
         refuses(at.send("GET", "/v1/tools/nothing?version=1.0.0"), 404, "tool.not_found")
         for query in ("version=", "version=1.0.0&version=2.0.0", "version=%ff", "&".join(["a=b"] * 101)):
             refuses(at.send("GET", f"/v1/tools/greet?{query}"), 400, "request.invalid_shape")
-            fails(at.send("POST", f"/v1/tools/greet:invoke?{query}"), 400, "request.invalid_shape")
+            fails(
+                at.send("POST", f"/v1/tools/greet:invoke?{query}", {"args": {}}), 400, "request.invalid_shape"
+            )
 
         one.put(made("greet", "3.0.0", says="from three"))
         assert at.send("GET", "/v1/tools/greet").json["version"] == "3.0.0"

@@ -241,5 +241,12 @@ def test_every_problem_of_the_arguments_is_named_by_its_path(tmp_path: Path) -> 
     executor, plugin = slow_executor(tmp_path)
     ok, result = executor.execute("wait", {"s": "soon"})
     assert not ok
-    assert result["issues"] == [{"path": "/s", "message": '"soon" is not of type "number"'}]
+    assert result["issues"] == [
+        {
+            "path": "/s",
+            "message": '"soon" is not of type "number"',
+            "expected": ["number"],
+            "actual": "string",
+        }
+    ]
     assert plugin.runs == 0

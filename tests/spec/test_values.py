@@ -257,7 +257,4 @@ def test_every_problem_is_named_by_its_json_pointer(tmp_path: Path) -> None:
     ok, result = executor.execute("take", {"a/b": "one", "pair": ["s", "t"], "kind": "z", "more": 1})
     assert not ok
     paths = sorted(issue["path"] for issue in result["issues"])
-    assert [path for path in paths if path] == ["/a~1b", "/kind", "/pair/1"]
-    messages = " ".join(issue["message"] for issue in result["issues"] if not issue["path"])
-    assert "count" in messages
-    assert "more" in messages
+    assert paths == ["/a~1b", "/count", "/kind", "/more", "/pair/1"]

@@ -7,7 +7,7 @@ import re
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from jaato.errors import JaatoError
 from jaato.protocol.codec import json_problems
@@ -18,6 +18,8 @@ SPOKEN = re.compile(r"0\.1\.(0|[1-9][0-9]{0,8})")
 LIST_PATH = "/v1/tools"
 BATCH_GET = ":batchGet"
 INVOKE = ":invoke"
+MAX_CONTEXT_DEPTH = 256
+"""Levels of nesting that `context` and `trace` may have."""
 
 SPACED = re.compile(rb'"[ \t\r\n]+:')
 BRANCHES = (dict, list)
@@ -50,12 +52,13 @@ class ToolDefinition(Struct, frozen=True, gc=False):
 
 
 class Invocation(Struct, frozen=True, gc=False):
-    """The body of a call; `trace` has `flow_id` and `step_id`, which tell calls of one flow."""
+    """The body of a call; `trace` has `flow_id` and `step_id`, which tell calls of one flow. What is optional
+    may be null, and is then read as absent."""
 
     args: dict[str, Any]
-    schema_version: ReadVersion | UnsetType = UNSET
-    context: dict[str, Any] | UnsetType = UNSET
-    trace: dict[str, Any] | UnsetType = UNSET
+    schema_version: ReadVersion | UnsetType | None = UNSET
+    context: dict[str, Any] | UnsetType | None = UNSET
+    trace: dict[str, Any] | UnsetType | None = UNSET
 
 
 class ToolError(Struct, frozen=True, gc=False):
@@ -68,20 +71,26 @@ class ToolError(Struct, frozen=True, gc=False):
     details: dict[str, Any] | UnsetType = UNSET
 
 
+class ErrorBody(Struct, frozen=True, gc=False):
+    """The body of a response with an error that is not the result of a call."""
+
+    error: ToolError
+
+
 class Metrics(Struct, frozen=True, gc=False):
     """What a call cost; in milliseconds."""
 
     latency_ms: Annotated[float, Meta(extra_json_schema={"minimum": 0})]
 
 
-class ToolResult(Struct, frozen=True, gc=False):
+class ToolResult(Struct, frozen=True, gc=False, kw_only=True):
     """What a call gave: `result` when it is ok, which may be null, else `error`; never both."""
 
     schema_version: OwnVersion
     ok: bool
-    metrics: Metrics
     result: Any = UNSET
     error: ToolError | UnsetType = UNSET
+    metrics: Metrics
 
 
 class GotTool(Struct, frozen=True, gc=False):
@@ -110,12 +119,16 @@ class InvalidShape(JaatoError):
     code = "request.invalid_shape"
 
 
+REQUEST_ERRORS = frozenset((InvalidJson.code, InvalidShape.code))
+"""Codes of requests that are not calls: their errors are not results of a call on any route."""
+
 INVOCATION: msgspec.json.Decoder[Invocation] = msgspec.json.Decoder(Invocation)
 VIEWS: msgspec.json.Decoder[list[ToolView]] = msgspec.json.Decoder(list[ToolView])
 DEFINITION: msgspec.json.Decoder[ToolDefinition] = msgspec.json.Decoder(ToolDefinition)
 RESULT: msgspec.json.Decoder[ToolResult] = msgspec.json.Decoder(ToolResult)
 GOT: msgspec.json.Decoder[BatchGot] = msgspec.json.Decoder(BatchGot)
 ERROR: msgspec.json.Decoder[ToolError] = msgspec.json.Decoder(ToolError)
+ERROR_BODY: msgspec.json.Decoder[ErrorBody] = msgspec.json.Decoder(ErrorBody)
 
 
 def strict(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
@@ -165,18 +178,17 @@ def fault_of(data: bytes, error: ValueError) -> str:
 def names_of(made: Invocation, braces: int) -> int:
     """How many names there are in a call: as many as quotes before a colon in its bytes, unless a name stands twice, or in
     a text or in what was not kept, and it has to be looked into. `braces` open in its bytes."""
-    args, context, trace = made.args, made.context, made.trace
-    found, objects = 1 + len(args), 2
-    if made.schema_version is not UNSET:
-        found += 1
-    if context is not UNSET:
-        found, objects = found + 1 + len(context), objects + 1
-    if trace is not UNSET:
-        found, objects = found + 1 + len(trace), objects + 1
-    if braces != objects:  # there are objects within, or braces in texts
-        for part in (args, context, trace):
-            if part is not UNSET:
-                found += sum([names_in(value) for value in part.values() if value.__class__ in BRANCHES])
+    parts = [made.args]
+    found = 1 + (made.schema_version is not UNSET)
+    for part in (made.context, made.trace):
+        if part is not UNSET:
+            found += 1
+            if part is not None:
+                parts.append(part)
+    found += sum(map(len, parts))
+    if braces != 1 + len(parts):  # there are objects within, or braces in texts
+        for part in parts:
+            found += sum([names_in(value) for value in part.values() if value.__class__ in BRANCHES])
     return found
 
 
@@ -212,12 +224,14 @@ def decode_invocation(data: bytes) -> Invocation:
         doubtful = True
     if doubtful:
         made = strict(data, INVOCATION)
-    if made.schema_version is not UNSET and SPOKEN.fullmatch(made.schema_version) is None:
+    if isinstance(made.schema_version, str) and SPOKEN.fullmatch(made.schema_version) is None:
         raise InvalidShape(
             f"schema_version {made.schema_version[:40]!r} is not spoken here; {SCHEMA_VERSION} is."
         )
     for name, value in (("context", made.context), ("trace", made.trace)):
-        if value is not UNSET and (problems := json_problems(value)):
+        if value is None:
+            made = structs.replace(made, **{name: UNSET})
+        elif value is not UNSET and (problems := json_problems(value, MAX_CONTEXT_DEPTH)):
             raise InvalidShape(f"{name}{problems[0][0]} {problems[0][1]}.")
     return made
 
@@ -243,8 +257,12 @@ def decode_result(data: bytes) -> ToolResult:
 
 
 def decode_error(data: bytes) -> ToolError:
-    """A registry's refusal where no call was made. Raises `InvalidJson`, `InvalidShape`."""
-    return strict(data, ERROR)
+    """The error in a registry's response that is not a result, also without `{"error": ...}` around it. Raises
+    `InvalidJson`, `InvalidShape`."""
+    try:
+        return strict(data, ERROR_BODY).error
+    except InvalidShape:
+        return strict(data, ERROR)
 
 
 def decode_batch(data: bytes) -> list[GotTool]:

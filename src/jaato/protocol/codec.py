@@ -32,7 +32,7 @@ decode_command = COMMANDS.decode
 decode_message = MESSAGES.decode
 
 
-def json_problems(value: Any) -> list[tuple[str, str]]:
+def json_problems(value: Any, max_depth: int = MAX_DEPTH) -> list[tuple[str, str]]:
     """The places where a value is not plain JSON, as (JSON Pointer, what is wrong), at most `MAX_PROBLEMS` of them;
     empty when it is. The work is bounded, also for a value that contains itself or one part very often."""
     found: list[tuple[str, str]] = []
@@ -42,12 +42,13 @@ def json_problems(value: Any) -> list[tuple[str, str]]:
                 break
         else:
             return found  # the most usual object: few texts under names, all of them plain
-    look(value, "", 0, found, [MAX_ITEMS])
+    look(value, "", max_depth, found, [MAX_ITEMS])
     return found
 
 
-def look(value: Any, path: str, depth: int, found: list[tuple[str, str]], left: list[int]) -> None:
-    """Add the problems of a value and its parts to `found`; `left` counts down the parts still to be looked at."""
+def look(value: Any, path: str, levels: int, found: list[tuple[str, str]], left: list[int]) -> None:
+    """Add the problems of a value and its parts to `found`; `levels` counts down the nesting, `left` the parts still to be
+    looked at."""
     match value:
         case None | bool():
             return
@@ -60,13 +61,13 @@ def look(value: Any, path: str, depth: int, found: list[tuple[str, str]], left: 
         case float():
             if not math.isfinite(value):
                 found.append((path, f"is {value}, which JSON cannot carry"))
-        case dict() | list() | tuple() if depth >= MAX_DEPTH:
-            found.append((path, f"is nested deeper than {MAX_DEPTH} levels"))
+        case dict() | list() | tuple() if levels == 0:
+            found.append((path, "is nested deeper than is read here; make it flatter"))
         case dict() | list() | tuple() if left[0] < len(value):
             found.append((path, TOO_MANY))
         case dict() | list() | tuple():
             left[0] -= len(value)
-            look_inside(value, path, depth + 1, found, left)
+            look_inside(value, path, levels - 1, found, left)
         case _:
             found.append((path, f"is a {type(value).__name__}, which is not JSON"))
 
@@ -74,7 +75,7 @@ def look(value: Any, path: str, depth: int, found: list[tuple[str, str]], left: 
 def look_inside(
     value: dict[Any, Any] | list[Any] | tuple[Any, ...],
     path: str,
-    depth: int,
+    levels: int,
     found: list[tuple[str, str]],
     left: list[int],
 ) -> None:
@@ -86,12 +87,12 @@ def look_inside(
             if not isinstance(key, str) or not is_unicode(key):
                 found.append((path, f"has the key {reprlib.repr(key)}, which is not Unicode text"))
             else:
-                look(item, f"{path}/{escape(key)}", depth, found, left)
+                look(item, f"{path}/{escape(key)}", levels, found, left)
             if len(found) >= MAX_PROBLEMS:
                 return
         return
     for index, item in enumerate(value):
-        look(item, f"{path}/{index}", depth, found, left)
+        look(item, f"{path}/{index}", levels, found, left)
         if len(found) >= MAX_PROBLEMS:
             return
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from jaato.errors import JaatoError
+from jaato.errors import JaatoError, Mismatch
 from jaato.protocol.codec import TOO_MANY, encode, json_problems
 from jaato.protocol.events import Permission
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
@@ -108,6 +108,11 @@ class Outcome(msgspec.Struct):
     duration_s: float = 0.0
 
 
+def issue_record(issue: tuple[str, str]) -> dict[str, Any]:
+    """An issue as data."""
+    return {"path": issue[0], "message": issue[1], **(vars(issue) if isinstance(issue, Mismatch) else {})}
+
+
 def problem_of(error: BaseException, traceback: str | None = None) -> Problem:
     """An exception as data; our own errors keep their code."""
     carried = getattr(error, "problem", None)
@@ -115,7 +120,7 @@ def problem_of(error: BaseException, traceback: str | None = None) -> Problem:
         return carried
     if isinstance(error, JaatoError):
         issues = getattr(error, "issues", None)
-        details = {"issues": [{"path": path, "message": text} for path, text in issues]} if issues else None
+        details = {"issues": [issue_record(issue) for issue in issues]} if issues else None
         return Problem(code=error.code, message=str(error), retryable=error.retryable, details=details)
     text = safe_text(error, str)
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__

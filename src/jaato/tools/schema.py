@@ -7,14 +7,17 @@ import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
 
-from jaato.errors import InvalidArguments, PluginError
+from jaato.errors import InvalidArguments, Mismatch, PluginError
 from jaato.protocol.codec import escape, json_problems
 from jaato.tools.call import Call
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 MAX_STEPS = 500_000
 """Applications of one subschema to one part of a value: about a tenth of a second of validation."""
@@ -311,6 +314,9 @@ def refuse_reference(uri: str) -> Any:
     raise ValueError(f"refers to {uri}, which is not part of the schema")
 
 
+UNEXPECTED = "is not a property that is known here"
+
+
 class Validator:
     """Arguments against one JSON Schema, in Rust; linear-time patterns, no reference leaves the schema."""
 
@@ -340,13 +346,60 @@ class Validator:
             return [("", "fit too many alternatives of the schema to be checked; make them flatter or fewer")]
         if self._compiled.is_valid(arguments):
             return []
-        return [
-            (
-                "".join(f"/{escape(str(step))}" for step in error.instance_path),
-                error.message[:MAX_ISSUE_CHARS],
-            )
-            for error in self._compiled.iter_errors(arguments)
-        ]
+        return [issue for error in self._compiled.iter_errors(arguments) for issue in issues_in(error)]
+
+
+def issues_in(error: jsonschema_rs.ValidationError) -> list[tuple[str, str]]:
+    """The issues of one error: one for each missing or unexpected property."""
+    from jsonschema_rs import ValidationErrorKind as Kind
+
+    path = "".join(f"/{escape(str(step))}" for step in error.instance_path)
+    message = error.message[:MAX_ISSUE_CHARS]
+    match error.kind:
+        case Kind.Required(property=missing):
+            return [(f"{path}/{escape(missing)}", message)]
+        case Kind.AdditionalProperties(unexpected=names) | Kind.UnevaluatedProperties(unexpected=names):
+            return [(f"{path}/{escape(name)}", UNEXPECTED) for name in names]
+        case Kind.MinLength(limit=limit) | Kind.MaxLength(limit=limit):
+            return [Mismatch(path, message, limit, len(str(error.instance)))]
+    types = expected_types(error)
+    return [Mismatch(path, message, types, type_name(error.instance)) if types else (path, message)]
+
+
+def expected_types(error: jsonschema_rs.ValidationError) -> list[str]:
+    """The types that the schema accepts, if the type is all that is wrong with the value; else empty."""
+    from jsonschema_rs import ValidationErrorKind as Kind
+
+    match error.kind:
+        case Kind.Type(types=types):
+            return sorted(types)
+        case Kind.AnyOf(context=branches):
+            found = [
+                expected_types(one[0])
+                if [each.instance_path for each in one] == [error.instance_path]
+                else []
+                for one in branches
+            ]
+            return sorted({name for types in found for name in types}) if all(found) else []
+    return []
+
+
+def type_name(value: Any) -> str:
+    """The JSON type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
 
 
 def arguments_error(name: str, issues: list[tuple[str, str]]) -> InvalidArguments:

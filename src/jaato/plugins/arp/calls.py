@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from jaato.errors import JaatoError, PluginError, ToolError
 from jaato.plugins.arp.errors import CallLost, RegistryFault, RegistryRefusal
 from jaato.plugins.arp.http_client import ArpResponse, Headers
 from jaato.protocol.arp import (
+    REQUEST_ERRORS,
     SCHEMA_VERSION,
     Invocation,
     ToolDefinition,
@@ -46,8 +48,8 @@ def body_of(arguments: dict[str, Any], call: Call) -> bytes:
     step_id = f"{call.turn_id}/{call.id}" if call.turn_id else call.id
     trace: dict[str, Any] = call.services.get(TRACE) or {"flow_id": call.session_id, "step_id": step_id}
     if isinstance(given, Invocation):
-        context = context if given.context is UNSET else given.context
-        trace = trace if given.trace is UNSET else given.trace
+        context = given.context if isinstance(given.context, dict) else context
+        trace = given.trace if isinstance(given.trace, dict) else trace
     body = msgspec.json.encode(
         Invocation(
             args=arguments,
@@ -156,6 +158,11 @@ def problem_of(registry: str, error: ResultError) -> Problem:
 def refusal_of(registry: str, answer: ArpResponse) -> JaatoError | None:
     """What an answer that is not 200 means; None where it says nothing for sure."""
     status = answer.status
+    if status == 400:
+        with suppress(JaatoError):
+            error = decode_error(answer.body)
+            if error.code in REQUEST_ERRORS:
+                return RegistryRefusal(problem_of(registry, error))
     if status in (401, 403):
         return RegistryRefusal(
             Problem(

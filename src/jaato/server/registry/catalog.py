@@ -364,5 +364,5 @@ async def load_definition(
     return (
         shelf
         if problem is None
-        else error_response(error_for(problem, pending.id.decode("ascii")), NOT_STORED)
+        else error_response(error_for(problem, pending.id.decode("ascii"), tool.name), NOT_STORED)
     )

@@ -248,7 +248,7 @@ class IdempotentCalls:
             case CallStatus.IN_OTHER_PROCESS:
                 return busy("request.idempotency_under_way", UNDER_WAY)
             case CallStatus.UNKNOWN:
-                return failure(error_of("tool.outcome_unknown", UNKNOWN))
+                return failure(error_of("tool.outcome_unknown", UNKNOWN, tool=request.tool.name))
             case ToolCallEnd() if before is not None:
                 listener.begun = True
                 return self._replay(before, found, request.tool)
@@ -314,12 +314,14 @@ class IdempotentCalls:
         try:
             outcome = outcome_of(end, read, text=made.text)
         except TooLarge as error:
-            return failure(error_of(error.code, str(error)), 0.0, REPLAYED)
+            return failure(error_of(error.code, str(error), tool=tool.name), 0.0, REPLAYED)
         except StoreError as error:
             return unavailable(error)
         if outcome.problem is not None:
             access = tool.spec.access
-            problem = error_for(outcome.problem, made.request_id, begun=outcome.begun, access=access)
+            problem = error_for(
+                outcome.problem, made.request_id, tool.name, begun=outcome.begun, access=access
+            )
             return failure(problem, outcome.latency_ms, REPLAYED)
         response = success(outcome.value, outcome.latency_ms)
         response.headers.append(REPLAYED)

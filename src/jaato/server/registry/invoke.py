@@ -12,7 +12,15 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, structs
 
 from jaato.errors import ConfigError, JaatoError, Overloaded, ToolTimeout
 from jaato.log import logger
-from jaato.protocol.arp import InvalidJson, InvalidShape, Invocation, ToolError, decode_invocation, strict
+from jaato.protocol.arp import (
+    REQUEST_ERRORS,
+    InvalidJson,
+    InvalidShape,
+    Invocation,
+    ToolError,
+    decode_invocation,
+    strict,
+)
 from jaato.protocol.codec import encode
 from jaato.server.registry.caller_sessions import Caller, Callers
 from jaato.server.registry.catalog import ServedTool, ServedTools
@@ -39,12 +47,12 @@ from jaato.server.registry.responses import (
     LOGGED_ONLY,
     NOT_STORED,
     RETRY,
-    STORE,
     UNAVAILABLE,
     Response,
     busy,
     error_for,
     error_of,
+    error_response,
     failure,
     refusal,
     seconds,
@@ -130,20 +138,21 @@ class Calls:
         """The response to a call."""
         request = pending.request
         found = find_requested(tools, pending.route.name, request.query)
-        if not isinstance(found, ServedTool):
-            response = failure(found)
-        else:
-            try:
-                invocation = decode_invocation(body)
-                preferences = parse_preferences(request.headers)
-            except (InvalidJson, InvalidShape) as error:
-                response = failure(error_of(error.code, str(error)))
+        try:
+            invocation = decode_invocation(body)
+            preferences = parse_preferences(request.headers)
+        except (InvalidJson, InvalidShape) as error:
+            response = refusal(error.code, str(error))
+            if isinstance(found, ServedTool):
                 self._count(found.tool.name, error.code)
-            else:
+        else:
+            if isinstance(found, ServedTool):
                 origin = origin_of(pending.id, request.header(b"traceparent"), invocation)
                 call = CallRequest(pending.who, found.tool, invocation, origin)
                 plain = preferences is NO_PREFERENCES and self.limits is None
                 response = await (self._make(call) if plain else self._make_preferred(call, preferences))
+            else:
+                response = error_response(found) if found.code in REQUEST_ERRORS else failure(found)
         response.headers.append(NOT_STORED)
         return response
 
@@ -199,7 +208,7 @@ class Calls:
             calls = strict(body, BATCH).calls
             preferences = parse_preferences(pending.request.headers)
         except (InvalidJson, InvalidShape) as error:
-            return failure(error_of(error.code, str(error)), 0.0, NOT_STORED)
+            return refusal(error.code, str(error), NOT_STORED)
         request = pending.request
         if request.spend is not None and len(calls) > 1:
             wait_s, request.rate_headers = request.spend(len(calls) - 1)
@@ -247,7 +256,7 @@ class Calls:
         headers = [JSON, NOT_STORED]
         if responses and all(REPLAYED in response.headers for response in responses):
             headers.append(REPLAYED)
-        return Response(200, b"[%b]" % b",".join(bounded_bodies(responses)), headers)
+        return Response(200, b"[%b]" % b",".join(bounded_bodies(calls, responses)), headers)
 
 
 async def start_stream(
@@ -276,13 +285,13 @@ def not_made(call: CallRequest, error: JaatoError) -> Response:
         case Overloaded() | ConfigError():
             return busy("request.too_many", str(error))
         case ToolTimeout():
-            return failure(error_of("tool.timeout", str(error)))
+            return failure(error_of("tool.timeout", str(error), tool=call.tool.name))
         case TooLarge():
-            return failure(error_of(error.code, str(error)))
+            return failure(error_of(error.code, str(error), tool=call.tool.name))
         case OutcomeUnknown():
             words = "Request %s: the outcome of %s is not recorded"
             LOG.error(words, call.origin["request_id"], call.tool.name, exc_info=error)
-            return failure(error_of(error.code, str(error)))
+            return failure(error_of(error.code, str(error), tool=call.tool.name))
         case KeyInUse():
             return busy(error.code, UNDER_WAY)
     LOG.error("Request %s: %s could not be called", call.origin["request_id"], call.tool.name, exc_info=error)
@@ -294,11 +303,11 @@ def response_of(call: CallRequest, outcome: CallOutcome) -> Response:
     problem, request_id = outcome.problem, call.origin["request_id"]
     if problem is None:
         return success(outcome.value, outcome.latency_ms)
-    if problem.code == "tool_raised" or problem.code in STORE | LOGGED_ONLY:
+    if problem.code == "tool_raised" or problem.code in LOGGED_ONLY:
         LOG.error(
             "Request %s: %s failed: %s", request_id, call.tool.name, problem.traceback or problem.message
         )
-    error = error_for(problem, request_id, begun=outcome.begun, access=call.tool.spec.access)
+    error = error_for(problem, request_id, call.tool.name, begun=outcome.begun, access=call.tool.spec.access)
     return failure(error, outcome.latency_ms, *([RETRY] if error.code == "registry.unavailable" else []))
 
 
@@ -313,7 +322,7 @@ def origin_of(id_: bytes, traceparent: bytes | None, invocation: Invocation) -> 
     trace = parse_trace_id(traceparent)
     if trace is not None:
         origin["trace_id"] = trace
-    if invocation.trace is not UNSET:
+    if isinstance(invocation.trace, dict):
         for name in ("flow_id", "step_id"):
             value = invocation.trace.get(name)
             if isinstance(value, str):
@@ -329,15 +338,16 @@ def comparable(raw: bytes) -> Any:
         return [raw.decode()]
 
 
-def bounded_bodies(responses: Sequence[Response]) -> Iterator[bytes]:
+def bounded_bodies(calls: Sequence[Raw], responses: Sequence[Response]) -> Iterator[bytes]:
     """The bodies of the responses; those beyond the size limit are replaced by an error."""
     room = MAX_BATCH_BYTES
-    for response in responses:
+    for raw, response in zip(calls, responses, strict=True):
         if len(response.body) <= room or response.code:
             room -= len(response.body)
             yield response.body
         else:
-            yield failure(error_of("tool.result_too_large", BATCH_TOO_LARGE)).body
+            name = NAMED_CALL.decode(raw).name
+            yield failure(error_of("tool.result_too_large", BATCH_TOO_LARGE, tool=name)).body
 
 
 def call_in_batch(

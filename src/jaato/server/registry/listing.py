@@ -271,16 +271,19 @@ def find_version(shelf: ServedTools, name: str, version: str | None) -> ServedTo
     if kept is not None:
         return kept
     words = f"There is no version {str(version)[:80]!r} of {name}; details.versions has those there are."
-    return error_of("tool.not_found", words, {"versions": slot.names})
+    return error_of("tool.not_found", words, {"versions": slot.names}, tool=name)
 
 
 def not_found(name: str) -> ToolError:
     """The error for an unknown tool; an empty name could not be decoded."""
     if not name:
         return error_of(
-            "tool.not_found", "The name is no UTF-8, percent-encoded; GET /v1/tools lists the tools."
+            "tool.not_found",
+            "The name is no UTF-8, percent-encoded; GET /v1/tools lists the tools.",
+            tool=name,
         )
-    return error_of("tool.not_found", f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
+    words = f"There is no tool {name[:80]!r} here; GET /v1/tools lists them."
+    return error_of("tool.not_found", words, tool=name)
 
 
 def page_response(page: Page, request: Request, *beside: tuple[bytes, bytes]) -> Response:
@@ -328,7 +331,7 @@ async def get_definitions(shelf: ServedTools, onward: Onward, request: Request, 
         return refusal(error.code, str(error))
     names = {one if isinstance(one, str) else one.name for one in asked.names}
     failed = await onward.failing(shelf.tools[name] for name in names if name in shelf.tools)
-    errors = {name: error_for(problem, "") for name, problem in failed.items()}
+    errors = {name: error_for(problem, "", name) for name, problem in failed.items()}
     found = [find_named(shelf, one, errors) for one in asked.names]
     if sum(len(one.page.body) for one in found if isinstance(one, ServedTool)) > MAX_BYTES:
         words = f"These definitions have more than {MAX_BYTES:,} bytes together; ask for fewer at once."

@@ -11,9 +11,9 @@ from msgspec import Struct
 from jaato.protocol.arp import (
     LIST_PATH,
     BatchGot,
+    ErrorBody,
     Invocation,
     ToolDefinition,
-    ToolError,
     ToolResult,
     ToolView,
 )
@@ -27,7 +27,7 @@ from jaato.version import __version__
 FILE = Path(__file__).with_name("openapi.json")
 REQUESTS: tuple[type[Struct], ...] = (BatchGet, Invocation, BatchInvocation, Cancellation, ToolRegistration)
 RESPONSES: tuple[type[Struct], ...] = (
-    ToolError,
+    ErrorBody,
     ToolView,
     ToolDefinition,
     BatchGot,

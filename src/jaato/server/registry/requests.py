@@ -102,7 +102,10 @@ METHODS: dict[RouteKind, tuple[bytes, ...]] = {
 }
 ANONYMOUS_SCOPES = frozenset[Scope](("tools:read", "tools:invoke"))
 """The scopes of a caller without a key, if none is required."""
-
+ANONYMOUS_METHODS = {
+    kind: tuple(one for one in methods if SCOPES[kind, one] in (None, *ANONYMOUS_SCOPES))
+    for kind, methods in METHODS.items()
+}
 
 OWNER_SCOPES = frozenset[Scope](("tools:read", "tools:invoke", "tools:write"))
 """The scopes of the owner."""

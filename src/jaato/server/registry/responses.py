@@ -20,7 +20,7 @@ from jaato.errors import (
     UnknownTool,
 )
 from jaato.log import logger
-from jaato.protocol.arp import LIST_PATH, SCHEMA_VERSION, Metrics, ToolError, ToolResult
+from jaato.protocol.arp import LIST_PATH, SCHEMA_VERSION, ErrorBody, Metrics, ToolError, ToolResult
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import Access
@@ -105,12 +105,17 @@ PASSED_ON = frozenset(
     "tool.outcome_unknown tool.result_too_large permission.denied".split()
 )
 """Codes of another registry that are passed on to the caller."""
-LOGGED_ONLY = frozenset(("mcp_server_failed",))
-"""Problems whose message is only logged: it has the last output of a process."""
 STORE = frozenset(one.code for one in (StoreError, StoreReadOnly, StoreFull))
 """Problems of the store of the log or of results."""
+LOGGED_ONLY = {
+    "mcp_server_failed": "What is behind the tool does not answer",
+    **dict.fromkeys(STORE, "The tool could not keep what it made"),
+}
+"""What is said of problems whose message is only logged, such as the last output of a process."""
 UNAVAILABLE = "The registry cannot make this call now; its log says why."
 RETRY = (b"retry-after", b"1")
+MAX_NAME_CHARS = 200
+"""Of `details.tool_name`, which may be any name that a caller sends."""
 READ = re.compile(r'\breadFile\(path="(result:[0-9a-f]{64})"\)')
 """The hint for a model how to read the rest of a long text."""
 
@@ -138,8 +143,12 @@ class Response(Struct):
     stream: Stream | None = None
 
 
-def error_of(code: str, message: str, details: dict[str, Any] | None = None) -> ToolError:
-    """An error as the contract has it."""
+def error_of(
+    code: str, message: str, details: dict[str, Any] | None = None, *, tool: str | None = None
+) -> ToolError:
+    """An error as the contract has it; one with a code `tool.*` names the tool."""
+    if tool is not None and code.startswith("tool."):
+        details = {**(details or {}), "tool_name": tool[:MAX_NAME_CHARS]}
     return ToolError(SCHEMA_VERSION, code, message, code in RETRYABLE, UNSET if details is None else details)
 
 
@@ -150,18 +159,19 @@ def refusal(code: str, message: str, *headers: tuple[bytes, bytes]) -> Response:
 
 def error_response(error: ToolError, *headers: tuple[bytes, bytes]) -> Response:
     """The response with this error, if no call was requested."""
-    return Response(STATUS[error.code], encode(error), [JSON, *headers], error.code)
+    return Response(STATUS[error.code], encode(ErrorBody(error)), [JSON, *headers], error.code)
 
 
 def failure(error: ToolError, latency_ms: float = 0.0, *headers: tuple[bytes, bytes]) -> Response:
     """The response to a call that failed or was not made: a complete result."""
-    result = ToolResult(SCHEMA_VERSION, False, Metrics(latency_ms), error=error)
+    result = ToolResult(schema_version=SCHEMA_VERSION, ok=False, error=error, metrics=Metrics(latency_ms))
     return Response(STATUS[error.code], encode(result), [JSON, *headers], error.code)
 
 
 def success(value: Any, latency_ms: float) -> Response:
     """The response to a successful call."""
-    return Response(200, encode(ToolResult(SCHEMA_VERSION, True, Metrics(latency_ms), result=value)), [JSON])
+    result = ToolResult(schema_version=SCHEMA_VERSION, ok=True, result=value, metrics=Metrics(latency_ms))
+    return Response(200, encode(result), [JSON])
 
 
 def busy(code: str, words: str) -> Response:
@@ -187,27 +197,17 @@ def rewrite_read_hint(words: str) -> str:
 
 
 def error_for(
-    problem: Problem, request_id: str, *, begun: bool = True, access: Access = "network"
+    problem: Problem, request_id: str, tool: str, *, begun: bool = True, access: Access = "network"
 ) -> ToolError:
-    """A problem of the pipeline's in the contract's words, of a tool with this access. What an exception says that is no
-    error of ours stays here."""
+    """A problem of the pipeline's in the contract's words, of the tool with this name and access. What an exception says that
+    is no error of ours stays here."""
     code = code_for(problem, begun=begun)
     if code == "registry.unavailable":
         return error_of(code, UNAVAILABLE)
-    if problem.code in STORE:
-        return error_of(
-            code,
-            f"The tool could not keep what it made; the registry's log has why, under request {request_id}.",
-        )
-    if problem.code in LOGGED_ONLY:
-        return error_of(
-            code,
-            f"What is behind the tool does not answer; the registry's log has why, under request {request_id}.",
-        )
-    if code == "tool.handler_error":
-        return error_of(
-            code, f"The tool failed inside; the registry's log has why, under request {request_id}."
-        )
+    what = LOGGED_ONLY.get(problem.code, "The tool failed inside" if code == "tool.handler_error" else "")
+    if what:
+        words = f"{what}; the registry's log has why, under request {request_id}."
+        return error_of(code, words, tool=tool)
     details = problem.details
     if problem.code.startswith(("registry_", "mcp_")):
         details = {**(details or {}), "code": problem.code}
@@ -215,7 +215,7 @@ def error_for(
         details = {"issues": [], **(details or {})}
     elif code in CUT_OFF and code != problem.code and begun and access != "read":
         details = {**(details or {}), "begun": True}
-    error = error_of(code, rewrite_read_hint(problem.message), details)
+    error = error_of(code, rewrite_read_hint(problem.message), details, tool=tool)
     retryable = problem.retryable if code == problem.code else problem.retryable or error.retryable
     if retryable is not error.retryable:
         return ToolError(SCHEMA_VERSION, code, error.message, retryable, error.details)
@@ -317,7 +317,7 @@ def internal_error(request: Request, problem: BaseException | None) -> Response:
 def error_for_route(route: Route | None, code: str, words: str) -> Response:
     """An error in the form of its route: a complete result for a call."""
     if route is not None and route.kind in CALLS:
-        return failure(error_of(code, words))
+        return failure(error_of(code, words, tool=route.name or None))
     return refusal(code, words)
 
 

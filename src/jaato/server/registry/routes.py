@@ -18,6 +18,7 @@ from jaato.server.registry.metrics import RegistryMetrics
 from jaato.server.registry.registered import routes as registered_routes
 from jaato.server.registry.registered.registration import RegisteredTools
 from jaato.server.registry.requests import (
+    ANONYMOUS_METHODS,
     LIST,
     METHODS,
     SCOPES,
@@ -156,9 +157,10 @@ class ToolRegistry:
             return self._finish(
                 error_for_route(route, "route.not_found", NO_ROUTE), None, request, begun, id_
             )
-        methods = METHODS[route.kind]
+        methods = METHODS[route.kind] if who.key else ANONYMOUS_METHODS[route.kind]
         if request.method not in methods:
-            words = f"Only {b', '.join(methods).decode()} is answered here."
+            more = "; anything else needs a key" if request.method in METHODS[route.kind] else ""
+            words = f"Only {b', '.join(methods).decode()} is answered here{more}."
             response = refusal("request.method_not_allowed", words)
             response.headers.append((b"allow", b", ".join(methods)))
             return self._finish(response, route.kind, request, begun, id_)

@@ -13,6 +13,8 @@ from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
+from jaato.protocol.arp import REQUEST_ERRORS
+
 PATIENCE_S = 20.0
 SHOWN_CHARS = 300
 SHOWN = (
@@ -224,9 +226,15 @@ def is_error(error: Any, code: str) -> None:
 
 
 def refuses(reply: Reply, status: int, code: str) -> None:
-    """Whether this is a refusal where no call was made."""
+    """Whether this is an error that is not the result of a call."""
     assert reply.status == status, f"the status is {reply.status}, not {status}: {reply.body[:200]!r}"
-    is_error(reply.json, code)
+    is_error(error_in(reply), code)
+
+
+def error_in(reply: Reply) -> Any:
+    """The error of a body `{"error": ...}`; older registries send it bare."""
+    body = reply.json
+    return body["error"] if isinstance(body, dict) and set(body) == {"error"} else body
 
 
 def result_of(reply: Reply, status: int) -> dict[str, Any]:
@@ -246,6 +254,9 @@ def result_of(reply: Reply, status: int) -> dict[str, Any]:
 
 def fails(reply: Reply, status: int, code: str) -> dict[str, Any]:
     """The error of a call that failed so."""
+    if code in REQUEST_ERRORS and "ok" not in reply.json:  # older registries send a result
+        refuses(reply, status, code)
+        return dict(error_in(reply))
     error: dict[str, Any] = result_of(reply, status)["error"]
     is_error(error, code)
     return error

@@ -186,11 +186,12 @@ async def delete_registration(
 
 async def respond_to_errors(pending: PendingRequest, work: Awaitable[Response]) -> Response:
     """What comes of it; every way to fail in the contract's words."""
+    name = pending.route.name
     try:
         return await work
     except InvalidDefinition as error:
         issues = [{"path": path, "message": text} for path, text in error.issues]
-        return error_response(error_of(error.code, str(error), {"issues": issues}), NOT_STORED)
+        return error_response(error_of(error.code, str(error), {"issues": issues}, tool=name), NOT_STORED)
     except NotAllowed as error:
         return refusal("auth.forbidden", str(error), NOT_STORED)
     except PermissionDenied as error:
@@ -204,9 +205,9 @@ async def respond_to_errors(pending: PendingRequest, work: Awaitable[Response]) 
         PreconditionFailed,
         RegistryFull,
     ) as error:
-        return error_response(error_of(error.code, str(error)), NOT_STORED)
+        return error_response(error_of(error.code, str(error), tool=name), NOT_STORED)
     except (OSError, JaatoError) as error:
-        LOG.exception("Request %s: %s could not be changed", pending.id.decode(), pending.route.name)
+        LOG.exception("Request %s: %s could not be changed", pending.id.decode(), name)
         why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         words = f"The change could not be kept{why}; nothing has changed. The registry's log says more."
         return refusal("registry.not_kept", words, NOT_STORED, (b"retry-after", b"5"))
