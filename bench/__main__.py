@@ -12,7 +12,6 @@ from bench.row import Row
 
 APART = {
     "row",
-    "registry_reference",
     "near_words",
     "local_held_out",
     "discovery",
