@@ -16,8 +16,7 @@ from tests.docs.pages import accepted
 from tests.providers.server import answer, serve
 
 from jaato.cli.arguments import servers, sessions, settings
-from jaato.cli.arguments.options import GROUPS, OPTIONS
-from jaato.cli.arguments.parser import make_parser
+from jaato.cli.arguments.parser import GROUPS, OPTIONS, make_parser
 
 
 def loaded(desk: Desk, *args: str) -> Any:

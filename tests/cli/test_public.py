@@ -61,7 +61,6 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
         "jaato",
         "jaato.cli",
         "jaato.cli.arguments",
-        "jaato.cli.arguments.options",
         "jaato.cli.arguments.parser",
         "jaato.cli.arguments.servers",
         "jaato.cli.arguments.sessions",

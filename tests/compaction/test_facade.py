@@ -13,7 +13,7 @@ from tests.spec.facades import Connect
 from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
 from jaato.errors import ConfigError, PluginError
 from jaato.protocol.messages import Message
-from jaato.runtime.plugins.named import GC_PLUGINS, discover_gc_plugins, load_gc_plugin
+from jaato.runtime.plugins.discovery import GC_PLUGINS, discover_gc_plugins, load_gc_plugin
 
 __all__ = ["connect"]
 

@@ -19,7 +19,7 @@ from jaato.agent.compaction.summary import SUMMARY_HEAD
 from jaato.agent.session import Session
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult, Usage
 from jaato.providers.scripted import ScriptedCall, Step
-from jaato.runtime.plugins.named import discover_gc_plugins, load_gc_plugin
+from jaato.runtime.plugins.discovery import discover_gc_plugins, load_gc_plugin
 
 BOTH = ["gc_summarize", "gc_hybrid"]
 USED = Usage(input_tokens=70, output_tokens=7)

@@ -139,8 +139,8 @@ def test_wrong_keys_are_slowed_and_right_ones_are_not(
     """An address that tries many keys is told to come later; whoever has one from there comes in all the same."""
     state = tmp_path / "state"
     key = add_key(state, "right", ["tools:read"])
-    monkeypatch.setattr("jaato.server.auth.throttle.MAX_PENDING", 20)
-    monkeypatch.setattr("jaato.server.auth.throttle.LEAK_PER_S", 0.001)
+    monkeypatch.setattr("jaato.server.auth.gate.MAX_PENDING", 20)
+    monkeypatch.setattr("jaato.server.auth.gate.LEAK_PER_S", 0.001)
 
     def body(at: Served) -> None:
         wrong = replace(at, token="jrk_wrong")

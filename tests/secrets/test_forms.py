@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.runtime.secrets import secret_variables
-from jaato.tools.redaction.encodings import FEW, ValueIndex
-from jaato.tools.redaction.redactor import PLACEHOLDER, Redactor, placeholder_in
+from jaato.tools.redaction.redactor import FEW, PLACEHOLDER, Redactor, ValueIndex, placeholder_in
 
 PASSWORD = "p@ss/W0rd'+q=Zz&9!<x>\"y"
 CORE = "W0rd"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.security.desk import Desk
 
-from jaato.server import log_file as logs
+from jaato.server import daemon
 
 # --- what a supervisor passes ------------------------------------------------------------------------------------
 
@@ -116,14 +116,14 @@ def test_the_log_is_private_and_bounded(tmp_path: Path) -> None:
     path.write_text("before\n")
     path.chmod(0o644)
     code = (
-        "import logging, sys; from pathlib import Path; from jaato.server.log_file import RotatingStderr;"
+        "import logging, sys; from pathlib import Path; from jaato.server.daemon import RotatingStderr;"
         "log = logging.getLogger('jaato'); log.addHandler(RotatingStderr(Path(sys.argv[1]), 20_000)); log.setLevel('INFO');"
         "[log.info('line %d %s', n, 'x' * 100) for n in range(2_000)];"
         "log.info('y' * 100_000); print('printed', flush=True); raise SystemError('the end')"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=False)
     assert (done.stdout, done.stderr) == (b"", b"")
-    old = logs.old_path(path)
+    old = daemon.old_path(path)
     for one in (path, old):
         assert stat.S_IMODE(one.stat().st_mode) == 0o600
         assert one.stat().st_size < 35_000

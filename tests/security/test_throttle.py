@@ -17,7 +17,7 @@ from tests.registry.test_keys import keyed, serve
 from tests.security.keep import Keep, answer, status
 
 from jaato.client.websocket import Closed
-from jaato.server.auth.throttle import MAX_ADDRESSES, Throttle
+from jaato.server.auth.gate import MAX_ADDRESSES, Throttle
 from jaato.server.http.asgi import Refused
 from jaato.server.registry.keys import add_key
 from jaato.testing.arp.peer import Served, read

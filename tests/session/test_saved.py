@@ -16,7 +16,7 @@ from jaato.errors import ConfigError, PluginError, SessionNotFound
 from jaato.plugins.session import FileSessionPlugin, create_plugin, load_session_config
 from jaato.runtime.embedding.client import JaatoClient
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.runtime.session_files import load_session_plugin
+from jaato.runtime.session_saving import load_session_plugin
 
 # --- settings --------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaato.plugins import BUILTIN
-from jaato.runtime.plugins.named import BUILTIN_STRATEGIES
+from jaato.runtime.plugins.discovery import BUILTIN_STRATEGIES
 from jaato.testing import assert_plugin
 
 WRITTEN = ("skills",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaato.cli.arguments.options import (
+from jaato.cli.arguments.parser import (
     MODEL,
     PERMISSIONS,
     Command,

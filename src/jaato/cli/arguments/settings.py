@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import REMAINDER
 
-from jaato.cli.arguments.options import PERMISSIONS, Command, choice, flag, value
+from jaato.cli.arguments.parser import PERMISSIONS, Command, choice, flag, value
 
 KEYED = ("anthropic", "openai", "google_genai", "github_models", "ollama")
 """The providers that need an API key."""

@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from jaato.cli.arguments.values import workspace_of
-from jaato.cli.output.tables import print_json, print_line, print_rows
+from jaato.cli.output.console import print_json, print_line, print_rows
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.settings import Settings, read_toml

@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 import anyio
 
 from jaato.cli.arguments.values import workspace_of
-from jaato.cli.output.console import Console, Look, size_text
-from jaato.cli.output.tables import print_json, print_line, time_text
+from jaato.cli.output.console import Console, Look, print_json, print_line, size_text, time_text
 from jaato.errors import JaatoError
 from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.policy_setup import POLICY_FILE, policy_for

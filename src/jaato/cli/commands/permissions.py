@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jaato.cli.arguments.values import clean_text, directories_of, parse_object, workspace_of
-from jaato.cli.output.tables import print_json, print_line, print_rows, time_text
+from jaato.cli.output.console import print_json, print_line, print_rows, time_text
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
 from jaato.runtime.plugins.setup import create_registry

@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from jaato.cli.arguments.values import clean_text, workspace_of
-from jaato.cli.output.console import size_text
-from jaato.cli.output.tables import format_count, print_json, print_line, print_records, print_rows
+from jaato.cli.output.console import (
+    format_count,
+    print_json,
+    print_line,
+    print_records,
+    print_rows,
+    size_text,
+)
 from jaato.cli.repl.questions import confirm_now
 from jaato.errors import ConfigError
 from jaato.runtime.plugins.workspace import WorkspacePlugin, find_workspace_plugins
@@ -106,8 +112,7 @@ def rows_of(registry: Any, found: list[WorkspacePlugin], settings: Settings) -> 
     """The rows of the list, by source."""
     from jaato.abc.plugin import ENTRY_POINT_GROUPS
     from jaato.plugins import BUILTIN
-    from jaato.runtime.plugins.discovery import entry_points_of
-    from jaato.runtime.plugins.named import BUILTIN_STRATEGIES
+    from jaato.runtime.plugins.discovery import BUILTIN_STRATEGIES, entry_points_of
 
     rows: list[Row] = []
 

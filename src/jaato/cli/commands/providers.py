@@ -10,7 +10,7 @@ import anyio
 from jaato.cli.arguments.settings import KEYED
 from jaato.cli.arguments.values import clean_text
 from jaato.cli.exit_codes import print_message
-from jaato.cli.output.tables import print_line, print_records
+from jaato.cli.output.console import print_line, print_records
 from jaato.errors import ConfigError, JaatoError, ProviderError
 from jaato.protocol.specs import ModelInfo
 from jaato.runtime.known_providers import NAMES

@@ -16,7 +16,7 @@ import msgspec
 
 from jaato.cli.arguments.values import clean_text, serving_options, split_list, workspace_of
 from jaato.cli.exit_codes import print_message
-from jaato.cli.output.tables import format_count, format_date, print_line, print_records, print_rows
+from jaato.cli.output.console import format_count, format_date, print_line, print_records, print_rows
 from jaato.cli.signals import cancel_on_signal
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions, settings_for
@@ -45,10 +45,10 @@ def main(args: Namespace) -> int:
             return show_log(args)
     import anyio
 
-    from jaato.server import log_file as logs
+    from jaato.server.daemon import configure_logging
 
     if args.log is None:
-        logs.configure_logging(None)
+        configure_logging(None)
     return anyio.run(serve, args)
 
 
@@ -69,9 +69,8 @@ async def serve_at(args: Namespace) -> None:
     """Serve at the configured address until cancelled. Raises `JaatoError`s when it cannot start."""
     import anyio
 
-    from jaato.server import log_file as logs
     from jaato.server.auth.hosts import allow_hosts
-    from jaato.server.daemon import freeze_objects
+    from jaato.server.daemon import configure_logging, freeze_objects
     from jaato.server.registry.application import address_of, bound, is_loopback, open_registry, serving
     from jaato.server.registry.keys import AllowUntilKeys
 
@@ -99,7 +98,7 @@ async def serve_at(args: Namespace) -> None:
                 count = format_count(len(door.callers.offered()), "tool")
                 print_message(f"serving {count} at {address_of(listener)}{note}")
                 if args.log is not None:
-                    logs.configure_logging(absolute_path(args.log))
+                    configure_logging(absolute_path(args.log))
                 await anyio.sleep_forever()
         finally:
             await door.callers.close()

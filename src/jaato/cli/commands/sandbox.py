@@ -16,8 +16,7 @@ import msgspec
 
 from jaato.cli.arguments.values import directories_of, workspace_of
 from jaato.cli.exit_codes import OK, print_message
-from jaato.cli.output.console import visible
-from jaato.cli.output.tables import print_json, print_line
+from jaato.cli.output.console import print_json, print_line, visible
 from jaato.errors import ConfigError, ToolError
 from jaato.protocol.specs import SandboxAccess
 from jaato.runtime.plugins.setup import sandbox_for

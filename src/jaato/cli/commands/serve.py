@@ -71,7 +71,6 @@ def serve(args: Namespace, path: Path) -> int:
 
     from jaato.runtime.session_options import SessionOptions
     from jaato.server import daemon
-    from jaato.server import log_file as logs
     from jaato.server.app import ServerOptions
 
     options = ServerOptions(
@@ -83,7 +82,7 @@ def serve(args: Namespace, path: Path) -> int:
         mcp=Path(args.mcp_workspace).resolve() if args.mcp_workspace else None,
     )
     web = (args.web_socket,) if args.web_socket else ()
-    logs.configure_logging(Path(args.log).absolute() if args.log else None)
+    daemon.configure_logging(Path(args.log).absolute() if args.log else None)
     anyio.run(daemon.serve, path, web, options, notify_ready)
     return OK
 

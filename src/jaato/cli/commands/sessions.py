@@ -19,8 +19,16 @@ from jaato.agent.event_redaction import redact_file, redact_log
 from jaato.cli.arguments.values import clean_text, workspace_of
 from jaato.cli.connect import connect_to, same_state_dir
 from jaato.cli.exit_codes import print_message
-from jaato.cli.output.console import one_line, size_text
-from jaato.cli.output.tables import format_count, print_json, print_line, print_records, print_rows, time_text
+from jaato.cli.output.console import (
+    format_count,
+    one_line,
+    print_json,
+    print_line,
+    print_records,
+    print_rows,
+    size_text,
+    time_text,
+)
 from jaato.cli.repl.questions import confirm_now
 from jaato.client.address import Address, socket_path
 from jaato.client.blocking import Client

@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import Any
 
 from jaato.cli.exit_codes import print_message
-from jaato.cli.output.tables import format_date, print_line, print_records
+from jaato.cli.output.console import format_date, print_line, print_records
 from jaato.errors import ConfigError
 from jaato.server.auth.tokens import OWNER, TokenEntry, add_token, remove_token, tokens_file
 from jaato.settings import load

@@ -9,7 +9,7 @@ import anyio
 
 from jaato.cli.arguments.values import clean_text, workspace_of
 from jaato.cli.exit_codes import print_message
-from jaato.cli.output.tables import print_json, print_line, print_records, print_rows
+from jaato.cli.output.console import print_json, print_line, print_records, print_rows
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.plugins.registry import PluginRegistry

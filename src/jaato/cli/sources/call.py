@@ -15,8 +15,7 @@ import msgspec
 from jaato.abc.asker import Clarification
 from jaato.cli.arguments.values import parse_object, read_input
 from jaato.cli.exit_codes import DENIED, ERROR, OK, USAGE, print_message
-from jaato.cli.output.console import printable, visible
-from jaato.cli.output.tables import print_json, print_line
+from jaato.cli.output.console import print_json, print_line, printable, visible
 from jaato.cli.repl.editor import LineReader
 from jaato.cli.repl.questions import parse_reply, question_lines
 from jaato.cli.sources.source_commands import SourceCommands

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 from jaato.cli.arguments.values import clean_text
 from jaato.cli.exit_codes import ERROR, OK, USAGE, print_message
-from jaato.cli.output.console import printable, visible
-from jaato.cli.output.tables import print_json, print_line, print_rows
+from jaato.cli.output.console import print_json, print_line, print_rows, printable, visible
 from jaato.cli.sources.call import call_tool, parse_arguments
 from jaato.cli.sources.source_commands import SourceCommands, parse_pairs
 from jaato.errors import ConfigError, JaatoError, PermissionDenied

@@ -15,8 +15,7 @@ import msgspec
 
 from jaato.cli.arguments.values import clean_text, parse_object, read_input
 from jaato.cli.exit_codes import DENIED, ERROR, OK, USAGE, print_message
-from jaato.cli.output.console import visible
-from jaato.cli.output.tables import print_json, print_line, print_rows
+from jaato.cli.output.console import print_json, print_line, print_rows, visible
 from jaato.cli.sources.call import call_tool, parse_arguments
 from jaato.cli.sources.source_commands import SourceCommands, parse_pairs
 from jaato.errors import ConfigError, JaatoError

@@ -12,7 +12,7 @@ import anyio
 
 from jaato.cli.arguments.values import clean_text, workspace_of
 from jaato.cli.exit_codes import DENIED, ERROR, INTERRUPTED, OK, print_message
-from jaato.cli.output.tables import print_json, print_line, print_rows
+from jaato.cli.output.console import print_json, print_line, print_rows
 from jaato.cli.repl.questions import confirm_now
 from jaato.cli.signals import cancel_on_signal
 from jaato.errors import ConfigError, JaatoError

@@ -23,8 +23,8 @@ from jaato.runtime.embedding.session import JaatoSession, OutputCallback, RetryC
 from jaato.runtime.known_providers import environ_for
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.session_factory import open_session, registry_for
-from jaato.runtime.session_files import SESSION_PLUGINS
 from jaato.runtime.session_options import SessionOptions
+from jaato.runtime.session_saving import SESSION_PLUGINS
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.task_records import start_thread
 

@@ -12,7 +12,7 @@ from jaato.abc.compactor import GCConfig
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.errors import ConfigError, PluginError
 from jaato.runtime.plugins.adapter import Toolset
-from jaato.runtime.plugins.named import discover_gc_plugins, load_gc_plugin
+from jaato.runtime.plugins.discovery import discover_gc_plugins, load_gc_plugin
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.plugins.workspace import find_workspace_plugins
 from jaato.runtime.secrets import MCP_FILE, REGISTRIES_FILE, collect_secrets

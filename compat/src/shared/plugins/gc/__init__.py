@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from jaato.abc.compactor import GCConfig, GCPlugin, GCResult
-from jaato.runtime.plugins.named import discover_gc_plugins, load_gc_plugin
+from jaato.runtime.plugins.discovery import discover_gc_plugins, load_gc_plugin
 
 __all__ = ["GCConfig", "GCPlugin", "GCResult", "discover_gc_plugins", "load_gc_plugin"]

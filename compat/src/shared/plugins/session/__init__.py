@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaato.abc.session_plugin import SavedSession, SessionConfig, SessionPlugin, SessionState
 from jaato.plugins.session import FileSessionPlugin, create_plugin, load_session_config
-from jaato.runtime.session_files import discover_session_plugins, load_session_plugin
+from jaato.runtime.session_saving import discover_session_plugins, load_session_plugin
 
 __all__ = [
     "FileSessionPlugin",
