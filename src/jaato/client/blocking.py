@@ -12,14 +12,13 @@ from typing import Any, Protocol
 import msgspec
 
 from jaato.client.address import Address, address_of
-from jaato.client.answers import answer
 from jaato.client.state import BACKLOG, apply, snapshot
 from jaato.errors import ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode
 from jaato.protocol.commands import Command
 from jaato.protocol.events import Event, InitProgress, SessionInfo
 from jaato.protocol.events.state import State
-from jaato.protocol.frames import FRAMES, PROTOCOL, Hello, Reply, Result, Welcome
+from jaato.protocol.frames import FRAMES, PROTOCOL, Hello, Reply, Result, Welcome, answer
 
 REPLY_S = 60.0
 GREETING_S = 15.0

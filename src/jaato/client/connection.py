@@ -14,7 +14,6 @@ from typing import Any, cast
 import msgspec
 
 from jaato.client.address import CONNECT_S, PATH, Address, address_of, check_owner, no_server, tls_of
-from jaato.client.answers import answer
 from jaato.client.blocking import Transport, understood
 from jaato.client.session import RemoteSession
 from jaato.client.state import apply
@@ -31,7 +30,7 @@ from jaato.protocol.commands import (
     SessionList,
 )
 from jaato.protocol.events import Event, InitProgress, SessionInfo
-from jaato.protocol.frames import PROTOCOL, Hello, Opened, Reply, Result, Sessions, Welcome
+from jaato.protocol.frames import PROTOCOL, Hello, Opened, Reply, Result, Sessions, Welcome, answer
 
 READ_BYTES = 1 << 18
 MAX_UNREAD_BYTES = 1 << 20

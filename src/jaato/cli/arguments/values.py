@@ -1,4 +1,5 @@
-"""Turn parsed arguments into values: the workspace, lists, a JSON Schema, and the session to create."""
+"""Turn parsed arguments into values: the workspace, lists, a JSON Schema, the prompt with its piped input, and the session
+to create."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaato.cli.exit_codes import print_message
 from jaato.errors import ConfigError
 from jaato.settings import environment
 
@@ -22,6 +24,8 @@ TERMINAL_VARIABLES = {
     *("_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "TERM_SESSION_ID", "JAATO_READY_FD"),
 }
 """Environment variables that differ between two commands of one shell and do not matter to tools."""
+MAX_STDIN_BYTES = 4_000_000
+STDIN_NOTICE_S = 1.0
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_CHARS = 100_000
 
@@ -174,3 +178,41 @@ def parse_object(text: str, source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f'{source} must be a JSON object, such as {{"a": 1}}.')
     return value
+
+
+def join_input(words: list[str]) -> str:
+    """The words of the command line, followed by the piped input."""
+    text = clean_text(" ".join(word for word in words if word != "-")) or ""
+    return "\n\n".join(part for part in (text.strip(), read_piped().strip("\n")) if part.strip())
+
+
+def read_piped() -> str:
+    """The piped input; empty when stdin is a terminal or closed. Raises `ConfigError` when it is too large."""
+    try:
+        if sys.stdin.isatty():
+            return ""
+        data = read_stdin(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return ""
+    if len(data) > MAX_STDIN_BYTES:
+        raise ConfigError(
+            f"The piped input is larger than {MAX_STDIN_BYTES:,} bytes. Save it to a file and name that in the prompt."
+        )
+    return data.decode("utf-8", "replace")
+
+
+def read_stdin(descriptor: int) -> bytes:
+    """Read stdin to its end; print a message when it blocks."""
+    import select
+
+    try:
+        if not select.select([descriptor], [], [], STDIN_NOTICE_S)[0]:
+            print_message("waiting for the end of stdin (use </dev/null for none)")
+    except OSError:
+        pass  # a file is always ready
+    parts: list[bytes] = []
+    left = MAX_STDIN_BYTES + 1
+    while left > 0 and (data := os.read(descriptor, min(left, 1 << 20))):
+        parts.append(data)
+        left -= len(data)
+    return b"".join(parts)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jaato.cli.arguments.values import clean_list, clean_text, workspace_of
+from jaato.cli.arguments.values import clean_list, clean_text, join_input, workspace_of
 from jaato.cli.exit_codes import ERROR, INTERRUPTED, OK, print_message
 from jaato.cli.output.console import Console, format_count, one_line, print_json, print_line
 from jaato.cli.output.printer import MAX_LINE_CHARS, call_text, price_text, retry_text
@@ -63,7 +63,6 @@ def main(args: Namespace) -> int:
 
 def run(args: Namespace) -> int:
     """Carry out one instruction."""
-    from jaato.cli.commands.run import join_input
     from jaato.runtime.flow.flow import FlowExecution
 
     instruction = join_input(args.instruction)

@@ -1,4 +1,4 @@
-"""`jaato run`: run one prompt; the answer on stdout, everything else on stderr."""
+"""`jaato run`: run one prompt; the answer on stdout, everything else on stderr. Its result is folded from the events."""
 
 from __future__ import annotations
 
@@ -6,19 +6,29 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from jaato.abc.asker import Answer
-from jaato.cli.arguments.values import clean_text, read_attachment, read_schema, session_create
+from jaato.cli.arguments.values import clean_text, join_input, read_attachment, read_schema, session_create
 from jaato.cli.connect import connect
-from jaato.cli.exit_codes import ERROR, INTERRUPTED, discard_output, print_message
+from jaato.cli.exit_codes import DENIED, ERROR, INTERRUPTED, OK, discard_output, print_message
 from jaato.cli.output.console import Console
 from jaato.cli.output.printer import EventPrinter, SubagentNames, summary_line
-from jaato.cli.output.run_result import RunResult, failure_document, print_document
 from jaato.cli.signals import SignalPipe
 from jaato.client.blocking import Client
-from jaato.errors import CancelledException, ConfigError, JaatoError, MalformedReply, ServerGone
+from jaato.errors import (
+    CancelledException,
+    ConfigError,
+    JaatoError,
+    LimitReached,
+    MalformedReply,
+    ServerGone,
+    from_code,
+)
 from jaato.protocol.commands import (
     ClientConfig,
     Command,
@@ -29,18 +39,132 @@ from jaato.protocol.commands import (
     SessionStop,
     SessionUpdate,
 )
-from jaato.protocol.events import AgentStatusChanged, Event, SessionInfo
+from jaato.protocol.events import (
+    AgentStatusChanged,
+    BackgroundUpdated,
+    Event,
+    MessageModel,
+    SessionInfo,
+    ToolCallEnd,
+    TurnCompleted,
+)
 from jaato.protocol.frames import Done, Opened, Result
 from jaato.protocol.ids import session_name
+from jaato.protocol.messages import Usage
 from jaato.settings import environment
 
-MAX_STDIN_BYTES = 4_000_000
-STDIN_NOTICE_S = 1.0
 MAX_SCHEMA_TRIES = 3
 INCOMPLETE = {
     "refusal": "The model refused to continue.",
     "length": "The answer was truncated at the maximum length.",
 }
+
+
+class RunResult:
+    """The result of a run: model, turns, last text, calls, and the background tasks still running."""
+
+    def __init__(self) -> None:
+        self.session_id = ""
+        self.agent_id = ""
+        self.provider = ""
+        self.model = ""
+        self.turns: list[TurnCompleted] = []
+        self.subagent_turns: list[TurnCompleted] = []
+        self.text = ""
+        self.arguments: dict[str, dict[str, Any]] = {}
+        """The arguments of each call, by its id."""
+        self.tasks: dict[str, BackgroundUpdated] = {}
+        self.began = False
+        """Whether the prompt was sent; earlier turns do not belong to this run."""
+
+    def open(self, session_id: str, agent_id: str, provider: str, model: str) -> None:
+        """Set the session, once it is open."""
+        self.session_id, self.agent_id, self.provider, self.model = session_id, agent_id, provider, model
+
+    def __call__(self, event: Event) -> None:
+        """Fold one event."""
+        match event:
+            case MessageModel():
+                self.arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
+                if event.agent_id == self.agent_id:
+                    self.text = event.message.text
+            case TurnCompleted() if self.began:
+                (self.turns if event.agent_id == self.agent_id else self.subagent_turns).append(event)
+            case BackgroundUpdated(status="running"):
+                self.tasks[event.task_id] = event
+            case BackgroundUpdated():
+                self.tasks.pop(event.task_id, None)
+
+    def exit_code(self, *, denied_last: bool) -> int:
+        """The exit code for the last turn. Raises the error that ended it."""
+        turn = self.turns[-1]
+        match turn.reason:
+            case "error" | "limit":
+                if turn.error is not None:
+                    raise from_code(turn.error.code, turn.error.message)
+                raise LimitReached("The turn reached its limit.")
+            case "cancelled" | "interrupted":
+                return INTERRUPTED
+            case "refusal":
+                return ERROR
+            case "length":
+                return LimitReached.exit_code
+        return DENIED if denied_last else OK
+
+    def document(
+        self, denied: Sequence[ToolCallEnd], data: Any, code: int, problem: JaatoError | None
+    ) -> dict[str, Any]:
+        """The document of a run that ended: text, usage including that of subagents, denied calls and the error."""
+        turns, all_turns = self.turns, [*self.turns, *self.subagent_turns]
+        usage, cost = Usage(), 0.0
+        for turn in all_turns:
+            usage, cost = usage.plus(turn.usage), cost + (turn.cost_usd or 0.0)
+        priced = all(turn.cost_usd is not None for turn in all_turns)
+        return {
+            "text": self.text if turns[-1].model_calls > 0 else "",
+            "data": data,
+            "session_id": self.session_id,
+            "provider": self.provider,
+            "model": self.model,
+            "reason": turns[-1].reason,
+            "exit_code": code,
+            "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
+            "cost_usd": cost if priced else None,
+            "duration_s": round(sum(turn.duration_s for turn in turns), 3),
+            "model_calls": sum(turn.model_calls for turn in all_turns),
+            "tool_calls": sum(turn.tool_calls for turn in all_turns),
+            "denied": [self._denial(event) for event in denied],
+            "error": {"code": problem.code, "message": str(problem)} if problem else None,
+        }
+
+    def _denial(self, event: ToolCallEnd) -> dict[str, Any]:
+        """A denied call as data."""
+        permission = event.permission
+        who = {} if event.agent_id == self.agent_id else {"agent_id": event.agent_id}
+        return who | {
+            "tool": event.tool,
+            "arguments": self.arguments.get(event.call_id, {}),
+            "reason": permission.reason if permission else "",
+            "method": permission.method if permission else "",
+        }
+
+
+def failure_document(session_id: str, error: JaatoError) -> dict[str, Any]:
+    """The document of a run that could not start, or whose answer is invalid."""
+    return {
+        "text": "",
+        "data": None,
+        "session_id": session_id or None,
+        "reason": "error",
+        "exit_code": error.exit_code,
+        "error": {"code": error.code, "message": str(error)},
+    }
+
+
+def print_document(document: Any) -> None:
+    """Print a JSON document on one line."""
+    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    sys.stdout.flush()
 
 
 def main(args: Namespace) -> int:
@@ -325,41 +449,3 @@ def read_prompt(args: Namespace) -> str:
     if not prompt:
         raise ConfigError('There is no prompt: jaato run "PROMPT", or pipe text into it.')
     return prompt
-
-
-def join_input(words: list[str]) -> str:
-    """The words of the command line, followed by the piped input."""
-    text = clean_text(" ".join(word for word in words if word != "-")) or ""
-    return "\n\n".join(part for part in (text.strip(), read_piped().strip("\n")) if part.strip())
-
-
-def read_piped() -> str:
-    """The piped input; empty when stdin is a terminal or closed. Raises `ConfigError` when it is too large."""
-    try:
-        if sys.stdin.isatty():
-            return ""
-        data = read_stdin(sys.stdin.fileno())
-    except (OSError, ValueError):
-        return ""
-    if len(data) > MAX_STDIN_BYTES:
-        raise ConfigError(
-            f"The piped input is larger than {MAX_STDIN_BYTES:,} bytes. Save it to a file and name that in the prompt."
-        )
-    return data.decode("utf-8", "replace")
-
-
-def read_stdin(descriptor: int) -> bytes:
-    """Read stdin to its end; print a message when it blocks."""
-    import select
-
-    try:
-        if not select.select([descriptor], [], [], STDIN_NOTICE_S)[0]:
-            print_message("waiting for the end of stdin (use </dev/null for none)")
-    except OSError:
-        pass  # a file is always ready
-    parts: list[bytes] = []
-    left = MAX_STDIN_BYTES + 1
-    while left > 0 and (data := os.read(descriptor, min(left, 1 << 20))):
-        parts.append(data)
-        left -= len(data)
-    return b"".join(parts)

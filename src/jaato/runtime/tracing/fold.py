@@ -1,12 +1,13 @@
-"""Maps a session's events to spans: the same spans from a stored log as from a session at work."""
+"""Maps a session's events to spans in the names of OpenTelemetry's GenAI conventions: the same spans from a stored log as
+from a session at work."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -22,6 +23,7 @@ from jaato.protocol.events import (
     GcCompleted,
     MessageModel,
     MessageUser,
+    Permission,
     PermissionRequested,
     PermissionResolved,
     SessionUpdated,
@@ -30,16 +32,24 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 from jaato.protocol.ids import span_id, trace_id
-from jaato.runtime.tracing import attributes as genai
+from jaato.protocol.messages import Message, Text, ToolCall, ToolResult, Usage
 from jaato.version import __version__
 
 FAILED = ("error", "limit", "interrupted")
 """Endings of a turn that are errors; one that the user stopped is none."""
 MAX_NS = 2**63 - 1
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 SCOPE = InstrumentationScope("jaato", __version__)
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 NO_RESOURCE = Resource({})
+PROVIDERS = {"google_genai": "gcp.gemini", "vertex": "gcp.vertex_ai"}
+"""Our names of providers, where the conventions have another one."""
+IN_PROCESS = ("local", "scripted")
+"""Providers that answer within this process."""
+MAX_CHARS = 4_000
+"""How much of one text a span holds, where it holds any."""
+MAX_PARTS = 20
+FINISH_REASONS = {"tool_calls": "tool_call", "refusal": "content_filter"}
+Attributes = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -61,7 +71,8 @@ class OpenSpan:
     parent: SpanContext | None
     start_ns: int
     turn_id: str
-    attributes: dict[str, Any]
+    attributes: Attributes
+    kind: SpanKind = SpanKind.INTERNAL
 
 
 @dataclass(slots=True)
@@ -148,6 +159,23 @@ class SpanFold:
     def _agent(self, agent_id: str) -> Agent:
         return self.agents.setdefault(agent_id, Agent())
 
+    def _agent_attributes(
+        self, event: Event, operation: str = "", reply: Message | None = None
+    ) -> Attributes:
+        """Whose work a span is; of an operation also the provider and the model, which a reply names itself."""
+        agent = self._agent(event.agent_id)
+        found = {
+            "gen_ai.conversation.id": event.session_id,
+            "gen_ai.agent.id": event.agent_id,
+            "gen_ai.agent.name": agent.name,
+        }
+        if operation:
+            provider = (reply.provider if reply is not None else None) or agent.provider
+            found["gen_ai.operation.name"] = operation
+            found["gen_ai.provider.name"] = PROVIDERS.get(provider, provider) or "unknown"
+            found["gen_ai.request.model"] = (reply.model if reply is not None else None) or agent.model
+        return found
+
     # --- turns and model calls ---------------------------------------------------------------------------------
 
     def _turn(self, event: Event, turn_id: str, at_ns: int) -> Turn:
@@ -158,36 +186,24 @@ class SpanFold:
         parent = self._given_by.pop(event.agent_id, None)
         if parent is None and agent.parent_id in self._turn_of:
             parent = self._turn_of[agent.parent_id].context
-        trace = parent.trace_id if parent is not None else int(trace_id(event.session_id, turn_id), 16)
         turn = Turn(
             f"invoke_agent {agent.name}",
-            SpanContext(trace, int(span_id(event.session_id, "turn", turn_id), 16), False, SAMPLED),
+            context_of(event, parent, "turn", turn_id, trace_id(event.session_id, turn_id)),
             parent,
             at_ns,
             turn_id,
-            {**self._of_agent(event, "invoke_agent"), "jaato.turn.id": turn_id},
+            {**self._agent_attributes(event, "invoke_agent"), "jaato.turn.id": turn_id},
             mark_ns=at_ns,
         )
         self.turns[turn_id] = self._turn_of[event.agent_id] = turn
         return turn
-
-    def _of_agent(self, event: Event, operation: str | None = None) -> dict[str, Any]:
-        agent = self._agent(event.agent_id)
-        return {
-            "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": genai.provider_name(agent.provider) if operation else None,
-            "gen_ai.request.model": agent.model if operation else None,
-            "gen_ai.conversation.id": event.session_id,
-            "gen_ai.agent.id": event.agent_id,
-            "gen_ai.agent.name": agent.name,
-        }
 
     def _user_message(self, event: MessageUser, at_ns: int) -> None:
         is_new = event.turn_id not in self.turns
         turn = self._turn(event, event.turn_id, at_ns)
         turn.mark_ns, turn.asked = at_ns, True
         if self._content and is_new:
-            turn.attributes["gen_ai.input.messages"] = genai.message_json(event.message)
+            turn.attributes["gen_ai.input.messages"] = message_json(event.message)
 
     def _reply(self, event: MessageModel, at_ns: int) -> list[ReadableSpan]:
         turn = self._turn(event, event.turn_id, at_ns)
@@ -195,7 +211,7 @@ class SpanFold:
         if event.finish_reason in ("error", "cancelled"):
             turn.partial = event  # the turn's end, which follows, says why
             return []
-        chat = self._chat(event, turn, at_ns)
+        chat = self._chat(event, turn, at_ns, event)
         turn.mark_ns, turn.partial, turn.asked = at_ns, None, False
         turn.pending = {call.call_id for call in event.message.function_calls}
         return [chat]
@@ -204,25 +220,21 @@ class SpanFold:
         self, event: Event, turn: Turn, end_ns: int, reply: MessageModel | None = None, error: str = ""
     ) -> ReadableSpan:
         """The span of a model call, which ends with its reply or, without one, with the turn."""
-        if isinstance(event, MessageModel):
-            reply = event
-        agent = self._agent(event.agent_id)
-        provider = (reply.message.provider if reply is not None else None) or agent.provider
-        model = (reply.message.model if reply is not None else None) or agent.model
-        attributes = {
-            **self._of_agent(event, "chat"),
-            "gen_ai.provider.name": genai.provider_name(provider),
-            "gen_ai.request.model": model,
-        }
+        found = self._agent_attributes(event, "chat", reply.message if reply is not None else None)
+        key = f"{turn.turn_id} end"
         if reply is not None:
             key = reply.message.id or str(reply.seq)
-            more = genai.reply_attributes(reply, content=self._content)
-        else:
-            key = f"{turn.turn_id} end"
-            more = {} if error else {"gen_ai.response.finish_reasons": ["cancelled"]}
-        chat = self._open(event, "chat", f"chat {model}", key, turn.mark_ns, attributes, turn)
-        kind = SpanKind.INTERNAL if provider in genai.IN_PROCESS else SpanKind.CLIENT
-        return self._ended(chat, end_ns, more, error, kind)
+            found["gen_ai.response.finish_reasons"] = [reply.finish_reason]
+            found |= usage_attributes(reply.usage, reply.cost_usd)
+            if self._content:
+                reason = FINISH_REASONS.get(reply.finish_reason, reply.finish_reason)
+                found["gen_ai.output.messages"] = message_json(reply.message, reason)
+        elif not error:
+            found["gen_ai.response.finish_reasons"] = ["cancelled"]
+        chat = self._open(event, "chat", found["gen_ai.request.model"], key, turn.mark_ns, found)
+        if found["gen_ai.provider.name"] not in IN_PROCESS:
+            chat.kind = SpanKind.CLIENT
+        return self._ended(chat, end_ns, {}, error)
 
     def _turn_ended(self, event: TurnCompleted, end_ns: int) -> list[ReadableSpan]:
         turn = self._turn(event, event.turn_id, end_ns)
@@ -239,8 +251,14 @@ class SpanFold:
         for known in (self._calls, self._questions):
             left = [key for key, one in known.items() if one.turn_id == event.turn_id]
             made += [self._ended(known.pop(key), end_ns, {}, "interrupted") for key in left]
-        attributes = genai.turn_attributes(event, turn.finish_reason)
-        made.append(self._ended(turn, end_ns, attributes, code if event.reason in FAILED else ""))
+        found = {
+            "jaato.turn.reason": event.reason,
+            "jaato.turn.model_calls": event.model_calls,
+            "jaato.turn.tool_calls": event.tool_calls,
+            "gen_ai.response.finish_reasons": [turn.finish_reason] if turn.finish_reason else None,
+            **usage_attributes(event.usage, event.cost_usd),
+        }
+        made.append(self._ended(turn, end_ns, found, code if event.reason in FAILED else ""))
         self.turns.pop(event.turn_id, None)
         if self._turn_of.get(event.agent_id) is turn:
             del self._turn_of[event.agent_id]
@@ -248,15 +266,15 @@ class SpanFold:
 
     # --- what happens in a turn --------------------------------------------------------------------------------
 
-    def _around(self, event: Event, turn_id: str = "") -> Turn | None:
+    def _around(self, event: Event) -> Turn | None:
         """The turn in which something happens: the one that is named, else the agent's own; None between turns."""
-        return self.turns.get(turn_id) or self._turn_of.get(event.agent_id)
+        return self.turns.get(getattr(event, "turn_id", "")) or self._turn_of.get(event.agent_id)
 
     def _call_started(self, event: ToolCallStart, at_ns: int) -> None:
-        call = self._open_call(event, self._around(event, event.turn_id or ""), at_ns)
-        call.attributes |= genai.permission_attributes(event.permission)
+        call = self._open_call(event, at_ns)
+        call.attributes |= permission_attributes(event.permission)
         if self._content:
-            call.attributes["gen_ai.tool.call.arguments"] = genai.arguments_json(event.arguments)
+            call.attributes["gen_ai.tool.call.arguments"] = arguments_json(event.arguments)
         self._calls[event.call_id] = call
         if event.tool == "continue_subagent":
             named = event.arguments.get("agent_id")
@@ -270,15 +288,15 @@ class SpanFold:
         answered_ns = turn.answered_ns.pop(event.call_id, 0) if turn is not None else 0
         call = self._calls.pop(event.call_id, None)
         if call is None:
-            call = self._open_call(event, turn, max(answered_ns, end_ns - length_ns(event.duration_s)))
+            call = self._open_call(event, max(answered_ns, end_ns - length_ns(event.duration_s)))
         elif end_ns < call.start_ns:
             end_ns = call.start_ns + length_ns(event.duration_s)  # the clock was set back
         result = event.result
-        more = genai.permission_attributes(event.permission)
+        more = permission_attributes(event.permission)
         if self._content:
-            more["gen_ai.tool.call.result"] = genai.result_text(result)
+            more["gen_ai.tool.call.result"] = result_text(result)
             if event.arguments is not None:
-                more["gen_ai.tool.call.arguments"] = genai.arguments_json(event.arguments)
+                more["gen_ai.tool.call.arguments"] = arguments_json(event.arguments)
         if turn is not None and event.call_id in turn.pending:
             turn.pending.discard(event.call_id)
             turn.mark_ns = at_ns
@@ -287,88 +305,60 @@ class SpanFold:
         code = result.error.code if result.error is not None else ""
         return self._ended(call, end_ns, more, "" if result.ok else code or "_OTHER")
 
-    def _open_call(self, event: ToolCallStart | ToolCallEnd, turn: Turn | None, start_ns: int) -> OpenSpan:
-        return self._open(
-            event,
-            "execute_tool",
-            f"execute_tool {event.tool}",
-            event.call_id,
-            start_ns,
-            {
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": event.tool,
-                "gen_ai.tool.call.id": event.call_id,
-                "gen_ai.tool.type": "function",
-                "gen_ai.conversation.id": event.session_id,
-            },
-            turn,
-        )
+    def _open_call(self, event: ToolCallStart | ToolCallEnd, start_ns: int) -> OpenSpan:
+        found = tool_attributes(event, event.tool, event.call_id)
+        found |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function"}
+        return self._open(event, "execute_tool", event.tool, event.call_id, start_ns, found)
 
     def _asked(self, event: PermissionRequested | ClarificationQuestion, at_ns: int) -> None:
         """A question waits for a person: beside its call, so that the time a person takes is not the tool's."""
-        tool = event.tool if isinstance(event, PermissionRequested) else ""
-        kind = "permission" if isinstance(event, PermissionRequested) else "clarification"
-        self._questions[event.question_id] = self._open(
-            event,
-            kind,
-            f"{kind} {tool}",
-            event.question_id,
-            at_ns,
-            {
-                "gen_ai.tool.name": tool,
-                "gen_ai.tool.call.id": event.call_id,
-                "gen_ai.conversation.id": event.session_id,
-            },
-            self._around(event),
-            self._calls.get(event.call_id) if kind == "clarification" else None,
-        )
+        kind, tool, above = "clarification", "", self._calls.get(event.call_id)
+        if isinstance(event, PermissionRequested):
+            kind, tool, above = "permission", event.tool, None
+        found = tool_attributes(event, tool, event.call_id)
+        question = self._open(event, kind, tool, event.question_id, at_ns, found, above)
+        self._questions[event.question_id] = question
 
     def _answered(self, event: PermissionResolved | ClarificationResolved, end_ns: int) -> list[ReadableSpan]:
         question = self._questions.pop(event.question_id, None)
         if question is None:
             return []
         if isinstance(event, ClarificationResolved):
-            return [self._ended(question, end_ns)]
+            return [self._ended(question, end_ns, {})]
         if question.turn_id in self.turns:
             self.turns[question.turn_id].answered_ns[event.call_id] = end_ns
-        return [self._ended(question, end_ns, genai.permission_attributes(event.permission))]
+        return [self._ended(question, end_ns, permission_attributes(event.permission))]
 
     def _compacted(self, event: GcCompleted, at_ns: int) -> ReadableSpan:
         turn = self._around(event)
         start_ns = turn.mark_ns if turn is not None and turn.asked else at_ns
-        name, key = f"compact {event.strategy}", str(event.seq)
-        span = self._open(event, "compact", name, key, start_ns, self._of_agent(event), turn)
+        found = self._agent_attributes(event) | {
+            "jaato.compaction.strategy": event.strategy,
+            "jaato.compaction.tokens_before": event.tokens_before,
+            "jaato.compaction.tokens_after": event.tokens_after,
+        }
+        if event.usage is not None:
+            found |= usage_attributes(event.usage, event.cost_usd)
+        span = self._open(event, "compact", event.strategy, str(event.seq), start_ns, found)
         if turn is not None:
             turn.mark_ns = at_ns
-        error = "_OTHER" if event.problem else ""
-        return self._ended(span, at_ns, genai.compaction_attributes(event), error)
+        return self._ended(span, at_ns, {}, "_OTHER" if event.problem else "")
 
     def _task_updated(self, event: BackgroundUpdated, at_ns: int) -> list[ReadableSpan]:
         """A background task has begun or ended."""
         if event.status == "running":
-            self._tasks[event.task_id] = self._open(
-                event,
-                "background",
-                f"background {event.tool}",
-                event.task_id,
-                at_ns,
-                {
-                    "gen_ai.tool.name": event.tool,
-                    "gen_ai.tool.call.id": event.call_id,
-                    "gen_ai.conversation.id": event.session_id,
-                    "jaato.task.id": event.task_id,
-                },
-                self._around(event),
-                self._calls.get(event.call_id or ""),
-            )
+            found = tool_attributes(event, event.tool, event.call_id) | {"jaato.task.id": event.task_id}
+            call = self._calls.get(event.call_id or "")
+            task = self._open(event, "background", event.tool, event.task_id, at_ns, found, call)
+            self._tasks[event.task_id] = task
             return []
-        task = self._tasks.pop(event.task_id, None)
-        if task is None:
+        ended = self._tasks.pop(event.task_id, None)
+        if ended is None:
             return []
         problem = event.result.error if event.result is not None else None
         code = problem.code if problem is not None else event.status
         error = code if event.status in ("failed", "interrupted") else ""
-        return [self._ended(task, at_ns, {"jaato.task.status": event.status}, error)]
+        return [self._ended(ended, at_ns, {"jaato.task.status": event.status}, error)]
 
     # --- spans -------------------------------------------------------------------------------------------------
 
@@ -376,30 +366,21 @@ class SpanFold:
         self,
         event: Event,
         kind: str,
-        name: str,
+        subject: str,
         key: str,
         start_ns: int,
-        attributes: dict[str, Any],
-        turn: Turn | None,
+        attributes: Attributes,
         above: OpenSpan | None = None,
     ) -> OpenSpan:
-        """Begin a span below another or a turn; without either it has a trace of its own. Ids are hashes of what the
-        span is for, so that the log gives the same ones at any time."""
+        """Begin a span below another or a turn; without either it has a trace of its own."""
+        turn = self._around(event)
         over = above or turn
         parent = over.context if over is not None else None
-        trace = parent.trace_id if parent is not None else int(trace_id(event.session_id, "apart", key), 16)
-        context = SpanContext(trace, int(span_id(event.session_id, kind, key), 16), False, SAMPLED)
+        context = context_of(event, parent, kind, key, trace_id(event.session_id, "apart", key))
         turn_id = turn.turn_id if turn is not None else ""
-        return OpenSpan(name.strip(), context, parent, start_ns, turn_id, attributes)
+        return OpenSpan(f"{kind} {subject}".strip(), context, parent, start_ns, turn_id, attributes)
 
-    def _ended(
-        self,
-        span: OpenSpan,
-        end_ns: int,
-        more: Mapping[str, Any] = {},
-        error: str = "",
-        kind: SpanKind = SpanKind.INTERNAL,
-    ) -> ReadableSpan:
+    def _ended(self, span: OpenSpan, end_ns: int, more: Attributes, error: str = "") -> ReadableSpan:
         attributes = {**span.attributes, **more, "error.type": error}
         return ReadableSpan(
             span.name,
@@ -407,12 +388,18 @@ class SpanFold:
             span.parent,
             self._resource,
             {name: value for name, value in attributes.items() if value is not None and value != ""},
-            kind=kind,
+            kind=span.kind,
             status=Status(StatusCode.ERROR) if error else Status(),
             start_time=span.start_ns,
             end_time=max(end_ns, span.start_ns),
             instrumentation_scope=SCOPE,
         )
+
+
+def context_of(event: Event, parent: SpanContext | None, kind: str, key: str, own_trace: str) -> SpanContext:
+    """The ids of a span: hashes of what it is for, so that the log gives the same ones at any time."""
+    trace = parent.trace_id if parent is not None else int(own_trace, 16)
+    return SpanContext(trace, int(span_id(event.session_id, kind, key), 16), False, SAMPLED)
 
 
 def is_recovered(event: Event) -> bool:
@@ -433,13 +420,81 @@ def nanoseconds(timestamp: str) -> int | None:
         moment = datetime.datetime.fromisoformat(timestamp)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=datetime.UTC)
-        past = moment - EPOCH
+        found = round(moment.timestamp() * 1_000_000) * 1_000
     except (ValueError, OverflowError):
         return None
-    found = ((past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds) * 1_000
     return found if 0 <= found <= MAX_NS else None
 
 
 def length_ns(seconds: float) -> int:
     """A duration in nanoseconds, of a day at most."""
     return int(max(0.0, min(seconds, 86_400.0)) * 1e9) if seconds == seconds else 0  # noqa: PLR0124 it is no number
+
+
+def tool_attributes(event: Event, tool: str, call_id: str | None) -> Attributes:
+    """Which tool and call a span is about."""
+    return {
+        "gen_ai.tool.name": tool,
+        "gen_ai.tool.call.id": call_id,
+        "gen_ai.conversation.id": event.session_id,
+    }
+
+
+def permission_attributes(permission: Permission | None) -> Attributes:
+    """How a call came to be allowed or denied."""
+    if permission is None:
+        return {}
+    return {"jaato.permission.decision": permission.decision, "jaato.permission.method": permission.method}
+
+
+def usage_attributes(usage: Usage | None, cost_usd: float | None) -> Attributes:
+    """Tokens and their price."""
+    found: Attributes = {"jaato.cost_usd": cost_usd}
+    if usage is not None:
+        found |= {
+            "gen_ai.usage.input_tokens": usage.input_tokens,
+            "gen_ai.usage.output_tokens": usage.output_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cached_input_tokens or None,
+            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens or None,
+            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
+        }
+    return found
+
+
+def message_json(message: Message, finish_reason: str = "") -> str:
+    """One message as the conventions' JSON for `gen_ai.input.messages` and `gen_ai.output.messages`."""
+    shown: Attributes = {
+        "role": message.role,
+        "parts": [part_fields(one) for one in message.parts[:MAX_PARTS]],
+    }
+    if finish_reason:
+        shown["finish_reason"] = finish_reason
+    return msgspec.json.encode([shown]).decode()
+
+
+def part_fields(one: Any) -> Attributes:
+    """A part of a message; of an image only its kind."""
+    match one:
+        case Text():
+            return {"type": "text", "content": truncate(one.text)}
+        case ToolCall():
+            shown = arguments_json(one.arguments)
+            return {"type": "tool_call", "id": one.call_id, "name": one.name, "arguments": shown}
+    return {"type": str(type(one).__name__).lower()}
+
+
+def arguments_json(arguments: dict[str, Any]) -> str:
+    """The arguments of a call, or the beginning of long ones."""
+    return truncate(msgspec.json.encode(arguments).decode())
+
+
+def result_text(result: ToolResult) -> str:
+    """What a call returned, or why it failed."""
+    if result.error is not None:
+        return truncate(result.error.message)
+    return truncate("".join([one.text for one in result.content if isinstance(one, Text)]))
+
+
+def truncate(text: str) -> str:
+    """A text, or the beginning of a long one."""
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"

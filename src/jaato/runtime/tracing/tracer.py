@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,12 +85,7 @@ class Tracer:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as group:
                 for sink in self.sinks:
-                    group.start_soon(close_in_thread, sink.close)
-
-
-async def close_in_thread(close: Callable[[], None]) -> None:
-    """Close a sink beside the loop."""
-    await anyio.to_thread.run_sync(close)
+                    group.start_soon(partial(anyio.to_thread.run_sync, sink.close))
 
 
 def tracer_for(
