@@ -25,7 +25,9 @@ def program(desk: Machine, **described: Any) -> list[str]:
     """The command of a small server, which describes itself by a file that a test may change."""
     path = desk.root / "described.json"
     path.write_text(json.dumps(described))
-    server = shutil.copy(str(SERVER), str(desk.root))  # where it is granted to a sandbox, unlike a checkout in /tmp
+    server = shutil.copy(
+        str(SERVER), str(desk.root)
+    )  # where it is granted to a sandbox, unlike a checkout in /tmp
     return [sys.executable, server, str(path)]
 
 

@@ -51,8 +51,9 @@ def directories_of(args: Namespace) -> tuple[str, ...]:
     return tuple(os.path.abspath(path) if path else "" for path in args.add_dir)
 
 
-def serving_options(args: Namespace, plugins: tuple[str, ...] | None) -> SessionOptions:
-    """The session options for clients of a served registry or MCP server; `plugins` None enables all plugins."""
+def session_options(args: Namespace, plugins: tuple[str, ...] | None = None) -> SessionOptions:
+    """The options of a session that is no conversation: of a server's clients, of rules to show; `plugins` None enables
+    all plugins."""
     from jaato.runtime.session_options import SessionOptions
 
     return SessionOptions(

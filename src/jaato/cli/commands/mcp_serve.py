@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaato.cli.arguments.values import serving_options, split_list
+from jaato.cli.arguments.values import session_options, split_list
 from jaato.cli.exit_codes import print_message
 from jaato.cli.signals import cancel_on_signal
 from jaato.errors import ConfigError
@@ -76,7 +76,7 @@ async def serve_http(args: Namespace, offer: Offer) -> None:
 async def open_tools(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
     """The tools to serve: those of the workspace, or of a registry, which may change. Raises `ConfigError` for an unknown
     tool."""
-    options = serving_options(args, split_list(args.plugins) or None)
+    options = session_options(args, split_list(args.plugins) or None)
     if is_registry(args):
         from jaato.server.registry.application import open_registry, run_maintenance
 
@@ -109,7 +109,7 @@ def make_keyring(args: Namespace, door: Door) -> KeyVerifier:
     from jaato.server.mcp.handlers import Everywhere
     from jaato.server.registry.keys import Keys, default_rate
 
-    options = serving_options(args, split_list(args.plugins) or None)
+    options = session_options(args, split_list(args.plugins) or None)
     settings = settings_for(options, options.workspace or Path())
     return Everywhere(Keys(door.state_dir, default_rate(settings)))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jaato.cli.arguments.values import clean_text, directories_of, parse_object, workspace_of
+from jaato.cli.arguments.values import clean_text, directories_of, parse_object, session_options, workspace_of
 from jaato.cli.output.console import print_json, print_line, print_rows, time_text
 from jaato.errors import ConfigError
 from jaato.protocol.ids import new_id
@@ -34,12 +34,8 @@ NEW_SESSIONS_ONLY = (
 def main(args: Namespace) -> int:
     """Run one action."""
     workspace = workspace_of(args)
-    options = SessionOptions(
-        workspace=workspace,
-        allow=tuple(args.allow),
-        deny=tuple(args.deny),
-        yes=args.yes,
-        read_only=args.read_only,
+    options = msgspec.structs.replace(
+        session_options(args),
         mode=args.mode,
         sandbox=args.sandbox,
         allow_domains=tuple(args.allow_domain),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jaato.cli.arguments.values import clean_text, serving_options, split_list, workspace_of
+from jaato.cli.arguments.values import clean_text, session_options, split_list, workspace_of
 from jaato.cli.exit_codes import print_message
 from jaato.cli.output.console import format_count, format_date, print_line, print_records, print_rows
 from jaato.cli.signals import cancel_on_signal
@@ -74,7 +74,7 @@ async def serve_at(args: Namespace) -> None:
     from jaato.server.registry.application import address_of, bound, is_loopback, open_registry, serving
     from jaato.server.registry.keys import AllowUntilKeys
 
-    options = serving_options(args, split_list(args.plugins))
+    options = session_options(args, split_list(args.plugins))
     settings = serve_settings(args, options)
     host = settings["tool_registry_host"].removeprefix("[").removesuffix("]")
     listener = bound(host, settings["tool_registry_port"])

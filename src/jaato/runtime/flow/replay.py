@@ -11,9 +11,9 @@ import msgspec
 from jaato.errors import JaatoError, PermissionDenied, PluginError, ToolError
 from jaato.protocol.messages import Problem, ToolCall
 from jaato.protocol.specs import ToolSpec
-from jaato.runtime.flow.planner import ModelReply, StepPrompt
+from jaato.runtime.flow.planner import StepPrompt
 from jaato.runtime.flow.result import FlowRun, fold
-from jaato.runtime.flow.runner import INVALID, MISTAKEN, CallResult, FlowRunner
+from jaato.runtime.flow.runner import INVALID, MISTAKEN, FlowRunner
 from jaato.runtime.flow.trace import (
     Answering,
     AnyRecord,
@@ -99,12 +99,12 @@ class Playback:
             raise EndOfTrace
         return ToolSpec(name, found[-1].description, found[-1].parameters)
 
-    async def reply(self, prompt: StepPrompt) -> ModelReply:
+    async def reply(self, prompt: StepPrompt) -> Replied:
         """What the model replied."""
-        found = self._first(Replied, prompt.step_id, prompt.attempt)
-        return ModelReply(found.text, found.call, found.finish_reason, found.usage, found.cost_usd)
+        found: Replied = self._first(Replied, prompt.step_id, prompt.attempt)
+        return found
 
-    async def call(self, prompt: StepPrompt, tool: ToolSpec, asked: ToolCall) -> CallResult:
+    async def call(self, prompt: StepPrompt, tool: ToolSpec, asked: ToolCall) -> Called:
         """The result of the call; whether its arguments are valid is checked again. Raises `ReplayMismatch`."""
         found: Called = self._first(Called, prompt.step_id, prompt.attempt)
         code = found.result.error.code if found.result.error is not None else ""
@@ -115,7 +115,7 @@ class Playback:
                 f"Line {self._records.index(found) + 1} of the trace: the call should have been "
                 f"{'refused as ' + refused if refused else 'made'}, and was not."
             )
-        return CallResult(found.arguments, found.result)
+        return found
 
 
 def refusal_of(tool: ToolSpec, asked: ToolCall, arguments: dict[str, Any]) -> str:

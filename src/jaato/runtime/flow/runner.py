@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from jaato.abc.provider import ModelRequest, Reply
 from jaato.agent.session import Session
@@ -20,7 +20,7 @@ from jaato.protocol.messages import Message, Part, Problem, Text, ToolCall, Tool
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.structured_output import parse
 from jaato.runtime.flow import planner
-from jaato.runtime.flow.planner import ModelReply, StepPrompt, StepResult
+from jaato.runtime.flow.planner import StepPrompt, StepResult
 from jaato.runtime.flow.trace import (
     Answering,
     AnyRecord,
@@ -52,13 +52,6 @@ class NoTools(JaatoError):
     code = "registry_failed"
 
 
-class CallResult(NamedTuple):
-    """The arguments of a call as it was made, and its result."""
-
-    arguments: dict[str, Any]
-    result: ToolResult
-
-
 class FlowTools(Protocol):
     """Where tools come from: registries, or a trace."""
 
@@ -74,11 +67,11 @@ class FlowTools(Protocol):
 class FlowInvoker(Protocol):
     """What asks the model and calls tools: a session, or a trace. What it raises ends the flow."""
 
-    async def reply(self, prompt: StepPrompt) -> ModelReply:
+    async def reply(self, prompt: StepPrompt) -> Replied:
         """What the model replies."""
         ...
 
-    async def call(self, prompt: StepPrompt, tool: ToolSpec, asked: ToolCall) -> CallResult:
+    async def call(self, prompt: StepPrompt, tool: ToolSpec, asked: ToolCall) -> Called:
         """Call a step's tool, if its arguments are valid and it is permitted; a failure is a result."""
         ...
 
@@ -190,45 +183,25 @@ class FlowRunner:
                 text = planner.no_call(tool.name)
                 problem, prompt = Problem(code="no_call", message=text), prompt.again(reply, text)
                 continue
-            arguments, result = await self._call(invoker, prompt, tool, reply.call)
-            problem = result.error
+            called = await self._call(invoker, prompt, tool, reply.call)
+            arguments, result, problem = called.arguments, called.result, called.result.error
             if problem is None or problem.code not in REFUSED:
                 break
             prompt = prompt.again(reply, result)
         return StepResult(prompt.step_id, planned, arguments, result, problem)
 
-    async def _ask(self, invoker: FlowInvoker, prompt: StepPrompt) -> ModelReply:
+    async def _ask(self, invoker: FlowInvoker, prompt: StepPrompt) -> Replied:
         began = time.perf_counter()
         reply = await invoker.reply(prompt)
-        self._record(
-            Replied(
-                step_id=prompt.step_id,
-                attempt=prompt.attempt,
-                asked=prompt.digest,
-                text=reply.text,
-                call=reply.call,
-                finish_reason=reply.finish_reason,
-                usage=reply.usage,
-                cost_usd=reply.cost_usd,
-                duration_s=seconds_since(began),
-            )
-        )
+        self._record(replace(reply, asked=prompt.digest, duration_s=seconds_since(began)))
         return reply
 
     async def _call(
         self, invoker: FlowInvoker, prompt: StepPrompt, tool: ToolSpec, asked: ToolCall
-    ) -> CallResult:
+    ) -> Called:
         began = time.perf_counter()
         done = await invoker.call(prompt, tool, asked)
-        self._record(
-            Called(
-                step_id=prompt.step_id,
-                attempt=prompt.attempt,
-                arguments=done.arguments,
-                result=done.result,
-                duration_s=seconds_since(began),
-            )
-        )
+        self._record(replace(done, duration_s=seconds_since(began)))
         return done
 
     def _begin(self, record: StepBegun) -> None:
@@ -258,7 +231,7 @@ class SessionInvoker:
         self._last = Message("assistant", [])
         self.unrecorded: dict[str, Any] | None = None
 
-    async def reply(self, prompt: StepPrompt) -> ModelReply:
+    async def reply(self, prompt: StepPrompt) -> Replied:
         """What the model replies; without a tool to call it is the answer, which the end of the turn makes durable.
 
         Raises `ProviderError`, `CancelledException`."""
@@ -278,8 +251,15 @@ class SessionInvoker:
             call = ToolCall(
                 call.call_id, call.name, secrets.mask_data(call.arguments), malformed=call.malformed
             )
-        return ModelReply(
-            secrets.mask(message.text), call, fields["finish_reason"], fields["usage"], fields["cost_usd"]
+        return Replied(
+            step_id=prompt.step_id,
+            attempt=prompt.attempt,
+            asked=prompt.digest,
+            text=secrets.mask(message.text),
+            call=call,
+            finish_reason=fields["finish_reason"],
+            usage=fields["usage"],
+            cost_usd=fields["cost_usd"],
         )
 
     def _request(self, prompt: StepPrompt) -> ModelRequest:
@@ -295,12 +275,12 @@ class SessionInvoker:
             messages=messages,
             system=prompt.system,
             tools=[prompt.tool] if prompt.tool is not None else [],
-            settings=msgspec.structs.replace(session.model.settings, response_schema=prompt.schema),
+            settings=replace(session.model.settings, response_schema=prompt.schema),
             conversation_id=state.session_id,
             read_blob=functools.partial(session.journal.store.get_blob, state.session_id),
         )
 
-    async def call(self, prompt: StepPrompt, tool: ToolSpec, asked: ToolCall) -> CallResult:
+    async def call(self, prompt: StepPrompt, tool: ToolSpec, asked: ToolCall) -> Called:
         """Call a tool as a step of this flow: valid, permitted, in the log before and after."""
         session = self._session
         session.activate([tool.name])
@@ -314,14 +294,16 @@ class SessionInvoker:
         else:
             text = f"This step calls {tool.name}, and nothing else."
             session.tools.record_end(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
-        return CallResult(session.journal.secrets.mask_data(call.arguments), self._result(call.id))
+        arguments = session.journal.secrets.mask_data(call.arguments)
+        result = self._result(call.id)
+        return Called(step_id=prompt.step_id, attempt=prompt.attempt, arguments=arguments, result=result)
 
     def _result(self, call_id: str) -> ToolResult:
         """The result as it is in the log: without secrets, and bounded; data without the same as text."""
         for message in reversed(self._session.state.messages):
             for part in message.parts:
                 if isinstance(part, ToolResult) and part.call_id == call_id:
-                    return part if part.structured is None else msgspec.structs.replace(part, content=[])
+                    return part if part.structured is None else replace(part, content=[])
         raise LookupError(call_id)
 
 
@@ -338,4 +320,4 @@ def with_one_call(reply: Reply, tool: ToolSpec | None) -> Reply:
             pass
         else:
             parts.append(ToolCall(new_id("c"), tool.name, dict(arguments)))
-    return msgspec.structs.replace(reply, message=msgspec.structs.replace(message, parts=parts))
+    return replace(reply, message=replace(message, parts=parts))

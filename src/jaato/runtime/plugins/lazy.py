@@ -39,6 +39,10 @@ class KnownTool(msgspec.Struct, frozen=True, omit_defaults=True):
     reaches: bool = False
 
 
+COPIED = ("spec", "checked", "is_async", "background_after_s", "timeout_s", "resumes", "confines")
+"""The fields that are the same in a tool and in what is known of it."""
+
+
 class PluginManifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plugin that can wait: it has tools and commands, perhaps instructions, and nothing that works before they are
     called."""
@@ -107,16 +111,10 @@ class LazyPlugin:
             return self._tool(name).run(arguments, call)
 
         return Tool(
-            spec=known.spec,
+            **copied_fields(known),
             run=run,
-            is_async=known.is_async,
             plugin=self.name,
-            checked=known.checked,
             aliases=known.aliases,
-            background_after_s=known.background_after_s,
-            timeout_s=known.timeout_s,
-            resumes=known.resumes,
-            confines=known.confines,
             examines=functools.partial(self._examined, name) if known.examines else None,
             reaches=functools.partial(self._reached, name) if known.reaches else None,
         )
@@ -184,22 +182,21 @@ def has_file(pattern: str, workspace: Path, services: Mapping[str, Any]) -> bool
     return any(place.glob(pattern)) if "*" in pattern else os.path.lexists(place / pattern)
 
 
+def copied_fields(tool: Tool | KnownTool) -> dict[str, Any]:
+    """The fields of a tool that its stand-in has, too."""
+    return {name: getattr(tool, name) for name in COPIED}
+
+
 def manifest_of(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> PluginManifest | None:
     """What to write down of an exposed plugin; None when it cannot wait."""
     if toolset.background is not None:
         return None
     tools = [
         KnownTool(
-            tool.spec,
-            tool.checked,
-            {alias: dict(rename) for alias, rename in tool.aliases.items()},
-            tool.is_async,
-            tool.background_after_s,
-            tool.timeout_s,
-            tool.resumes,
-            tool.confines,
-            tool.examines is not None,
-            tool.reaches is not None,
+            **copied_fields(tool),
+            aliases={alias: dict(rename) for alias, rename in tool.aliases.items()},
+            examines=tool.examines is not None,
+            reaches=tool.reaches is not None,
         )
         for tool in toolset.tools
     ]

@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import CodeType, MappingProxyType, ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Literal
 
 import msgspec
@@ -230,7 +230,7 @@ def trust_state(tree: PluginFiles, trust: Trust) -> TrustState:
     return "changed" if trust.known(tree.path) else "untrusted"
 
 
-class MemoryImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+class MemoryImporter(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc] # its stub
     """Finds and loads the modules of one plugin, below a unique name, from its bytes alone.
 
     Only source is run: no byte code, no extension module. `pkgutil.get_data` gives the plugin's other files.
@@ -247,11 +247,10 @@ class MemoryImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         file = self._file(fullname)
         if file is None:
             return None
-        spec = importlib.util.spec_from_loader(
-            fullname, self, origin=str(self._place(file)), is_package=file.endswith("__init__.py")
+        spec = importlib.machinery.ModuleSpec(
+            fullname, self, origin=self.get_filename(fullname), is_package=file.endswith("__init__.py")
         )
-        if spec is not None:
-            spec.has_location = True
+        spec.has_location = True  # and no search location: nothing of a package is found on the disk
         return spec
 
     def _file(self, fullname: str) -> str | None:
@@ -262,23 +261,13 @@ class MemoryImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         below = fullname[len(self.root) + 1 :].replace(".", "/")
         return next((one for one in (f"{below}.py", f"{below}/__init__.py") if one in self.tree.files), None)
 
-    def _place(self, file: str) -> str:
+    def get_filename(self, fullname: str) -> str:
+        """Where a module was read from, for tracebacks. Raises `ImportError`."""
+        file = self._file(fullname)
+        if file is None:
+            raise ImportError(f"The plugin {self.tree.name} has no module {fullname}.", name=fullname)
         path = self.tree.path
         return str(path if path.suffix == ".py" else path / file)
-
-    def is_package(self, fullname: str) -> bool:
-        """Whether a module may have others below it."""
-        return (self._file(fullname) or "").endswith("__init__.py")
-
-    def get_source(self, fullname: str) -> str:
-        """The text of a module, for tracebacks too."""
-        return importlib.util.decode_source(self._bytes(fullname))
-
-    def get_code(self, fullname: str) -> CodeType:
-        """The module, compiled."""
-        file = self._file(fullname) or fullname
-        code: CodeType = compile(self._bytes(fullname), self._place(file), "exec", dont_inherit=True)
-        return code
 
     def get_data(self, path: str) -> bytes:
         """A file of the plugin, as it was when it was trusted. Raises OSError."""
@@ -288,12 +277,6 @@ class MemoryImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
             return self.tree.files[below or f"{self.tree.name}.py"]
         except KeyError:
             raise FileNotFoundError(path) from None
-
-    def _bytes(self, fullname: str) -> bytes:
-        file = self._file(fullname)
-        if file is None:
-            raise ImportError(f"The plugin {self.tree.name} has no module {fullname}.", name=fullname)
-        return self.tree.files[file]
 
 
 def import_from_memory(tree: PluginFiles) -> ModuleType:
