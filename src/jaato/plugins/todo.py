@@ -13,6 +13,7 @@ from jaato.abc.plugin import Host, Plugin, UserCommand
 from jaato.errors import ToolError
 from jaato.protocol.specs import Plan, PlanStep
 from jaato.tools.call import CURRENT, Call
+from jaato.tools.host_services import service_of
 from jaato.tools.tool import tool
 
 StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
@@ -200,16 +201,9 @@ class TodoPlugin(Plugin):
 
     def plans_of(self, call: Call | None) -> Plans:
         """The plans of the call's session; without one, those kept in memory."""
-        if call is not None and "plans" in call.services:
-            plans: Plans = call.services["plans"]
+        plans: Plans | None = service_of(self.host, "plans") if call is None else call.services.get("plans")
+        if plans is not None:
             return plans
-        if call is None:
-            try:
-                offered: Plans = self.host.service("plans")
-            except KeyError:
-                pass
-            else:
-                return offered
         return self._kept.setdefault(call.session_id if call is not None else "", InMemoryPlans())
 
     @tool(category="coordination", access="read", core=True)

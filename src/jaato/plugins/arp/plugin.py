@@ -18,8 +18,8 @@ from jaato.plugins.arp.directory import Directory, Shelf
 from jaato.plugins.arp.tools import Far, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.tools.catalog import wire_name
-from jaato.tools.host_services import trust_of
-from jaato.tools.remote.sources import host_context, service_of
+from jaato.tools.host_services import service_of, trust_of
+from jaato.tools.remote.sources import host_context
 from jaato.tools.tool import Tool, tool
 
 KNOWN = Path(__file__).parents[1] / "known.json"

@@ -13,7 +13,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ToolEntry, bounded
+from jaato.plugins.mcp.manifest import Manifest, ToolEntry, bounded
 from jaato.tools.filesystem.atomic import file_lock, write_private
 from jaato.tools.invisible_text import escape_all, find_invisible, strings_in
 from jaato.tools.permissions.trust import content_hash
@@ -184,18 +184,12 @@ def definitions(manifest: Manifest) -> dict[Key, dict[str, Any]]:
     """Every text a server puts before a model, by kind and name. Of two tools of one name the first counts."""
     found: dict[Key, dict[str, Any]] = {}
     for tool in manifest.tools:
-        found.setdefault(("tool", tool.name), definition_of(tool))
+        found.setdefault(("tool", tool.name), msgspec.to_builtins(tool))
     for prompt in manifest.prompts:
-        found.setdefault(("prompt", prompt.name), definition_of(prompt))
+        found.setdefault(("prompt", prompt.name), msgspec.to_builtins(prompt))
     if manifest.instructions:
         found["instructions", ""] = {"description": manifest.instructions}
     return found
-
-
-def definition_of(entry: ToolEntry | PromptEntry) -> dict[str, Any]:
-    """What of a tool or prompt a model or a policy goes by."""
-    made: dict[str, Any] = msgspec.to_builtins(entry)
-    return made
 
 
 def label(key: Key) -> str:

@@ -22,7 +22,7 @@ from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, drop_name_conflicts, full_name, tools_from
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import wire_name
-from jaato.tools.host_services import trust_of
+from jaato.tools.host_services import service_of, trust_of
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
 from jaato.tools.remote.refresh import START_WITHIN_S
@@ -55,10 +55,8 @@ class MCPToolPlugin(Plugin):
 
     def offered(self) -> list[Tool]:
         """The tools of every server with a manifest."""
-        try:
-            self.host.service("catalog").unvisited[self.name] = self.start_unvisited
-        except KeyError:
-            pass
+        if (catalog := service_of(self.host, "catalog")) is not None:
+            catalog.unvisited[self.name] = self.start_unvisited
         for config in self.directory.sources.values():
             if not config.disabled:
                 self._offered[config.name] = self._tools_of(config.name)
@@ -76,11 +74,8 @@ class MCPToolPlugin(Plugin):
         """Replace the tools of a server whose manifest has changed; runs on the pool's thread."""
         old, new = self._offered.get(name, []), self._tools_of(name)
         self._offered[name] = new
-        try:
-            renew = self.host.service("registry").renew
-        except KeyError:
-            return
-        renew(self.name, old, new)
+        if (registry := service_of(self.host, "registry")) is not None:
+            registry.renew(self.name, old, new)
 
     async def start_unvisited(self, within_s: float) -> list[str]:
         """Start each trusted server without a manifest, once, to learn its tools. Returns the servers that have not

@@ -16,7 +16,7 @@ from jaato.protocol.specs import AgentBounds, ModelSettings
 from jaato.tools.call import Call
 from jaato.tools.filesystem.containment import similar_names
 from jaato.tools.filesystem.private_directory import SourceDirectory
-from jaato.tools.host_services import source_directories, trust_of
+from jaato.tools.host_services import service_of, source_directories, trust_of
 from jaato.tools.permissions.trust import Trust
 
 MAX_FILE_BYTES = 64 * 1024
@@ -118,11 +118,8 @@ class ProfileStore:
         parts = tuple(part for part in folder.split("/") if part not in ("", "."))
         self._places = source_directories(host, (USER_FOLDER,), parts)
         self._trust: Trust | None = None
-        try:
-            settings = host.service("settings")
-        except KeyError:
-            return
-        self._trust = trust_of(host, settings.state_dir, [settings.config_dir / USER_FOLDER])
+        if (settings := service_of(host, "settings")) is not None:
+            self._trust = trust_of(host, settings.state_dir, [settings.config_dir / USER_FOLDER])
 
     def found(self) -> ProfileSet:
         """All there are. Never raises for what is written there."""

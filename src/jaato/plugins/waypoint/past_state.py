@@ -14,7 +14,7 @@ from jaato.tools.filesystem.backup_directory import Record, State, content_key, 
 from jaato.tools.filesystem.backups import MAX_FILE_BYTES
 from jaato.tools.filesystem.changes import Changes
 from jaato.tools.filesystem.errors import FileMissing
-from jaato.tools.filesystem.transactions import FileMove, locate
+from jaato.tools.filesystem.transactions import FileMove
 from jaato.tools.filesystem.undo import digest_of, is_moved
 
 EDITED = "somebody else has changed it since"
@@ -57,7 +57,7 @@ ABSENT = PathContent()
 def read_path(changes: Changes, path: str) -> PathContent:
     """The content of a path now; unknown when it cannot be read, or is neither file, link nor directory."""
     try:
-        with locate(changes, path) as target:
+        with changes.target(path, exact=True) as target:
             info = target.place.info
             if info is None:
                 return ABSENT

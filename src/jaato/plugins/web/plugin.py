@@ -20,8 +20,9 @@ from jaato.errors import ConfigError, ToolError
 from jaato.plugins.web.client import OURS, TOKEN, VALUE, Client, Request, WebFailed, check_headers
 from jaato.plugins.web.page import WARNING, Form, render_response
 from jaato.tools.call import Call, Output, replace_surrogates
-from jaato.tools.host_services import environ_of
+from jaato.tools.host_services import environ_of, service_of
 from jaato.tools.network.addresses import AllowedHosts, Url, parse_url
+from jaato.tools.network.pinned_connect import system_resolve
 from jaato.tools.network.proxy_settings import proxy_for
 from jaato.tools.tool import tool
 
@@ -136,19 +137,14 @@ def choose_setting(host: Host, name: str, default: Any) -> Any:
     """A setting: from the plugin's own configuration, else from the settings."""
     if name in host.config:
         return host.config[name]
-    try:
-        return host.service("settings")[name]
-    except KeyError:
-        return default
+    settings = service_of(host, "settings")
+    return default if settings is None else settings[name]
 
 
 def make_client(host: Host) -> Client:
     """A client within what the user allows; the host's service `resolve` looks names up, where there is one."""
     allowed = AllowedHosts.of(choose_setting(host, "allow_hosts", ()))
-    try:
-        return Client(environ_of(host), allowed, host.service("resolve"))
-    except KeyError:
-        return Client(environ_of(host), allowed)
+    return Client(environ_of(host), allowed, service_of(host, "resolve") or system_resolve)
 
 
 class WebPlugin(Plugin):

@@ -144,18 +144,13 @@ def fold(records: Iterable[AnyRecord]) -> FlowRun:
                 advance(steps[record.step_id], record, run)
     run.steps = [*steps.values()]
     close(run)
-    run.steps += [
-        skipped_step(number, one) for number, one in enumerate(planned, 1) if f"step-{number}" not in steps
-    ]
+    for number, one in enumerate(planned, 1):
+        if (step_id := f"step-{number}") not in steps:
+            skipped = FlowStep(step_id=step_id, kind="tool", status="skipped", tool=one.tool)
+            skipped.purpose = one.purpose
+            run.steps.append(skipped)
     run.steps.sort(key=lambda step: step.kind == "chat")
     return run
-
-
-def skipped_step(number: int, planned: Planned) -> FlowStep:
-    """A step of the plan that was never begun."""
-    return FlowStep(
-        step_id=f"step-{number}", kind="tool", status="skipped", tool=planned.tool, purpose=planned.purpose
-    )
 
 
 def advance(step: FlowStep, record: Replied | Described | Called | StepEnded, run: FlowRun) -> None:

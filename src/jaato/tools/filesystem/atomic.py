@@ -94,8 +94,6 @@ def sync_directory(dir_fd: int) -> None:
 def file_lock(path: Path) -> Iterator[None]:
     """Hold the right to change this file, among processes and threads; the lock is a file beside it.
     Raises OSError."""
-    import fcntl
-
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = path.with_name(f".{path.name}.lock")
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

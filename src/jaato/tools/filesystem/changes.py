@@ -147,16 +147,23 @@ class Changes:
         self.lock = threading.RLock()
 
     @contextlib.contextmanager
-    def target(self, path: str, *, follow: bool = True) -> Iterator[Target]:
-        """Where a path leads, for a change. Refuses a root, and a control path that hides behind a link."""
-        with self.roots.locate(path, follow=follow) as place:
+    def target(self, path: str, *, follow: bool = True, exact: bool = False) -> Iterator[Target]:
+        """Where a path leads, for a change. Refuses a root, and a control path that hides behind a link. `exact` is for a true
+        name: no link is followed, and one that now leads elsewhere is refused."""
+        with self.roots.locate(path, follow=follow and not exact) as place:
             if place.is_root:
                 raise PathRefused(f"{path!r} is a root directory itself; name something in it.")
             if self.roots.hides_control(path, place):
                 raise PathRefused(
                     f"{path!r} leads by a link to {self.roots.label(place)!r}, which is protected. Name it itself."
                 )
-            yield Target(path, place, self.roots.label(place))
+            label = self.roots.label(place)
+            if exact and label != path:
+                raise PathRefused(
+                    f"{path!r} now leads by a link to {label!r}; no link is followed here. "
+                    "Ask the user to remove the link."
+                )
+            yield Target(path, place, label)
 
     @contextlib.contextmanager
     def stage(self) -> Iterator[Staging]:
@@ -384,8 +391,8 @@ class Staging:
         self._places = places
         self.made: list[str] = []
 
-    def target(self, path: str, *, follow: bool = True, parents: bool = False) -> Target:
+    def target(self, path: str, *, follow: bool = True, exact: bool = False, parents: bool = False) -> Target:
         """Where a path leads, the missing directories above it made if `parents`. Raises `ToolError`s."""
         if parents:
             self.made += self._changes.make_parents(path)
-        return self._places.enter_context(self._changes.target(path, follow=follow))
+        return self._places.enter_context(self._changes.target(path, follow=follow, exact=exact))

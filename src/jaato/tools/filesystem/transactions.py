@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from jaato.tools.filesystem.backup_directory import (
 )
 from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.changes import MAX_EDIT_BYTES, Change, Changes, Target
-from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explain_os_error
+from jaato.tools.filesystem.errors import FileFailed, FileMissing, explain_os_error
 from jaato.tools.filesystem.undo import current_state, digest_of, exists, is_moved, move_back, restore
 
 
@@ -173,7 +173,7 @@ def replacement_change(step: FileReplacement) -> FileChange:
 def remove_empty(changes: Changes, paths: Iterable[str]) -> None:
     """Remove those of these directories that are empty, the innermost first."""
     for path in sorted(paths, reverse=True):
-        with contextlib.suppress(ToolError, OSError), locate(changes, path) as target:
+        with contextlib.suppress(ToolError, OSError), changes.target(path, exact=True) as target:
             os.rmdir(target.place.name, dir_fd=target.place.dir_fd)
 
 
@@ -210,7 +210,7 @@ def record_replacement(
     now = content_key("absent")
     with contextlib.suppress(FileMissing):  # its directory is gone, too
         if step.at:
-            with locate(changes, step.at) as target:
+            with changes.target(step.at, exact=True) as target:
                 now, seen = read_state(changes, target)
                 record = changes.back_up(dirs, Change(target, action, seen, None), call)
     if now != step.now:
@@ -222,8 +222,8 @@ def move_file(changes: Changes, relocation: FileMove) -> list[str]:
     """Move one file or directory to its free name; gives the directories made for it."""
     made = changes.make_parents(relocation.destination)
     with (
-        locate(changes, relocation.source) as here,
-        locate(changes, relocation.destination) as there,
+        changes.target(relocation.source, exact=True) as here,
+        changes.target(relocation.destination, exact=True) as there,
     ):
         try:
             rename_new(here.place.dir_fd, here.place.name, there.place.dir_fd, there.place.name)
@@ -244,7 +244,7 @@ def replace_file(
     """Carry out one step; returns the directories made for it."""
     made = changes.make_parents(step.path) if step.state != "absent" else []
     with contextlib.ExitStack() as stack:
-        target = stack.enter_context(locate(changes, step.path))
+        target = stack.enter_context(changes.target(step.path, exact=True))
         now, seen = read_state(changes, target)
         if now != step.now:
             raise refuse_changed(step.path)
@@ -269,15 +269,6 @@ def read_stored(changes: Changes, step: FileReplacement, stack: contextlib.ExitS
         raise explain_os_error(error, step.path) from None
     stack.callback(os.close, fd)
     return fd
-
-
-@contextlib.contextmanager
-def locate(changes: Changes, path: str) -> Iterator[Target]:
-    """A place by its true name. Raises `PathRefused` when a link now leads elsewhere."""
-    with changes.target(path, follow=False) as target:
-        if target.label != path:
-            raise PathRefused(f"{path!r} now leads by a link to {target.label!r}; no link is followed here.")
-        yield target
 
 
 def read_state(changes: Changes, target: Target) -> tuple[str, FileState | None]:

@@ -11,7 +11,7 @@ from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic_replace import FileChanged
 from jaato.tools.filesystem.backup_directory import BackupRefused, Record, content_key, state_of
 from jaato.tools.filesystem.changes import Change, Changes, Target
-from jaato.tools.filesystem.errors import FileMissing, PathRefused, explain_os_error
+from jaato.tools.filesystem.errors import FileMissing, explain_os_error
 from jaato.tools.filesystem.moves import move
 
 
@@ -148,12 +148,7 @@ def restore(changes: Changes, record: Record, call: Call, action: str = "restore
         )
     content = changes.backups.content(record.digest) if record.digest else None
     with changes.stage() as staging:
-        target = staging.target(record.path, follow=False, parents=record.before != "absent")
-        if target.label != record.path:
-            raise PathRefused(
-                f"{record.path!r} now leads by a link to {target.label!r}; no link is followed here. "
-                "Ask the user to remove the link."
-            )
+        target = staging.target(record.path, exact=True, parents=record.before != "absent")
         if record.before == "directory":
             return restore_directory(target, record, call)
         change = Change(target, action, changes.see(target), content, record.mode, record.link)

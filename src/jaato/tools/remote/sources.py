@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from jaato import settings
 from jaato.errors import ConfigError, PermissionDenied
 from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
-from jaato.tools.host_services import environ_of
+from jaato.tools.host_services import environ_of, service_of
 from jaato.tools.permissions.trust import Trust
 from jaato.tools.remote.fields import C, JsonObject, Malformed, Scope, SourceConfig, check_shape
 from jaato.tools.remote.trust import SourceTrust, refuse_untrusted
@@ -307,14 +307,6 @@ def host_context(host: Host) -> SourceContext:
     """The context of a plugin's session."""
     known, secrets = (service_of(host, name) for name in ("settings", "secrets"))
     return source_context(host.workspace, environ_of(host), known, secrets)
-
-
-def service_of(host: Host, name: str) -> Any:
-    """A service of the host; None where it has none of this name."""
-    try:
-        return host.service(name)
-    except KeyError:
-        return None
 
 
 class SourceDirectory(Generic[C]):

@@ -117,21 +117,24 @@ def bubblewrap_failure(found: Bubblewrap) -> str:
     ]
     test = [found.program, *found.isolation, "--unshare-net", "--seccomp", "0", *options(given)]
     test += ["--", "/bin/sh", "-c", "test $$ -le 3 && ! (: >/etc/jaato-probe) 2>/dev/null"]
-    file = filter_file()
+    with open(filter_file(), "rb") as file:
+        return probe_failure(test, stdin=file).removeprefix("bwrap: ").rstrip(".")
+
+
+def probe_failure(command: list[str], **given: Any) -> str:
+    """Run a program that tests a back end; returns why it fails, by its last line, empty if it does not."""
     try:
         done = subprocess.run(
-            test, env={}, cwd="/", check=False, timeout=PROBE_WITHIN_S, stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            command, env={}, cwd="/", check=False, timeout=PROBE_WITHIN_S, capture_output=True, **given
+        )
     except subprocess.TimeoutExpired:
         return f"it did not end within {PROBE_WITHIN_S:g} s"
     except OSError as error:
         return str(error.strerror or error)
-    finally:
-        os.close(file)
     if done.returncode == 0:
         return ""
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].removeprefix("bwrap: ").rstrip(".") if lines else f"exit code {done.returncode}"
+    return lines[-1] if lines else f"exit code {done.returncode}"
 
 
 def version_of(program: str) -> str:
@@ -189,18 +192,8 @@ def landlock_failure() -> str:
         ("seal", "", "/run"),
     ]
     request = {"joined": False, "operations": given, "writable": list(ALWAYS_WRITABLE)}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-B", "-c", PROBE, str(PACKAGES)], input=marshal.dumps(request),
-            env={}, cwd="/", check=False, timeout=PROBE_WITHIN_S, capture_output=True,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"it did not end within {PROBE_WITHIN_S:g} s"
-    except OSError as error:
-        return str(error.strerror or error)
-    return (
-        "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()[-300:] or "it failed"
-    )
+    program = [sys.executable, "-I", "-S", "-B", "-c", PROBE, str(PACKAGES)]
+    return probe_failure(program, input=marshal.dumps(request))[-300:]
 
 
 BackendChoice = Literal["auto", "bubblewrap", "landlock", "none"]

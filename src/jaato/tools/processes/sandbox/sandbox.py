@@ -360,22 +360,18 @@ def remove_all(places: dict[str, PrivateTmp]) -> None:
 
 def quarantine_new_control_files(host: Host) -> list[QuarantinedFile]:
     """Move away the control files that processes which still run have made by now; none without a shared sandbox."""
-    try:
-        found: Sandbox = host.service("sandbox")
-    except KeyError:
-        return []
-    return found.control_guard.sweep()
+    from jaato.tools.host_services import service_of
+
+    found: Sandbox | None = service_of(host, "sandbox")
+    return [] if found is None else found.control_guard.sweep()
 
 
 def sandbox_of(host: Host) -> Sandbox:
     """The host's service `sandbox`; without one, a sandbox for its workspace."""
-    from jaato.tools.host_services import environ_of
+    from jaato.tools.host_services import environ_of, service_of
 
-    try:
-        found: Sandbox = host.service("sandbox")
-    except KeyError:
-        return Sandbox(host.workspace, environ=environ_of(host), shared=False)
-    return found
+    found: Sandbox | None = service_of(host, "sandbox")
+    return Sandbox(host.workspace, environ=environ_of(host), shared=False) if found is None else found
 
 
 def profiles_of(services: Mapping[str, Any], workspace: Path) -> Callable[[], frozenset[SandboxProfile]]:
