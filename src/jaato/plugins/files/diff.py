@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaato.tools.filesystem.text_encoding import align_lines, display_text, lines_of, strip
 
 CONTEXT = 3
@@ -78,20 +80,8 @@ def common_prefix(old: str, new: str) -> int:
 
 def group_opcodes(opcodes: list[Opcode]) -> list[list[Opcode]]:
     """The opcodes in hunks with `CONTEXT` lines around each change."""
-    groups: list[list[Opcode]] = []
-    current: list[Opcode] = []
-    for index, (tag, a, b, c, d) in enumerate(opcodes):
-        if tag != "equal":
-            current.append((tag, a, b, c, d))
-            continue
-        if current:
-            if index < len(opcodes) - 1 and b - a <= 2 * CONTEXT:
-                current.append((tag, a, b, c, d))
-                continue
-            kept = min(CONTEXT, b - a)
-            groups.append([*current, (tag, a, a + kept, c, c + kept)])
-        kept = min(CONTEXT, b - a)
-        current = [(tag, b - kept, b, d - kept, d)] if index < len(opcodes) - 1 else []
-    if any(tag != "equal" for tag, *_ in current):
-        groups.append(current)
-    return groups
+    import difflib
+
+    matcher: Any = difflib.SequenceMatcher()
+    matcher.opcodes = opcodes
+    return list(matcher.get_grouped_opcodes(CONTEXT))
