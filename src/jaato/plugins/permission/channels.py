@@ -9,7 +9,6 @@ import queue
 import select
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,9 +151,8 @@ class QueueChannel:
 
     def next(self, timeout_s: float | None = None) -> Pending | None:
         """The next question; None if there is none before the timeout."""
-        end = None if timeout_s is None else time.monotonic() + timeout_s
         try:
-            return self.questions.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
+            return self.questions.get(timeout=timeout_s and max(0.0, timeout_s))
         except queue.Empty:
             return None
 

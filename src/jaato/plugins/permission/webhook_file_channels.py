@@ -25,7 +25,7 @@ from jaato.protocol.ids import is_id
 from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.network.addresses import AllowedHosts, Url, parse_url
-from jaato.tools.network.pinned_connect import CheckedResolver, open_pool, request_to
+from jaato.tools.network.pinned_connect import CheckedResolver, exchange, read_bounded, request_to
 from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.network.webhooks import SIGNATURE, key_of, signature
 from jaato.tools.permissions.access import access_lines
@@ -149,25 +149,18 @@ class WebhookChannel:
         nonce = secrets.token_hex(16)
         sent = datetime.now(UTC).isoformat(timespec="milliseconds")
         body = encode_question(question, nonce=nonce, sent=sent)
-        dialer = CheckedResolver(self._reach.allowed)
-        pool, proxied = open_pool(self._url, dialer, self._reach.environ)
-        if proxied:
-            await dialer.check_proxied(self._url)
         headers = {"Content-Type": "application/json", SIGNATURE: signature(key, nonce, body)}
+        request = make_request(self._url, headers, body)
+        dialer = CheckedResolver(self._reach.allowed)
         try:
-            async with pool:
-                response = await pool.handle_async_request(make_request(self._url, headers, body))
-                try:
-                    data = await read_body(response)
-                finally:
-                    await response.aclose()
+            async with exchange(self._url, request, dialer, self._reach.environ) as (response, _):
+                data = await read_body(response)
         except (httpcore2.NetworkError, httpcore2.ProxyError, httpcore2.TimeoutException) as error:
             raise ConfigError(f"{self._url.authority} cannot be reached: {str(error)[:200]}") from None
         except httpcore2.ProtocolError:
             raise ConfigError(f"{self._url.authority} did not keep to HTTP.") from None
-        given = dict(response.headers).get(SIGNATURE.lower().encode()) or next(
-            (value for name, value in response.headers if name.lower() == SIGNATURE.lower().encode()), b""
-        )
+        signed = SIGNATURE.lower().encode()
+        given = next((value for name, value in response.headers if name.lower() == signed), b"")
         if not hmac.compare_digest(given, signature(key, nonce, data).encode()):
             raise ConfigError(f"{self._url.authority} has not signed its answer with the key in {KEY}.")
         return read_answer(data, question, by=f"webhook {self._url.host}", nonce=nonce)
@@ -183,12 +176,10 @@ async def read_body(response: httpcore2.Response) -> bytes:
     """The body of a good answer. Raises `ConfigError` for any other status, a redirect too, and for too much."""
     if response.status != 200:
         raise ConfigError(f"it answers with status {response.status}, and only 200 is an answer.")
-    data = bytearray()
-    async for chunk in response.aiter_stream():
-        data += chunk
-        if len(data) > MAX_ANSWER_BYTES:
-            raise ConfigError(f"its answer is longer than {MAX_ANSWER_BYTES:,} bytes.")
-    return bytes(data)
+    data, is_cut = await read_bounded(response, MAX_ANSWER_BYTES)
+    if is_cut:
+        raise ConfigError(f"its answer is longer than {MAX_ANSWER_BYTES:,} bytes.")
+    return data
 
 
 class FileChannel:

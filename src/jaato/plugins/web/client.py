@@ -17,7 +17,8 @@ from jaato.tools.network.pinned_connect import (
     CONNECT_WITHIN_S,
     CheckedResolver,
     Resolve,
-    open_pool,
+    exchange,
+    read_bounded,
     request_to,
     system_resolve,
 )
@@ -192,24 +193,17 @@ class Client:
     async def _once(self, ask: Request, most_bytes: int, notes: list[str]) -> HttpResponse:
         import httpcore2
 
-        pool, proxied = open_pool(ask.url, self.dialer, self.environ)
-        if proxied:
-            note = await self.dialer.check_proxied(ask.url)
-            if note not in notes:
-                notes.append(note)
         try:
-            async with pool:
-                response = await pool.handle_async_request(make_request(ask))
-                try:
-                    raw, cut = await read_bounded(response, most_bytes)
-                finally:
-                    await response.aclose()
+            async with exchange(ask.url, make_request(ask), self.dialer, self.environ) as (response, note):
+                raw, cut = await read_bounded(response, most_bytes)
         except httpcore2.ConnectTimeout:
             raise WebFailed(f"{ask.url.authority} did not answer within {CONNECT_WITHIN_S:g} s.") from None
         except (httpcore2.NetworkError, httpcore2.ProxyError) as error:
             raise WebFailed(unreachable_error(ask.url, error)) from None
         except (httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
             raise WebFailed(f"{ask.url.authority} did not keep to HTTP: {str(error)[:200]}") from None
+        if note and note not in notes:
+            notes.append(note)
         headers = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in response.headers)
         reply = HttpResponse(ask.url, response.status, headers, raw, cut)
         if ask.method != "HEAD":
@@ -253,16 +247,6 @@ def follow_redirect(ask: Request, status: int, url: Url) -> Request | None:
             return None
         headers = tuple(one for one in headers if one[0].lower() in HARMLESS)
     return replace(ask, url=url, method=method, headers=headers, body=body)
-
-
-async def read_bounded(response: httpcore2.Response, most_bytes: int) -> tuple[bytes, bool]:
-    """The raw body up to a bound, and whether there was more."""
-    data = bytearray()
-    async for chunk in response.aiter_stream():
-        data += chunk[: most_bytes + 1 - len(data)]
-        if len(data) > most_bytes:
-            return bytes(data[:most_bytes]), True
-    return bytes(data), False
 
 
 def unreachable_error(url: Url, error: Exception) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -108,6 +109,32 @@ def open_pool(
     plain = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     through: Any = httpcore2.AsyncHTTPProxy
     return through(proxy_url=plain, proxy_auth=auth, ssl_context=context, **bounds), True
+
+
+@contextlib.asynccontextmanager
+async def exchange(
+    url: Url, request: httpcore2.Request, dialer: CheckedResolver, environ: Mapping[str, str]
+) -> AsyncIterator[tuple[httpcore2.Response, str]]:
+    """The response to one request, on a connection of its own; and what was checked of a host that a proxy looks up. Raises
+    `ConfigError`, `AddressRefused`, and what httpcore2 raises."""
+    pool, proxied = open_pool(url, dialer, environ)
+    note = await dialer.check_proxied(url) if proxied else ""
+    async with pool:
+        response = await pool.handle_async_request(request)
+        try:
+            yield response, note
+        finally:
+            await response.aclose()
+
+
+async def read_bounded(response: httpcore2.Response, most_bytes: int) -> tuple[bytes, bool]:
+    """The raw body up to a bound, and whether there was more."""
+    data = bytearray()
+    async for chunk in response.aiter_stream():
+        data += chunk[: most_bytes + 1 - len(data)]
+        if len(data) > most_bytes:
+            return bytes(data[:most_bytes]), True
+    return bytes(data), False
 
 
 def request_to(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
-import struct
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from jaato.errors import ConfigError
 from jaato.log import logger
@@ -110,13 +112,18 @@ def normalize_rows(rows: Any) -> Vectors:
     return vectors
 
 
-MAGIC = b"jaato vectors 1\n"
-HEADER = struct.Struct("<16s16sI")
 KEY_BYTES = 16
-ROW_BYTES = KEY_BYTES + SIZE
 SUM_BYTES = 16
 MAX_ROWS = 20_000
 """8 MB; what was not asked for longest is dropped."""
+MAX_FILE_BYTES = MAX_ROWS * (KEY_BYTES + SIZE + 8) + 1_000
+
+
+class VectorFile(msgspec.Struct, array_like=True):
+    """The int8 vectors of one model by the key of their text, as they are kept in MessagePack, a checksum behind it."""
+
+    model: bytes
+    rows: dict[bytes, bytes]
 
 
 def load_vectors(path: Path, model: bytes) -> dict[bytes, bytes]:
@@ -124,33 +131,21 @@ def load_vectors(path: Path, model: bytes) -> dict[bytes, bytes]:
     from jaato.tools.filesystem.atomic import read_bounded
 
     try:
-        content = read_bounded(path, HEADER.size + MAX_ROWS * ROW_BYTES + SUM_BYTES)
-    except ConfigError:
+        content = read_bounded(path, MAX_FILE_BYTES) or b""
+        body, expected = content[:-SUM_BYTES], content[-SUM_BYTES:]
+        found = msgspec.msgpack.decode(body, type=VectorFile) if checksum(body) == expected else None
+    except (ConfigError, msgspec.DecodeError):
         return {}
-    if content is None or len(content) < HEADER.size + SUM_BYTES:
-        return {}
-    body, expected = content[:-SUM_BYTES], content[-SUM_BYTES:]
-    magic, owner, count = HEADER.unpack_from(body)
-    if (
-        (magic, owner) != (MAGIC, model)
-        or len(body) != HEADER.size + count * ROW_BYTES
-        or checksum(body) != expected
-    ):
-        return {}
-    starts = range(HEADER.size, len(body), ROW_BYTES)
-    return {body[at : at + KEY_BYTES]: body[at + KEY_BYTES : at + ROW_BYTES] for at in starts}
+    return found.rows if found is not None and found.model == model else {}
 
 
 def save_vectors(path: Path, model: bytes, rows: dict[bytes, bytes]) -> None:
     """Add rows to what the file has, the newest first in the right to stay. Raises `OSError`."""
     from jaato.tools.filesystem.atomic import write_private
 
-    kept = dict(
-        list((rows | {k: v for k, v in load_vectors(path, model).items() if k not in rows}).items())[
-            :MAX_ROWS
-        ]
-    )
-    body = HEADER.pack(MAGIC, model, len(kept)) + b"".join(key + row for key, row in kept.items())
+    older = {key: row for key, row in load_vectors(path, model).items() if key not in rows}
+    kept = dict(itertools.islice((rows | older).items(), MAX_ROWS))
+    body = msgspec.msgpack.encode(VectorFile(model, kept))
     write_private(path, body + checksum(body))
 
 
