@@ -23,6 +23,7 @@ from jaato.protocol.ids import is_id
 from jaato.tools.call import CURRENT, SERVICES, Call, replace_surrogates
 from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.filesystem.private_directory import PrivateDirectory
+from jaato.tools.invisible_text import printable_line
 from jaato.tools.tool import tool
 
 FILE = ".sessions.json"
@@ -331,9 +332,7 @@ class SessionToolsPlugin(Plugin):
     ) -> dict[str, Any]:
         """Describe in one line what this session is about, so that the user finds it among others. Use it once the topic is
         clear or has changed. Returns the description as kept."""
-        text = " ".join(
-            "".join(c if c.isprintable() else " " for c in replace_surrogates(description)).split()
-        )
+        text = printable_line(replace_surrogates(description))
         if not text:
             raise ToolError("The description is empty. Say in a few words what the session is about.")
         session = session_of(call)

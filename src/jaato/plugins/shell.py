@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import signal
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -14,7 +13,7 @@ from jaato.errors import CancelledException, ConfigError, InvalidArguments, Tool
 from jaato.tools.call import Call
 from jaato.tools.host_services import environ_of, register_secrets
 from jaato.tools.permissions.access import NEED, need_issues
-from jaato.tools.processes.command import Command, CommandLimits, Ended, find_shell
+from jaato.tools.processes.command import Command, CommandLimits, Ended, find_shell, signal_name
 from jaato.tools.processes.environment import command_environment
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.cleanup import QuarantinedFile, add_to_result
@@ -252,14 +251,6 @@ def is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def signal_name(number: int) -> str:
-    """SIGKILL for 9, and so on."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def add_sandbox_refusals(value: dict[str, Any], confinement: Confinement, why: str = "") -> dict[str, Any]:

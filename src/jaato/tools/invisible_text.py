@@ -104,6 +104,11 @@ def one_line(text: str, most: int) -> str:
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
+def printable_line(text: str) -> str:
+    """A text in one line, with spaces in place of what is not printable."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
 def quote(text: str) -> str:
     """A text in quotation marks that it cannot end."""
     return json.dumps(escape_invisible(text), ensure_ascii=False)

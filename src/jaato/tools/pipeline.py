@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 import traceback
-from typing import Any, Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
 from jaato.errors import InvalidArguments, JaatoError, PermissionDenied, ToolError, UnknownTool
 from jaato.protocol.codec import is_unicode
@@ -22,6 +23,22 @@ from jaato.tools.schema import arguments_error
 from jaato.tools.tool import Tool
 
 MAX_EDITS = 5
+T = TypeVar("T")
+
+
+class LoopNeeded(RuntimeError):
+    """A coroutine that was run without an event loop was about to wait."""
+
+
+def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine whose awaits never suspend. Raises `LoopNeeded` for one whose do."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    coroutine.close()
+    raise LoopNeeded("A synchronous call was about to wait for an event loop.")
 
 
 class Steps(Protocol):

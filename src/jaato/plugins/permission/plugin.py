@@ -15,6 +15,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.specs import SandboxProfile, ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.permissions.gate import Decision, Gate, Policy
+from jaato.tools.pipeline import LoopNeeded, run_without_loop
 from jaato.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -194,16 +195,12 @@ def refuse_to_run(_arguments: dict[str, Any], _call: Call) -> Any:
 
 def run_synchronously(gate: Gate, call: Call, tool: Tool) -> Decision:
     """Run a check whose strategies never suspend."""
-    waiting = gate.check(call, tool)
     try:
-        waiting.send(None)
-    except StopIteration as done:
-        decision: Decision = done.value
-        return decision
-    waiting.close()
-    raise ConfigError(
-        "A channel with a coroutine `ask` needs an event loop; use one whose `ask` is a plain method."
-    )
+        return run_without_loop(gate.check(call, tool))
+    except LoopNeeded:
+        raise ConfigError(
+            "A channel with a coroutine `ask` needs an event loop; use one whose `ask` is a plain method."
+        ) from None
 
 
 def default_state_dir() -> Path:

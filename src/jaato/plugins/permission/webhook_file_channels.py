@@ -24,6 +24,7 @@ from jaato.log import logger
 from jaato.protocol.ids import is_id
 from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.filesystem.private_directory import PrivateDirectory
+from jaato.tools.invisible_text import printable_line
 from jaato.tools.network.addresses import AllowedHosts, Url, parse_url
 from jaato.tools.network.pinned_connect import CheckedResolver, exchange, read_bounded, request_to
 from jaato.tools.network.proxy_settings import is_loopback
@@ -76,7 +77,7 @@ def read_answer(data: bytes, question: Question, *, by: str, nonce: str | None =
     if (given.question_id, given.digest, given.nonce) != (question.id, question.digest, nonce):
         raise ConfigError("it is the answer to another question")
     comment = given.comment[:MAX_COMMENT_CHARS] if given.comment else None
-    who = " ".join("".join(c if c.isprintable() else " " for c in given.by[:200]).split())
+    who = printable_line(given.by[:200])
     return Answer(
         answer=given.answer[:100],
         arguments=given.arguments,

@@ -17,7 +17,7 @@ from jaato.plugins.terminal.program import State, TerminalProgram
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call
 from jaato.tools.permissions.access import check_reach, sandbox_fields
-from jaato.tools.processes.command import Command, CommandLimits, find_shell
+from jaato.tools.processes.command import Command, CommandLimits, find_shell, signal_name
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import Confinement
 from jaato.tools.processes.streams import open_pty
@@ -118,14 +118,6 @@ def mask_text(text: str, wanted: str) -> str:
         done = places[at + len(wanted) - 1] + 1
         at = solid.find(wanted, at + len(wanted))
     return "".join([*parts, text[done:]])
-
-
-def signal_name(number: int) -> str:
-    """SIGKILL for 9, and so on."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 class TerminalConfig(msgspec.Struct, frozen=True):

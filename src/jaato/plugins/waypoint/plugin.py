@@ -183,7 +183,7 @@ def render_info(found: dict[str, Any]) -> str:
         parts.append(f"  {found['note']}")
     parts += [f"  {one['path']}: would be {one['change']}" for one in effects["changed"]]
     parts += [f"  {one['path']}: would be kept; {one['reason']}" for one in effects.get("kept", ())]
-    return "\n".join("".join(c if c.isprintable() else " " for c in part) for part in parts)
+    return "\n".join(map(printable, parts))
 
 
 def printable(text: str) -> str:

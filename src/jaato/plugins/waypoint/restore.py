@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from jaato.errors import ToolError
 from jaato.plugins.waypoint.past_state import (
@@ -33,6 +33,8 @@ from jaato.tools.filesystem.transactions import (
     recover_transactions,
     remove_empty,
 )
+from jaato.tools.invisible_text import printable_line
+from jaato.tools.pipeline import run_without_loop
 from jaato.tools.waypoints import RESTORING, START, Tree, WaypointLog, waypoint_key
 
 DIRECTORY = "a directory is in its place"
@@ -247,9 +249,7 @@ class WaypointRestorer:
 
     async def create(self, description: str, owner: Owner, *, ceiling: bool = False) -> Waypoint:
         """Make a waypoint of the files as they are. Raises `ToolError`s; there is none then."""
-        text = " ".join(
-            "".join(c if c.isprintable() else " " for c in replace_surrogates(description)).split()
-        )
+        text = printable_line(replace_surrogates(description))
         if not text:
             raise WaypointRefused("The description is empty. Say in a few words where this is.")
         if len(text) > MAX_DESCRIPTION:
@@ -376,33 +376,22 @@ class WaypointManager:
 
     def create(self, description: str, owner: Owner = "user") -> Waypoint:
         """Make a waypoint of the files as they are."""
-        return run_to_end(self._restorer.create(description, owner))
+        return run_without_loop(self._restorer.create(description, owner))
 
     def preview(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:
         """Plan a restore without carrying it out."""
-        return run_to_end(self._restorer.look(waypoint_id, by, force=force))
+        return run_without_loop(self._restorer.look(waypoint_id, by, force=force))
 
     def restore(self, waypoint_id: str, by: Owner = "user", *, force: bool = False) -> RestoreResult:
         """Take the files back to a waypoint."""
         call = Call("", "restore_waypoint", {}, session_id=self._session_id)
-        return run_to_end(self._restorer.restore(waypoint_id, by, call, force=force))
+        return run_without_loop(self._restorer.restore(waypoint_id, by, call, force=force))
 
     def delete(self, waypoint_id: str, by: Owner = "user") -> Waypoint:
         """Forget a waypoint."""
-        return run_to_end(self._restorer.delete(waypoint_id, by))
+        return run_without_loop(self._restorer.delete(waypoint_id, by))
 
 
 async def run_now(work: Callable[[], T], /) -> T:
     """Do it here and now."""
     return work()
-
-
-def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    work.close()
-    raise RuntimeError("a coroutine waited that was not to")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
 from jaato.tools.catalog import ToolMatch
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Decision
-from jaato.tools.pipeline import Reraised, run
+from jaato.tools.pipeline import Reraised, run, run_without_loop
 from jaato.tools.task_records import (
     BackgroundTask,
     TaskRecords,
@@ -35,17 +35,6 @@ T = TypeVar("T")
 Executor = Callable[[dict[str, Any]], Any]
 OutputCallback = Callable[[str, str, str], None]
 ToolOutputCallback = Callable[[str], None]
-
-
-def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine whose awaits never suspend."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    coroutine.close()
-    raise RuntimeError("A synchronous call was about to wait for an event loop.")
 
 
 def get_current_tool_output_callback() -> ToolOutputCallback | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ from jaato.runtime.flow.trace import (
     Trace,
 )
 from jaato.tools.invisible_text import one_line
+from jaato.tools.pipeline import run_without_loop
 from jaato.tools.redaction.redactor import placeholder_in
 from jaato.tools.schema import validator_of
 from jaato.version import __version__
@@ -187,16 +187,6 @@ def may_end(ended: Ended, is_done: bool, problem: Problem | None) -> bool:
         case "failed":
             return ended.error is not None and not (denied and ended.error == problem)
     return ended.status != "interrupted"
-
-
-def run_without_loop(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never waits, without an event loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    coroutine.close()
-    raise AssertionError("a playback waited for something")
 
 
 def to_plain_data(record: AnyRecord, *, asked: bool) -> dict[str, Any]:

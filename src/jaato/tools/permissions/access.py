@@ -10,7 +10,7 @@ from typing import Any
 from jaato.errors import ToolError
 from jaato.protocol.specs import Grant, SandboxAccess, SandboxProfile
 from jaato.tools.filesystem.atomic import is_below, resolve_path
-from jaato.tools.invisible_text import escape_all
+from jaato.tools.invisible_text import escape_all, printable_line
 
 FULL = SandboxAccess("full")
 READ_ONLY = SandboxAccess("read-only")
@@ -187,7 +187,7 @@ def given_reason(arguments: Mapping[str, Any]) -> str:
     reason = arguments.get("reason")
     if not isinstance(reason, str):
         return ""
-    line = " ".join("".join(char if char.isprintable() else " " for char in reason).split())
+    line = printable_line(reason)
     return line if len(line) <= MAX_REASON_CHARS else f"{line[: MAX_REASON_CHARS - 1]}…"
 
 

@@ -6,6 +6,7 @@ import functools
 import math
 import os
 import secrets
+import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -367,3 +368,11 @@ def absolute_path(path: Path) -> Path:
 def find_shell() -> str:
     """The shell that commands are written for: bash, or sh where there is none."""
     return next((shell for shell in ("/bin/bash", "/usr/bin/bash") if os.access(shell, os.X_OK)), "/bin/sh")
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9, and so on."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
