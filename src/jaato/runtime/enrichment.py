@@ -151,11 +151,6 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def ask_about_prompt(toolset: Toolset, value: Noted) -> Callable[[], Any] | None:
-    """The plugin's own function on the prompt."""
-    return None if toolset.enrich is None else functools.partial(toolset.enrich, value[0])
-
-
 def check_prompt(value: Noted, given: Any) -> Noted:
     """The prompt a plugin gives. Raises `PluginError` for what is none."""
     text, notes = given.prompt, dict(given.metadata)
@@ -176,7 +171,7 @@ def prompt_round() -> Round:
     return Round(
         "the prompt",
         WITHIN_S,
-        ask_about_prompt,
+        lambda toolset, value: toolset.enrich and functools.partial(toolset.enrich, value[0]),
         check_prompt,
         lambda toolset: toolset.enrich,
         forget_prompts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +166,7 @@ class Runtime:
             plan.policy,
             asker=asker if plan.asker is None else MaskedAsker(plan.asker, journal.secrets),
             workspace=Path(journal.state.workspace),
-            turnstile=turnstile(),
+            turnstile=functools.cache(anyio.Lock),  # one question at a time
             on_grant=granted,
             on_revoke=revoked,
             on_mode=changed,
@@ -221,15 +221,3 @@ class Runtime:
         """Shut the plugins down and close the store."""
         self.shut_down()
         self.store.close()
-
-
-def turnstile() -> Callable[[], anyio.Lock]:
-    """Lets one permission prompt through at a time."""
-    lock: list[anyio.Lock] = []
-
-    def enter() -> anyio.Lock:
-        if not lock:
-            lock.append(anyio.Lock())
-        return lock[0]
-
-    return enter
