@@ -14,7 +14,7 @@ from tests.mcp.hosting import load
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import expand_variables
-from jaato.plugins.mcp.trust import ServerTrust, referenced_programs
+from jaato.plugins.mcp.directory import ServerTrust, referenced_programs
 
 KEYS = st.sampled_from(
     "type transport command cmd args env environment cwd url serverUrl headers oauth timeout disabled enabled".split()

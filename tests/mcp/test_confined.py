@@ -13,8 +13,8 @@ from tests.mcp.hosting import load
 
 from jaato.errors import ToolError
 from jaato.plugins.mcp.config import access_of, warn_unconfined
+from jaato.plugins.mcp.directory import ServerTrust
 from jaato.plugins.mcp.manager import MCPClientManager
-from jaato.plugins.mcp.trust import ServerTrust
 from jaato.protocol.specs import SandboxAccess
 
 WORKSPACE = {"profile": "workspace-write"}

@@ -10,10 +10,9 @@ import pytest
 from tests.mcp.hosting import places
 from tests.mcp.raw_http import hand
 
-from jaato.plugins.mcp.directory import Directory
+from jaato.plugins.mcp.directory import Directory, ServerTrust
 from jaato.plugins.mcp.errors import ServerFault, ServerUnusable
 from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
-from jaato.plugins.mcp.trust import ServerTrust
 
 
 @pytest.mark.parametrize(

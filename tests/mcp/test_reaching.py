@@ -15,9 +15,8 @@ from tests.mcp.player import Machine
 from tests.network.running import OUTSIDE, web
 
 from jaato.errors import ToolError
-from jaato.plugins.mcp.directory import Directory
+from jaato.plugins.mcp.directory import Directory, ServerTrust
 from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
-from jaato.plugins.mcp.trust import ServerTrust
 from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 

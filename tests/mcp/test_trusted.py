@@ -12,7 +12,7 @@ from tests.mcp.hosting import load
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.trust import ServerTrust, referenced_programs
+from jaato.plugins.mcp.directory import ServerTrust, referenced_programs
 
 
 def server(tmp_path: Path, entry: dict[str, Any], *, scope: str = "work", name: str = "it") -> ServerConfig:

@@ -22,9 +22,9 @@ from jaato import Agent
 from jaato.plugins.arp.config import RegistryConfig, RegistryTrust
 from jaato.plugins.arp.pins import Pins as RegistryPins
 from jaato.plugins.mcp.config import ServerConfig
+from jaato.plugins.mcp.directory import ServerTrust
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
 from jaato.plugins.mcp.pins import Pins
-from jaato.plugins.mcp.trust import ServerTrust
 from jaato.protocol.arp import ToolDefinition
 from jaato.protocol.messages import ToolResult
 from jaato.providers.scripted import ScriptedProvider

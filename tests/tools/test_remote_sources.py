@@ -15,9 +15,8 @@ from jaato.plugins.arp.directory import Directory as RegistryDirectory
 from jaato.plugins.arp.pins import Pins as RegistryPins
 from jaato.plugins.mcp import manifest
 from jaato.plugins.mcp.config import ServerConfig, expand_variables
-from jaato.plugins.mcp.directory import Directory
+from jaato.plugins.mcp.directory import Directory, ServerTrust
 from jaato.plugins.mcp.pins import Pins
-from jaato.plugins.mcp.trust import ServerTrust
 from jaato.protocol.arp import ToolDefinition
 from jaato.tools.remote.sources import SourceContext, edit_source, parse_document
 

@@ -16,7 +16,7 @@ from jaato.protocol.frames import Role
 from jaato.runtime.secrets import session_secrets
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
-from jaato.server.auth.gate import Admission, Identity
+from jaato.server.auth.identity import Admission, Identity
 from jaato.server.sessions.client_connection import ClientConnection
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.maintenance import maintain_sessions

@@ -25,8 +25,9 @@ def service_of(host: Host, name: str) -> Any:
 def roots_of(host: Host) -> Roots:
     """The host's service `roots`; without one, its workspace and the directories of the setting `granted`."""
     roots: Roots | None = service_of(host, "roots")
-    granted = [Path(path).expanduser() for path in host.config.get("granted", ())]
-    return Roots(host.workspace, granted) if roots is None else roots
+    if roots is None:
+        return Roots(host.workspace, [Path(path).expanduser() for path in host.config.get("granted", ())])
+    return roots
 
 
 def source_directories(

@@ -1,20 +1,20 @@
-"""Authenticates requests on every route and kind of connection, before anything else of them is read: who a client is, and
-how often an address may be wrong."""
+"""Authenticates requests on every route and kind of connection, before anything else of them is read, and throttles wrong
+credentials."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
 import anyio
-import msgspec
 
-from jaato.protocol.frames import NOT_LET_IN, Role
+from jaato.protocol.frames import NOT_LET_IN
 from jaato.server.auth.hosts import AllowedHosts
+from jaato.server.auth.identity import KEY, Admission, Identity, TokenVerifier
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send, bearer, values
 
 PROMPT = 10
@@ -82,50 +82,6 @@ def network_of(peer: str) -> str:
     if isinstance(address, ipaddress.IPv4Address) or address.ipv4_mapped is not None:
         return peer
     return str(ipaddress.ip_network((address, 64), strict=False))
-
-
-KEY = "jaato.admission"
-"""The key in the `state` of a request's scope."""
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """Who a token identifies: a role, the token's name, and the token's hash."""
-
-    role: Role
-    name: str = ""
-    digest: str = ""
-
-
-class TokenVerifier(Protocol):
-    """Verifies tokens."""
-
-    def verify(self, token: str) -> Identity | None:
-        """Who a token identifies; None if it is unknown, expired or was removed."""
-        ...
-
-    def is_valid(self, identity: Identity) -> bool:
-        """Whether the token of an earlier `verify` is still accepted."""
-        ...
-
-
-async def reject(_token: str) -> None:
-    """Accept no token."""
-
-
-class Admission(msgspec.Struct, eq=False):
-    """How a client was admitted: with an `identity`, which is None until the client gives its token to `authenticate`; or
-    with a `key` of one application. `local` means a process of the same user on the same machine."""
-
-    identity: Identity | None
-    verify: Callable[[str], Awaitable[Identity | None]] = reject
-    local: bool = False
-    key: Any = None
-
-    async def authenticate(self, token: str) -> Identity | None:
-        """The identity of the client, or None. Raises `Refused` after too many wrong tokens."""
-        if self.identity is None:
-            self.identity = await self.verify(token)
-        return self.identity
 
 
 OBJECTION = "jaato.objection"

@@ -19,7 +19,7 @@ from msgspec import Struct
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.protocol.frames import Role
-from jaato.server.auth.gate import Identity
+from jaato.server.auth.identity import Identity
 from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 
 LOG = logger("server")

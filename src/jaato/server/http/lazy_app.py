@@ -12,7 +12,8 @@ import anyio
 
 from jaato.errors import ConfigError, JaatoError
 from jaato.log import logger
-from jaato.server.auth.gate import KEY, Admission, ErrorFormat, send_refusal
+from jaato.server.auth.gate import ErrorFormat, send_refusal
+from jaato.server.auth.identity import KEY, Admission
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send
 
 LOG = logger("server")

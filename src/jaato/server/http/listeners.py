@@ -17,7 +17,7 @@ import uvicorn
 from jaato.errors import ConfigError
 from jaato.protocol.frames import MAX_HELLO_BYTES
 from jaato.server.auth.gate import OBJECTION, Gate
-from jaato.server.auth.peer_credentials import find_objection, is_same_user
+from jaato.server.auth.identity import find_objection, is_same_user
 from jaato.server.descriptor_limits import max_connections
 from jaato.server.http.asgi import App
 from jaato.server.http.connection import HttpConfig

@@ -22,7 +22,7 @@ from jaato.errors import JaatoError, StoreError, UnknownTool
 from jaato.protocol.codec import encode
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.protocol.specs import Access, ToolSpec
-from jaato.server.auth.gate import KEY
+from jaato.server.auth.identity import KEY
 from jaato.server.mcp.elicitation import Filled, Form, one_line
 from jaato.server.mcp.list_changes import Changes, Notify
 from jaato.server.mcp.sessions import ANSWER_S, SCHEME, ClientCall, Visit, uri_of

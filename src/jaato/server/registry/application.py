@@ -19,7 +19,8 @@ from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.runtime.domains import load_domains
 from jaato.runtime.session_options import SessionOptions, settings_for, workspace_of
-from jaato.server.auth.gate import KEY, Gate
+from jaato.server.auth.gate import Gate
+from jaato.server.auth.identity import KEY
 from jaato.server.http import listeners as listen
 from jaato.server.http.asgi import BODY_S, Receive, Refused, Scope, Send
 from jaato.server.registry.caller_sessions import Callers, log_retention_of

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.gate import Admission, ErrorFormat
+from jaato.server.auth.gate import ErrorFormat
+from jaato.server.auth.identity import Admission
 from jaato.server.http.asgi import App, Refused, Scope
 from jaato.server.http.lazy_app import LazyApp
 

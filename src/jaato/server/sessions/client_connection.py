@@ -30,7 +30,7 @@ from jaato.protocol.frames import (
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Problem
 from jaato.protocol.specs import ClientView
-from jaato.server.auth.gate import Admission, Identity
+from jaato.server.auth.identity import Admission, Identity
 from jaato.server.http.asgi import Refused
 from jaato.server.sessions.command_handlers import CommandHandlers
 from jaato.server.sessions.hub import Hub

@@ -1,4 +1,6 @@
-"""Credentials of a peer on the Unix socket: only the same user is admitted (SO_PEERCRED), and no tool call's process."""
+"""Who a client is, how it was authenticated, and what it may do.
+
+The peer on the Unix socket is admitted by its credentials: the same user (SO_PEERCRED), and no tool call's process."""
 
 from __future__ import annotations
 
@@ -6,8 +8,57 @@ import os
 import select
 import socket
 import struct
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
+import msgspec
+
+from jaato.protocol.frames import Role
 from jaato.tools.processes.call_processes import REMEDY, find_call_above
+
+KEY = "jaato.admission"
+"""The key in the `state` of a request's scope."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who a token identifies: a role, the token's name, and the token's hash."""
+
+    role: Role
+    name: str = ""
+    digest: str = ""
+
+
+class TokenVerifier(Protocol):
+    """Verifies tokens."""
+
+    def verify(self, token: str) -> Identity | None:
+        """Who a token identifies; None if it is unknown, expired or was removed."""
+        ...
+
+    def is_valid(self, identity: Identity) -> bool:
+        """Whether the token of an earlier `verify` is still accepted."""
+        ...
+
+
+async def reject(_token: str) -> None:
+    """Accept no token."""
+
+
+class Admission(msgspec.Struct, eq=False):
+    """How a client was admitted: with an `identity`, which is None until the client gives its token to `authenticate`; or
+    with a `key` of one application. `local` means a process of the same user on the same machine."""
+
+    identity: Identity | None
+    verify: Callable[[str], Awaitable[Identity | None]] = reject
+    local: bool = False
+    key: Any = None
+
+    async def authenticate(self, token: str) -> Identity | None:
+        """The identity of the client, or None. Raises `Refused` after too many wrong tokens."""
+        if self.identity is None:
+            self.identity = await self.verify(token)
+        return self.identity
+
 
 SO_PEERPIDFD = 77
 """Linux (socket(7)); the module `socket` has no name for it."""
