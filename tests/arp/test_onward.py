@@ -19,7 +19,7 @@ from tests.registry.opened import Opened, opened
 
 from jaato.plugins.arp import remote_registry as source
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.gate import allow_hosts
 from jaato.server.registry.application import bound, open_registry, serving
 from jaato.server.registry.audit import Audit, AuditFilter
 from jaato.server.registry.keys import AllowAnyone

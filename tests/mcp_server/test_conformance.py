@@ -14,8 +14,7 @@ from tests.mcp_server.test_calls import PIXEL
 
 from jaato.errors import ToolError
 from jaato.protocol.messages import Media
-from jaato.server.auth.gate import Gate, TokenAuthenticator, rpc_error
-from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.gate import Gate, TokenAuthenticator, allow_hosts, rpc_error
 from jaato.server.auth.tokens import SingleToken
 from jaato.server.http.asgi import Receive, Scope, Send
 from jaato.server.http.listeners import HttpServer, bind_tcp, create_config

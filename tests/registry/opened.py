@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.gate import allow_hosts
 from jaato.server.registry.application import bound, open_registry, serving
 from jaato.server.registry.keys import AllowAnyone
 from jaato.server.registry.routes import ToolRegistry

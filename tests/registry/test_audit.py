@@ -19,7 +19,7 @@ from tests.registry.registering import during as registering
 from jaato.cli.commands.registry_server import print_calls
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions, settings_for
-from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.gate import allow_hosts
 from jaato.server.auth.tokens import SingleToken
 from jaato.server.registry import caller_sessions
 from jaato.server.registry.application import bound, open_registry, serving

@@ -14,7 +14,7 @@ import pytest
 
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.gate import allow_hosts
 from jaato.server.auth.tokens import SingleToken, generate_secret
 from jaato.server.registry import keys as guards
 from jaato.server.registry.application import bound, open_registry, serving

@@ -9,7 +9,7 @@ import pytest
 from tests.registry.test_keys import OWNER, keyed, serve
 
 from jaato.errors import ConfigError
-from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.gate import allow_hosts
 from jaato.server.registry.keys import AllowAnyone, add_key
 from jaato.server.registry.limits import Rate, RateLimiter, parse_rate
 from jaato.testing.arp.peer import Served, fails

@@ -23,8 +23,14 @@ from jaato.protocol.frames import PROTOCOL
 from jaato.runtime.secrets import session_secrets
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
-from jaato.server.auth.gate import Gate, LocalAuthenticator, TokenAuthenticator, send_refusal, server_error
-from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.gate import (
+    Gate,
+    LocalAuthenticator,
+    TokenAuthenticator,
+    allow_hosts,
+    send_refusal,
+    server_error,
+)
 from jaato.server.auth.identity import KEY
 from jaato.server.auth.tokens import Tokens
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send

@@ -24,7 +24,7 @@ from jaato.server.registry.limits import UNITS_S
 from jaato.settings import Settings, load
 
 if TYPE_CHECKING:
-    from jaato.server.auth.hosts import AllowedHosts
+    from jaato.server.auth.gate import AllowedHosts
     from jaato.server.registry.audit import AuditEntry, AuditFilter
     from jaato.server.registry.keys import Guard, KeyEntry
     from jaato.server.registry.routes import ToolRegistry
@@ -69,7 +69,7 @@ async def serve_at(args: Namespace) -> None:
     """Serve at the configured address until cancelled. Raises `JaatoError`s when it cannot start."""
     import anyio
 
-    from jaato.server.auth.hosts import allow_hosts
+    from jaato.server.auth.gate import allow_hosts
     from jaato.server.daemon import configure_logging, freeze_objects
     from jaato.server.registry.application import address_of, bound, is_loopback, open_registry, serving
     from jaato.server.registry.keys import AllowUntilKeys

@@ -14,8 +14,15 @@ import anyio
 from msgspec.structs import replace
 
 from jaato.runtime.session_options import SessionOptions
-from jaato.server.auth.gate import ErrorFormat, Gate, KeyVerifier, TokenAuthenticator, rpc_error, send_refusal
-from jaato.server.auth.hosts import allow_hosts
+from jaato.server.auth.gate import (
+    ErrorFormat,
+    Gate,
+    KeyVerifier,
+    TokenAuthenticator,
+    allow_hosts,
+    rpc_error,
+    send_refusal,
+)
 from jaato.server.auth.identity import KEY
 from jaato.server.auth.tokens import SingleToken, load_or_create_token
 from jaato.server.http.asgi import (

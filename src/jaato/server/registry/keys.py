@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from jaato.errors import ConfigError
 from jaato.log import logger
-from jaato.server.auth.gate import Authenticator, Throttle, network_of
-from jaato.server.auth.hosts import AllowedHosts
+from jaato.server.auth.gate import AllowedHosts, Authenticator, Throttle, network_of
 from jaato.server.auth.identity import Admission, TokenVerifier
 from jaato.server.auth.tokens import SecretFile, SecretIndex, digest_of
 from jaato.server.http.asgi import Refused, Scope, bearer, values
