@@ -108,7 +108,7 @@ async def asks_nothing() -> None:
 def test_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients of both eras at one server hear of what a registry behind it has now, which is asked for them again and again."""
     monkeypatch.setattr(source, "LIST_FRESH_S", 0.0)
-    monkeypatch.setattr(changes, "LOOK_S", 0.05)
+    monkeypatch.setattr(changes, "REFRESH_S", 0.05)
 
     async def main(house: House) -> None:
         door = house.door(offer=Offer(whole=True), plugins=("arp",), yes=True)
