@@ -183,10 +183,10 @@ def test_used_on_a_second_event_loop() -> None:
             assert len(await ask(held[0])) == 3
 
     anyio.run(main)
-    first = held[0]._transport
+    first = held[0]._pool
     anyio.run(main)
-    assert held[0]._transport is not first
-    first = held[0]._transport = None
+    assert held[0]._pool is not first
+    first = held[0]._pool = None
     gc.collect()  # the abandoned sockets say so here and not in another test
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import time
 from collections import deque
 from typing import Literal
 
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
 PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
 DIGITS = bytes(ord(ALPHABET[byte & 31]) for byte in range(256))
-ID_PATTERN = re.compile(r"[a-z][0-9A-HJKMNP-TV-Z]{26}")
+ID_PATTERN = lazy_pattern(r"[a-z][0-9A-HJKMNP-TV-Z]{26}")
 
 NAME_CHARS = 200
 Kind = Literal["s", "a", "c", "q", "m", "t", "g", "b", "k"]

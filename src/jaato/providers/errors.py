@@ -24,6 +24,7 @@ from jaato.errors import (
     RateLimited,
     ServerFault,
 )
+from jaato.lazy_pattern import lazy_pattern
 
 MAX_SHOWN_CHARS = 600
 
@@ -164,37 +165,35 @@ def transport_error(
     """A transport exception as a typed error naming where it happened and what to look at."""
     import ssl
 
-    import httpx2
+    import httpcore2
 
     via = f" through the proxy {proxy}" if proxy else ""
     reason = str(error).rstrip(".") or type(error).__name__
     match error:
-        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+        case httpcore2.ConnectTimeout() | httpcore2.PoolTimeout():
             text = f"{place} did not accept a connection{via} in time ({timeouts})."
-        case httpx2.TimeoutException():
+        case httpcore2.TimeoutException():
             text = (
                 f"{place} was silent for too long ({timeouts}); the model may be overloaded or the line dead."
             )
-        case httpx2.ProxyError():
+        case httpcore2.ProxyError():
             text = (
                 f"The proxy {proxy} refused to connect to {place}: {clip(reason)}. "
                 "Check HTTPS_PROXY and NO_PROXY."
             )
-        case httpx2.ConnectError() if is_certificate(error):
+        case httpcore2.ConnectError() if is_certificate(error):
             text = (
                 f"{place} showed a certificate that is not believed{via}: {clip(reason)}. "
                 "If a private authority signed it, name its PEM file in SSL_CERT_FILE."
             )
-        case httpx2.DecodingError():
-            return MalformedReply(
-                f"{place} sent a body that cannot be decompressed: {clip(reason)}.", provider=provider
-            )
-        case httpx2.ConnectError() | ssl.SSLError():
+        case httpcore2.ConnectError() | ssl.SSLError():
             text = (
                 f"No connection to {place}{via}: {clip(reason)}. "
                 "Check that the server runs, the base URL, the network and the proxy settings."
             )
-        case httpx2.RemoteProtocolError() if "disconnect" not in reason and "closed connection" not in reason:
+        case httpcore2.RemoteProtocolError() if (
+            "disconnect" not in reason and "closed connection" not in reason
+        ):
             return MalformedReply(
                 f"{place} does not speak HTTP as expected{via}: {clip(reason)}. Check the base URL.",
                 provider=provider,
@@ -206,14 +205,16 @@ def transport_error(
 
 def transport_errors() -> tuple[type[Exception], ...]:
     """The exceptions that talking to a server may raise: the transport's, the codec's and our own."""
-    import httpx2
+    import httpcore2
 
     return (
         ProviderError,
         ConfigError,
-        httpx2.HTTPError,
-        httpx2.InvalidURL,
-        httpx2.StreamError,
+        httpcore2.TimeoutException,
+        httpcore2.NetworkError,
+        httpcore2.ProtocolError,
+        httpcore2.ProxyError,
+        httpcore2.UnsupportedProtocol,
         anyio.BrokenResourceError,
         anyio.ClosedResourceError,
         OSError,
@@ -308,7 +309,7 @@ KINDS: dict[str, type[ProviderError]] = {
 }
 """What a `code`, a `type` or a Google `status` means, in lower case."""
 
-OVERFLOWS = re.compile(
+OVERFLOWS = lazy_pattern(
     r"context (length|window|size|limit)|context the overflows|prompt (is )?too long|input is too long"
     r"|maximum (model|prompt|input) length|input length .*exceeds|maximum number of tokens allowed"
     r"|(input|prompt) token count|too many (input )?tokens|model token limit|reduce the length"
@@ -316,12 +317,12 @@ OVERFLOWS = re.compile(
 )
 """Phrases of servers, in lower case, when a conversation no longer fits: words differ less than codes."""
 
-UNPAID = re.compile(
+UNPAID = lazy_pattern(
     r"credit balance|used all available credits|spending limit|insufficient (balance|credits|funds)"
 )
 """Phrases of servers when the account is empty: no wait helps."""
 
-UNKNOWN_MODEL = re.compile(
+UNKNOWN_MODEL = lazy_pattern(
     r"model.*(not a valid model|does not exist|not found)|unknown model|not a valid model"
 )
 

@@ -24,9 +24,11 @@ from jaato.protocol.specs import ModelInfo
 from jaato.providers import errors
 from jaato.providers.dialect import Decoder, Dialect
 from jaato.providers.sse import MAX_EVENT_BYTES, SseParser, is_event_stream
+from jaato.tools.network.addresses import AddressRefused, parse_url
 from jaato.tools.network.proxy_settings import (
+    KEPT,
     login_of,
-    open_transport,
+    open_pool,
     proxy_for,
     redact_url,
     split_url,
@@ -34,7 +36,7 @@ from jaato.tools.network.proxy_settings import (
 )
 
 if TYPE_CHECKING:
-    import httpx2
+    import httpcore2
 
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -43,18 +45,49 @@ DRAIN_S = 0.05
 CLOSE_S = 2.0
 
 
-def unsupported_encoding(response: httpx2.Response) -> str:
-    """The content coding of an answer where it is none that is read here, or was asked for; else empty."""
-    codings = response.headers.get("content-encoding", "").lower().replace(",", " ").split()
-    return " ".join([coding for coding in codings if coding not in CODINGS])
+def headers_of(response: httpcore2.Response) -> dict[str, str]:
+    """The headers of an answer by their names in lower case; repeated ones are joined."""
+    headers: dict[str, str] = {}
+    for field, value in response.headers:
+        name, text = field.decode("latin-1").lower(), value.decode("utf-8", "replace")
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
 
 
-async def read_body(response: httpx2.Response, place: str) -> bytes:
+def encoding_of(response: httpcore2.Response) -> list[str]:
+    """The content codings of an answer, in lower case."""
+    return headers_of(response).get("content-encoding", "").lower().replace(",", " ").split()
+
+
+def read_parts(response: httpcore2.Response, place: str) -> AsyncGenerator[bytes, None]:
+    """The body as it comes, decompressed."""
+    raw = response.aiter_stream()
+    return decompress(response, raw, place) if encoding_of(response) not in ([], ["identity"]) else raw
+
+
+async def decompress(
+    response: httpcore2.Response, raw: AsyncGenerator[bytes, None], place: str
+) -> AsyncGenerator[bytes, None]:
+    """The parts of a compressed body, each of bounded size; raises `MalformedReply` for what is no such body."""
+    import httpx2  # only here: streams of models are not compressed
+
+    coded = httpx2.Response(response.status, headers=response.headers, content=raw)
+    body = coded.aiter_bytes()
+    async with aclosing(raw), aclosing(body):
+        try:
+            async for data in body:
+                yield data
+        except httpx2.DecodingError as error:
+            reason = errors.clip(str(error).rstrip("."))
+            raise MalformedReply(f"{place} sent a body that cannot be decompressed: {reason}.") from None
+
+
+async def read_body(response: httpcore2.Response, place: str) -> bytes:
     """The whole body, decompressed; raises `MalformedReply` beyond `MAX_BODY_BYTES`."""
     body = bytearray()
-    raw = response.aiter_bytes()
-    async with aclosing(raw):
-        async for data in raw:
+    parts = read_parts(response, place)
+    async with aclosing(parts):
+        async for data in parts:
             body += data
             if len(body) > MAX_BODY_BYTES:
                 raise MalformedReply(
@@ -63,13 +96,13 @@ async def read_body(response: httpx2.Response, place: str) -> bytes:
     return bytes(body)
 
 
-async def read_beginning(response: httpx2.Response, limit_bytes: int) -> bytes:
+async def read_beginning(response: httpcore2.Response, limit_bytes: int) -> bytes:
     """The beginning of a body, decompressed; what cannot be read is left out: it only explains an error."""
     body = bytearray()
-    raw = response.aiter_bytes()
-    async with aclosing(raw):
+    parts = read_parts(response, "")
+    async with aclosing(parts):
         try:
-            async for data in raw:
+            async for data in parts:
                 body += data
                 if len(body) > limit_bytes:
                     break
@@ -88,7 +121,7 @@ async def drain(raw: AsyncGenerator[bytes, None]) -> None:
             pass  # the answer is complete; only the reuse of the connection is lost
 
 
-async def close_response(response: httpx2.Response) -> None:
+async def close_response(response: httpcore2.Response) -> None:
     """Let go of a response even while the task is being cancelled."""
     with anyio.move_on_after(CLOSE_S, shield=True):
         await response.aclose()
@@ -186,7 +219,7 @@ class HttpProvider:
         } | login_of(parts)
         self._remedy = remedy
         self._proxy = proxy_for(self._base, self._environ)
-        self._transport: httpx2.AsyncHTTPTransport | None = None
+        self._pool: httpcore2.AsyncConnectionPool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
@@ -241,7 +274,7 @@ class HttpProvider:
                 break
             response = None
             try:
-                response = await self._send("GET", self._url(path, self._listing.from_root), headers, b"")
+                response = await self._send("GET", self._url(path, self._listing.from_root), headers)
                 await self._accept(response)
                 page, path = self._listing.read(await read_body(response, self.base_url))
             except errors.transport_errors() as error:
@@ -254,9 +287,9 @@ class HttpProvider:
 
     async def aclose(self) -> None:
         """Close every connection; the provider may be used again afterwards."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await transport.aclose()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
 
     async def _fresh_key(self) -> str | None:
         key = await self._key() if callable(self._key) else self._key
@@ -270,47 +303,54 @@ class HttpProvider:
         url = (self._root if from_root else self._base) + path
         return url if not self._query else f"{url}{'&' if '?' in path else '?'}{self._query}"
 
-    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> httpcore2.Response:
         """Send a request and wait for the headers of its answer."""
-        import httpx2
+        from jaato.tools.network.pinned_connect import request_to  # with the first request
 
         times = self._timeouts
-        waits = {
+        waits: dict[str, float | None] = {
             "connect": times.connect_s,
             "pool": times.connect_s,
             "write": times.idle_s,
             "read": times.first_byte_s,
         }
-        request = httpx2.Request(
-            method,
-            url,
-            headers=httpx2.Headers({"User-Agent": "jaato", **self._headers}) | headers,
-            content=body,
-            extensions={"timeout": waits},
+        try:
+            place = parse_url(url)
+        except AddressRefused as error:
+            raise ConfigError(f"The base URL of {self.name} cannot be used: {error}") from None
+        fields = (
+            {"user-agent": "jaato"}
+            if body is None
+            else {"user-agent": "jaato", "content-length": str(len(body))}
         )
-        response = await self._open().handle_async_request(request)
-        waits["read"] = times.idle_s  # the transport looks at it again when the body is read
+        fields |= {name.lower(): value for name, value in (*self._headers.items(), *headers.items())}
+        response = await self._open().handle_async_request(
+            request_to(place, method, fields.items(), body, waits)
+        )
+        waits["read"] = times.idle_s  # the connection looks at it again when the body is read
         return response
 
-    def _open(self) -> httpx2.AsyncHTTPTransport:
-        """The transport of the running event loop, with its pool of connections."""
+    def _open(self) -> httpcore2.AsyncConnectionPool:
+        """The connections of the running event loop."""
         loop = asyncio.get_running_loop()
-        if self._transport is None or self._loop is not loop:
-            self._transport = open_transport(self._base, self._proxy, self._environ)
+        if self._pool is None or self._loop is not loop:
+            self._pool = open_pool(self._base, self._proxy, self._environ, KEPT)
             self._loop = loop
-        return self._transport
+        return self._pool
 
-    async def _accept(self, response: httpx2.Response) -> None:
+    async def _accept(self, response: httpcore2.Response) -> None:
         """Return for a success; raise the typed error for anything else."""
-        status = response.status_code
-        coding = unsupported_encoding(response)
+        status = response.status
+        coding = " ".join([coding for coding in encoding_of(response) if coding not in CODINGS])
         if 200 <= status < 300 and coding:
             raise errors.not_a_stream(
                 self.base_url, f"answered in the content coding {coding!r:.200}", self.name
             )
         if 200 <= status < 300:
             return
-        headers = {name.lower(): value for name, value in response.headers.items()}
+        headers = headers_of(response)
         if 300 <= status < 400:
             raise errors.redirect_error(
                 self.base_url, status, redact_url(headers.get("location", "")), self.name
@@ -322,9 +362,9 @@ class HttpProvider:
             error.retry_after_s = errors.retry_after_s(headers)
         raise errors.add_wait(error)
 
-    async def _chunks(self, response: httpx2.Response, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, response: httpcore2.Response, decoder: Decoder) -> AsyncGenerator[Chunk, None]:
         """What the decoder makes of a successful answer, until its `Reply`."""
-        content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        content_type = headers_of(response).get("content-type", "").partition(";")[0].strip().lower()
         if content_type == "application/json":
             body = await read_body(response, self.base_url)
             for chunk in (*decoder.feed("", body), *decoder.end()):
@@ -337,8 +377,7 @@ class HttpProvider:
         parser = SseParser(MAX_EVENT_BYTES)
         size = events = 0
         start = b""
-        packed = response.headers.get("content-encoding", "identity") != "identity"
-        raw = response.aiter_bytes() if packed else response.aiter_raw()
+        raw = read_parts(response, self.base_url)
         async with aclosing(raw):
             async for data in raw:
                 size += len(data)

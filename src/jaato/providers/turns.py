@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.messages import (
     Media,
     Message,
@@ -24,7 +25,7 @@ from jaato.providers.wire_encoding import result_content
 
 OMITTED = "(Earlier messages were left out.)"
 CONTINUE = "Continue."
-CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+CALL_ID = lazy_pattern(r"[A-Za-z0-9_-]{1,64}")
 """Call ids every dialect takes."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from base64 import b64encode
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -12,12 +11,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from jaato.errors import StoreError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Opaque, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.tools import catalog
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """Tool names every dialect takes."""
 
 
@@ -79,7 +79,7 @@ def result_content(result: ToolResult) -> list[Text | Media]:
 
 
 T = TypeVar("T")
-ANY_ID = re.compile(r"[!-~]{1,512}")
+ANY_ID = lazy_pattern(r"[!-~]{1,512}")
 """Call ids a server of an OpenAI dialect takes back when they are its own; some models count on their form."""
 NOTHING_SENT = "(empty message)"
 DECODE = msgspec.json.Decoder().decode

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.specs import Mode, SandboxAccess
 from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings, home_of
@@ -17,7 +17,7 @@ from jaato.tools.permissions.gate import Policy
 POLICY_FILE = Path(".jaato") / "permissions.json"
 LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 NAME = rf"(?:\*\.)?{LABEL}(?:\.{LABEL})*"
-HOST = re.compile(rf"(?:{NAME}|\[[0-9a-f:.]+\]|\*)(?::(?P<port>\d{{1,5}}))?")
+HOST = lazy_pattern(rf"(?:{NAME}|\[[0-9a-f:.]+\]|\*)(?::(?P<port>\d{{1,5}}))?")
 MAX_HOST_CHARS = 253
 OPENED_NOTHING = "In the mode read-only nothing can be opened: leave out {what}, or choose another mode."
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.log import MASKED
 from jaato.runtime.provider_keys import keys_file, read_keys
 from jaato.runtime.session_options import SessionOptions
@@ -16,7 +16,7 @@ from jaato.settings import Settings, home_of
 from jaato.tools.redaction.patterns import find_configured_secrets, is_secret_name, looks_like_secret
 from jaato.tools.redaction.redactor import Redactor
 
-PASSWORD = re.compile(r"://[^\s/:@?#]*:([^\s@]+)@")
+PASSWORD = lazy_pattern(r"://[^\s/:@?#]*:([^\s@]+)@")
 
 
 def session_secrets(settings: Settings, options: SessionOptions) -> Redactor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -13,11 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaato.errors import StoreError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.storage.errors import file_error
 from jaato.storage.private_files import private_directory, sync_directory
 
 CHUNK_BYTES = 1 << 20
-DIGEST = re.compile(r"[0-9a-f]{64}")
+DIGEST = lazy_pattern(r"[0-9a-f]{64}")
 
 
 class Staged(NamedTuple):

@@ -5,7 +5,6 @@ An import is a draft first, too; drafts of processes that died are removed by th
 from __future__ import annotations
 
 import contextlib
-import re
 import sqlite3
 from collections.abc import Iterator
 
@@ -13,6 +12,7 @@ import msgspec
 
 from jaato.abc.store import Damaged
 from jaato.errors import SessionNotFound, StoreError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.codec import encode, is_unicode
 from jaato.protocol.events import AgentCreated, Event, SessionCreated, SessionUpdated, now
 from jaato.storage.database import ConnectionGuard
@@ -130,7 +130,7 @@ def draft_session(guard: ConnectionGuard, session_id: str) -> Iterator[SessionDr
 
 
 MAX_NAME_CHARS = 200
-DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+DIGEST = lazy_pattern(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 SHARE = "INSERT OR IGNORE INTO blob SELECT ?, digest, size_bytes FROM blob WHERE session = ? AND digest = ?"
 
 

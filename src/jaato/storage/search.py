@@ -16,6 +16,7 @@ from typing import Any
 
 from jaato.abc.store import Damaged, Hit, Hits, SessionRow
 from jaato.errors import StoreError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.events import (
     Event,
     MessageModel,
@@ -46,7 +47,7 @@ PREFIX_CHARS = 3
 """A word of so many characters is found as the beginning of a longer one, too."""
 SNIPPET_CHARS = 160
 BEFORE_CHARS = 50
-QUOTED = re.compile(r'"([^"]*)"|(\S+)')
+QUOTED = lazy_pattern(r'"([^"]*)"|(\S+)')
 
 
 def text_of(event: Event) -> str:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
+from jaato.lazy_pattern import lazy_pattern
+
 MAX_MARKS = 3
-BLANK = re.compile(
+BLANK = lazy_pattern(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U0001d159\U000e0000-\U000e0fff]"
 )
 """Characters that count as printable, or as nothing yet, and show nothing."""
 JOINERS = "\u200c\u200d"
 PRESENTATION = "\ufe0e\ufe0f"
-ODD = re.compile(r"[^\t\n\r -~]|\r(?!\n)")
+ODD = lazy_pattern(r"[^\t\n\r -~]|\r(?!\n)")
 """What may be unseen: all but plain letters and the ends of lines."""
 KEYCAPS = frozenset("0123456789#*\u203c\u2049")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, overload
@@ -11,11 +10,12 @@ from typing import Any, Protocol, TypeVar, overload
 import msgspec
 
 from jaato.errors import InvalidArguments, PluginError, ToolError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.specs import Access, SandboxAccess, ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.schema import Validator, arguments_struct, compact, foreign_value, schema_of
 
-WIRE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+WIRE_NAME = lazy_pattern(r"[A-Za-z0-9_-]{1,64}")
 MARK = "__jaato_tool__"
 FIRST = "0.1.0"
 """The version of a tool that does not say which it is."""

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from errno import EIO
 from typing import Any, Literal, TextIO, TypeVar
 
+from jaato.lazy_pattern import lazy_pattern
+
 CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-STEERING = re.compile(f"[{CONTROLS}]")
-HIDDEN = re.compile(
+STEERING = lazy_pattern(f"[{CONTROLS}]")
+HIDDEN = lazy_pattern(
     f"[{CONTROLS}\u00ad\u180e\u200b-\u200d\u2028\u2029\u2060-\u2065\ufeff\U000e0000-\U000e0fff]"
 )
-SURROGATES = re.compile("[\ud800-\udfff]")
+SURROGATES = lazy_pattern("[\ud800-\udfff]")
 COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 Look = Literal["", "dim", "bold", "red", "green", "yellow", "blue", "cyan"]
 BAR_CHARS = 24

@@ -20,9 +20,10 @@ from jaato.plugins.mcp.config import McpServerOptions, ServerConfig
 from jaato.plugins.mcp.errors import SessionForgotten
 from jaato.plugins.mcp.oauth.options import plain
 from jaato.plugins.mcp.session import RateLimiter
+from jaato.tools.network import proxy_settings
 from jaato.tools.network.addresses import METADATA, Address, AllowedHosts, Url, parse_url
 from jaato.tools.network.pinned_connect import CheckedResolver, open_pool
-from jaato.tools.network.proxy_settings import is_loopback, open_transport, proxy_for
+from jaato.tools.network.proxy_settings import KEPT, is_loopback, proxy_for
 
 CONNECT_S = 30.0
 WRITE_S = 60.0
@@ -135,13 +136,17 @@ def auth_of(setting: McpServerOptions) -> httpx2.Auth | None:
 def inner_transport(setting: McpServerOptions) -> httpx2.AsyncBaseTransport:
     """Connections to the server. Where a workspace names it, its addresses are checked as they are dialed."""
     config = setting.config
+    transport = httpx2.AsyncHTTPTransport(trust_env=False, verify=False)
     if config.scope != "workspace":
-        return open_transport(config.url, proxy_for(config.url, setting.environ), setting.environ)
-    allowed = allowed_for(config, setting.allow_hosts) or AllowedHosts()
-    url = parse_url(config.url)
-    dialer = CheckedResolver(allowed)
-    pool, proxied = open_pool(url, dialer, setting.environ)
-    transport = Proxied(dialer, url) if proxied else httpx2.AsyncHTTPTransport(trust_env=False, verify=False)
+        proxy = proxy_for(config.url, setting.environ)
+        pool = proxy_settings.open_pool(config.url, proxy, setting.environ, KEPT)
+    else:
+        allowed = allowed_for(config, setting.allow_hosts) or AllowedHosts()
+        url = parse_url(config.url)
+        dialer = CheckedResolver(allowed)
+        pool, proxied = open_pool(url, dialer, setting.environ)
+        if proxied:
+            transport = Proxied(dialer, url)
     transport._pool = pool  # noqa: SLF001 httpx2 takes no network backend of its own accord
     return transport
 

@@ -9,7 +9,6 @@ import importlib.util
 import itertools
 import json
 import os
-import re
 import stat
 import sys
 from collections import Counter
@@ -21,10 +20,11 @@ from typing import Literal
 import msgspec
 
 from jaato.errors import PluginError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.permissions.trust import Trust
 
 FOLDER = Path(".jaato") / "plugins"
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 MAX_FILES, MAX_TREE_BYTES, MAX_DEPTH, MAX_PLUGINS = 500, 8_388_608, 12, 200
 MAX_ALL_BYTES, MAX_ENTRIES = 33_554_432, 2_000
 """Of all plugins of a workspace together: they are read at every start, the untrusted ones too."""

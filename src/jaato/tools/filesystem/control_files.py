@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.filesystem.atomic import resolve_path
 
 Tier = Literal[1, 2]
@@ -80,7 +81,7 @@ SECOND = (*INTERPRETERS, *HOOKS, *PIPELINES)
 IGNORED = dict.fromkeys(
     [0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF], None
 )
-WILD = re.compile(r"[*?\[]")
+WILD = lazy_pattern(r"[*?\[]")
 MAX_NAMES = 500
 
 
@@ -193,7 +194,7 @@ ControlChange = Callable[[str], contextlib.AbstractContextManager[None]]
 ORDERS = frozenset({"config", "config.worktree", "hooks"})
 """What git obeys in a repository's own directory."""
 
-SYSTEM = re.compile(r"etc/(?:profile|bash\.bashrc|bashrc|zsh|gitconfig|environment|ld\.so\.preload|cron)")
+SYSTEM = lazy_pattern(r"etc/(?:profile|bash\.bashrc|bashrc|zsh|gitconfig|environment|ld\.so\.preload|cron)")
 NAMES = (*sorted(STANDARD.first.plain), ".config")
 MAX_ENTRIES = 20_000
 MAX_PATH_CHARS = 4_096

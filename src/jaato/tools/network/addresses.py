@@ -11,14 +11,15 @@ from urllib.parse import quote
 import msgspec
 
 from jaato.errors import ConfigError, ToolError
+from jaato.lazy_pattern import lazy_pattern
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_URL_CHARS = 8_192
-LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
-UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
+LABEL = lazy_pattern(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+NUMBER = lazy_pattern(r"(?:0x[0-9a-f]*|[0-9]+)")
+UNSAFE = lazy_pattern(r"[\x00-\x20\x7f\\]")
 PORTS = {"http": 80, "https": 443}
 REFUSED: tuple[tuple[str, str], ...] = (
     ("0.0.0.0/8", "an address of this machine"),

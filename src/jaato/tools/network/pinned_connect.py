@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from jaato.errors import ConfigError
+from jaato.tools.network import proxy_settings
 from jaato.tools.network.addresses import PORTS, Address, AddressRefused, AllowedHosts, Url, check_address
-from jaato.tools.network.proxy_settings import certificates, proxy_for
+from jaato.tools.network.proxy_settings import proxy_for
 
 if TYPE_CHECKING:
     import httpcore2
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 MAX_ADDRESSES = 16
 CONNECT_WITHIN_S = 10.0
+WAIT_S: Mapping[str, float | None] = {"connect": CONNECT_WITHIN_S, "read": None, "write": None, "pool": None}
 METADATA_NAMES = frozenset(
     ("metadata", "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal")
 )
@@ -93,22 +94,10 @@ def open_pool(
 ) -> tuple[httpcore2.AsyncConnectionPool, bool]:
     """A pool for one URL, and whether it leads through a proxy of the environment; `bounds` are the pool's own. Raises
     `ConfigError`."""
-    import httpcore2
-
     proxy = proxy_for(str(url), environ)
-    context = certificates(environ) if url.scheme == "https" or (proxy or "").startswith("https:") else None
-    if proxy is None:
-        pool: Any = httpcore2.AsyncConnectionPool
-        return pool(ssl_context=context, network_backend=pinned_backend(dialer), **bounds), False
-    from urllib.parse import unquote, urlsplit
-
-    parts = urlsplit(proxy)
-    if not parts.hostname:
-        raise ConfigError("The proxy variable names no host; write it like http://proxy:3128.")
-    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-    plain = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    through: Any = httpcore2.AsyncHTTPProxy
-    return through(proxy_url=plain, proxy_auth=auth, ssl_context=context, **bounds), True
+    backend = pinned_backend(dialer)
+    pool = proxy_settings.open_pool(str(url), proxy, environ, bounds, backend)
+    return pool, proxy is not None
 
 
 @contextlib.asynccontextmanager
@@ -138,12 +127,15 @@ async def read_bounded(response: httpcore2.Response, most_bytes: int) -> tuple[b
 
 
 def request_to(
-    url: Url, method: str, headers: Iterable[tuple[str, str]], body: bytes | None
+    url: Url,
+    method: str,
+    headers: Iterable[tuple[str, str]],
+    body: bytes | None,
+    wait_s: Mapping[str, float | None] = WAIT_S,
 ) -> httpcore2.Request:
     """A request as it goes out, with these headers after `Host`; how long an answer may take is the caller's to say."""
     import httpcore2
 
-    wait = {"connect": CONNECT_WITHIN_S, "read": None, "write": None, "pool": None}
     every = [("Host", url.authority), *headers]
     return httpcore2.Request(
         method=method.encode("ascii"),
@@ -155,7 +147,7 @@ def request_to(
         ),
         headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in every],
         content=body,
-        extensions={"timeout": wait},
+        extensions={"timeout": wait_s},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from jaato.errors import ConfigError
@@ -13,7 +13,15 @@ from jaato.errors import ConfigError
 if TYPE_CHECKING:
     import ssl
 
-    import httpx2
+    import httpcore2
+
+
+KEPT: Mapping[str, float | None] = {
+    "max_connections": None,
+    "max_keepalive_connections": 20,
+    "keepalive_expiry": 30.0,
+}
+"""The bounds of a pool that is kept for one server: unused connections are closed, and no request waits for another."""
 
 
 def split_url(text: str, setting: str) -> SplitResult:
@@ -139,23 +147,36 @@ def certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
             return ssl.create_default_context(**{argument: place})  # type: ignore[arg-type]
         except (ssl.SSLError, OSError) as error:
             raise ConfigError(f"{variable} is {place!r}, which holds no certificates: {error}.") from None
-    import httpx2
+    import httpx2  # only for TLS: its import costs as much as all the rest of a connection
 
     return httpx2.create_ssl_context(trust_env=False)
 
 
-def open_transport(url: str, proxy: str | None, environ: Mapping[str, str]) -> httpx2.AsyncHTTPTransport:
-    """A pool of connections for one base URL; certificates are read only where TLS is spoken.
+def open_pool(
+    url: str,
+    proxy: str | None,
+    environ: Mapping[str, str],
+    bounds: Mapping[str, float | None],
+    backend: httpcore2.AsyncNetworkBackend | None = None,
+) -> httpcore2.AsyncConnectionPool:
+    """A pool of connections for one base URL, through the proxy if there is one; `bounds` are the pool's own.
 
-    It follows no redirect, keeps no cookie and reads no environment of its own.
+    Certificates are read only where TLS is spoken. Without a proxy `backend` makes the connections. Raises `ConfigError`.
     """
-    import httpx2
+    import httpcore2
 
     proxy_tls = proxy is not None and proxy.startswith("https:")
     context = certificates(environ) if proxy_tls or url.startswith("https:") else None
-    return httpx2.AsyncHTTPTransport(
-        verify=False if context is None else context,
-        trust_env=False,
-        proxy=None if proxy is None else httpx2.Proxy(proxy, ssl_context=context if proxy_tls else None),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0),
-    )
+    kind: Any = httpcore2.AsyncConnectionPool if proxy is None else httpcore2.AsyncHTTPProxy
+    way: dict[str, Any] = {"network_backend": backend}
+    if proxy is not None:
+        parts = urlsplit(proxy)
+        way = {
+            "proxy_url": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
+            "proxy_auth": (unquote(parts.username), unquote(parts.password or ""))
+            if parts.username
+            else None,
+            "proxy_ssl_context": context if proxy_tls else None,
+        }
+    pool: httpcore2.AsyncConnectionPool = kind(ssl_context=context, **way, **bounds)
+    return pool

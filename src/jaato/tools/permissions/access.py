@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaato.errors import ToolError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.specs import Grant, SandboxAccess, SandboxProfile
 from jaato.tools.filesystem.atomic import is_below, resolve_path
 from jaato.tools.invisible_text import escape_all, printable_line
@@ -17,7 +18,7 @@ READ_ONLY = SandboxAccess("read-only")
 WORKSPACE_WRITE = SandboxAccess("workspace-write")
 ORDER: dict[SandboxProfile, int] = {"read-only": 0, "workspace-write": 1, "full": 2}
 LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-HOST = re.compile(
+HOST = lazy_pattern(
     rf"(?:\*|(?:\*\.)?{LABEL}(?:\.{LABEL})*\.?|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?", re.IGNORECASE
 )
 NEED = "if refused: write, net:HOST, dir:/PATH, control, full"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.specs import Grant, SandboxAccess, SandboxProfile
 from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.filesystem.control_files import (
@@ -30,7 +31,7 @@ from jaato.tools.shell.patterns import ShellPattern, shell_pattern
 if TYPE_CHECKING:
     from jaato.tools.tool import Tool
 
-MENTION = re.compile(
+MENTION = lazy_pattern(
     r"\.(?:jaato|mcp\.json|git/|git\b(?![-\w.])|gitmodules|gitconfig|bashrc|bash_(?:profile|login|logout|aliases)|"
     r"profile\b|z(?:shrc|shenv|profile|login|logout)|kshrc|mkshrc|[t]?cshrc|inputrc|envrc|vscode\b|ssh/|"
     r"config/(?:git|jaato|fish))|state/jaato|hooks/(?:pre|post|commit|prepare|applypatch|update|fsmonitor)|"
@@ -44,7 +45,7 @@ CONTENT_KEYS = frozenset(
     "body message "
     "description task prompt query question".split()
 )
-PATCHED = re.compile(r"^(?:\+\+\+|---|rename to|copy to) (?:[ab]/)?([^\t\n]+)", re.MULTILINE)
+PATCHED = lazy_pattern(r"^(?:\+\+\+|---|rename to|copy to) (?:[ab]/)?([^\t\n]+)", re.MULTILINE)
 """A line of a unified diff that names a file."""
 MAX_STRINGS = 1_000
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.permissions.policy_document import RuleSet, split_pattern
 from jaato.tools.shell.indirection import blacklist_texts, quoted_texts
@@ -29,9 +30,9 @@ TYPED_TOOLS = frozenset(("shell_input",))
 """Those whose input an unknown program reads: no rule for commands allows it."""
 RUN_NAMES = ("run", "cli_based_tool", "cli_execute", "runCommand")
 """The names of the tool whose refusals hold for every shell tool."""
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-ADDRESS = re.compile(r"(?P<scheme>[^/:]+)://(?P<host>[^/\\?#]*)(?P<path>.*)", re.DOTALL)
-ADDRESS_GLOB = re.compile(r"(?P<scheme>[^/:]+)://(?P<host>[^/\\#]*)(?P<path>.*)", re.DOTALL)
+URL = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*://")
+ADDRESS = lazy_pattern(r"(?P<scheme>[^/:]+)://(?P<host>[^/\\?#]*)(?P<path>.*)", re.DOTALL)
+ADDRESS_GLOB = lazy_pattern(r"(?P<scheme>[^/:]+)://(?P<host>[^/\\#]*)(?P<path>.*)", re.DOTALL)
 """The same for a pattern, where `?` is a wild character and begins no query."""
 MAX_GLOB_CHARS = 65_536
 MAX_PATH_CHARS = 4_096

@@ -5,17 +5,18 @@ from __future__ import annotations
 import codecs
 import fcntl
 import os
-import re
 import struct
 import termios
 from collections.abc import Callable
 
 import msgspec
 
+from jaato.lazy_pattern import lazy_pattern
+
 LINE_SEARCH_BYTES = 1024
-NOT_SHOWN = re.compile(r"\n\[… [\d,]+ bytes not shown …\]\n")
+NOT_SHOWN = lazy_pattern(r"\n\[… [\d,]+ bytes not shown …\]\n")
 """The notice in place of skipped output."""
-BODY = re.compile(r"[A-Za-z0-9+/=]{24,}|-----END .*")
+BODY = lazy_pattern(r"[A-Za-z0-9+/=]{24,}|-----END .*")
 """A line of a key, whose beginning may lie in what is not shown."""
 
 

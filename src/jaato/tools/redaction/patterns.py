@@ -7,19 +7,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from jaato.lazy_pattern import lazy_pattern
+
 WORDS = (
     r"pass(?:word|wd|phrase)?|pwd|secret|token|api[-_]?key|access[-_]?key|auth(?:orization)?|credentials?|private[-_]?key|"
     r"cookie|bearer|session[-_]?key"
 )
 """For the options and headers of a command line, where a word too many hides only an argument."""
 
-SECRET_NAME = re.compile(
+SECRET_NAME = lazy_pattern(
     r"(?i)(?:(?<![a-z])(?:pass|pwd|auth|pat)|password|passwd|passphrase|secret|token|credential|cookie|bearer|"
     r"authorization|api[-_.]?key|access[-_.]?key|private[-_.]?key|session[-_.]?key)s?(?![a-z])|(?<![a-z])keys?$"
 )
 """A variable that says so in a word of its own: TOKENIZERS and AUTHOR are none."""
 
-OF_SOMETHING_ELSE = re.compile(
+OF_SOMETHING_ELSE = lazy_pattern(
     r"(?i)[-_.](?:type|method|methods|mode|file|path|dir|directory|name|ttl|expiry|expires|lifetime|url|uri|endpoint|"
     r"host|hosts|port|domain|issuer|audience|provider|backend|limit|length|size|count|require|sock|socket|store|"
     r"enabled|disabled|algorithm|version|user|username|email|region|scopes?)$|public|publishable|^GPG_KEY$|^(?:OLD)?PWD$"
@@ -51,9 +53,9 @@ def looks_like_secret(value: str) -> bool:
     return len(value) >= LONG_CHARS or sum(kinds) >= 2
 
 
-WORD = re.compile(r"[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*|[A-Z]+|[0-9]{1,5}")
-NUMBERED = re.compile(r"[a-z]{3,}[0-9]{1,3}")
-NOT_WORDS = re.compile(r"[^A-Za-z0-9]+")
+WORD = lazy_pattern(r"[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*|[A-Z]+|[0-9]{1,5}")
+NUMBERED = lazy_pattern(r"[a-z]{3,}[0-9]{1,3}")
+NOT_WORDS = lazy_pattern(r"[^A-Za-z0-9]+")
 MAX_WORD_CHARS = 16
 LEAST_INNER_CHARS = 5
 """A piece of fewer characters that is no word, such as `4o` and `x86`, may stand once between words."""
@@ -136,19 +138,19 @@ LINK = r"""(?=[ \t]{0,4}[:=,"'\\%])(?:[\\"' \t:=,>+]|%(?:20|22|27|3[Aa]|3[Dd])|u
 VALUE = r"[A-Za-z0-9._~+/:@%!*=-]"
 GAP = r"(?:[ \t+]|%20)"
 SCHEME = rf"(?:(?:Bearer|Basic|Token|ApiKey|Key|Negotiate){GAP}{{1,4}})?"
-AFTER_NAME = re.compile(
+AFTER_NAME = lazy_pattern(
     rf"(?i:{'|'.join(sorted({re.escape(name.lower()) for name in HEADERS}, key=len, reverse=True))}){LINK}"
     rf"(?i:{SCHEME})({VALUE}{{{LEAST_CHARS},4096}})"
 )
 BEARER_SCHEMES = ("Bearer", "bearer", "BEARER")
-AFTER_SCHEME = re.compile(rf"(?:[Bb]earer|BEARER){GAP}{{1,4}}({VALUE}{{{LEAST_CHARS},4096}})")
+AFTER_SCHEME = lazy_pattern(rf"(?:[Bb]earer|BEARER){GAP}{{1,4}}({VALUE}{{{LEAST_CHARS},4096}})")
 REST = r"(?:(?!curl)(?:[^\n]|(?<=\\)\n)){0,1000}"
 """The rest of a command, matched in linear time."""
 OPTION = r"""[\s"'](?:-[A-Za-z]{0,6}[uU]|--user|--proxy-user)[\s"',=\\]{0,8}"""
-IN_CURL = re.compile(
+IN_CURL = lazy_pattern(
     rf"""curl(?=[\s"'.]){REST}?{OPTION}[^\s:"'\\]{{1,200}}:([^\s"'\\$<{{\[][^\s"'\\]{{3,200}})"""
 )
-OPEN = re.compile(
+OPEN = lazy_pattern(
     rf"(?:(?i:{'|'.join(re.escape(name.lower()) for name in NAMES)})(?:{LINK}(?i:{SCHEME})|[\"'\\ \t:=,>]{{0,16}}[A-Za-z]{{0,9}})"
     rf"|(?:[Bb]earer|BEARER){GAP}{{0,4}}){VALUE}{{0,4096}}\Z|curl(?![A-Za-z0-9]){REST}\Z"
 )
@@ -217,12 +219,12 @@ def make_pattern(kind: str, begins: str, rest: str, *, mixed: bool = True) -> Pa
     """A token: one of the beginnings (separated by spaces), then `rest`."""
     starts = tuple(begins.split())
     head = "|".join(map(re.escape, starts))
-    return Pattern(kind, starts, re.compile(f"(?:{head}){rest}"), is_mixed if mixed else None)
+    return Pattern(kind, starts, lazy_pattern(f"(?:{head}){rest}"), is_mixed if mixed else None)
 
 
 BLOCK = "-----BEGIN "
-BLOCK_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z")
-BLOCK_HEAD = re.compile(
+BLOCK_END = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z")
+BLOCK_HEAD = lazy_pattern(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?=[\s\S]{0,400}?[A-Za-z0-9+/]{40})"
 )
 TOKEN_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+="  # noqa: S105 an alphabet
@@ -231,7 +233,7 @@ BODY_CHARS = TOKEN_CHARS + " \t\r\n:|\\"
 LEAST_BODY_CHARS = 60
 """What the lines of a key are made of where its first line is cut off, their numbers included."""
 CAPITALS = TOKEN_CHARS[:26] + "0123456789"
-ADDRESS = re.compile(r"://[^\s/@'\"<>]{0,400}@?\Z")
+ADDRESS = lazy_pattern(r"://[^\s/@'\"<>]{0,400}@?\Z")
 ADDRESS_CHARS = 500
 
 SHAPES = (
@@ -256,7 +258,7 @@ SHAPES = (
     Pattern(
         "password",
         ("://",),
-        re.compile(r"://[^\s/:@?#'\"<>]{0,200}:([^\s/@'\"<>{}$*\[\]()|\\%]{8,200})@(?=[\w\[.-])"),
+        lazy_pattern(r"://[^\s/:@?#'\"<>]{0,200}:([^\s/@'\"<>{}$*\[\]()|\\%]{8,200})@(?=[\w\[.-])"),
         is_mixed,
         token=False,
         secret=1,
@@ -264,7 +266,7 @@ SHAPES = (
     Pattern(
         "password",
         ("://",),
-        re.compile(r"://([A-Za-z0-9_.~+=-]{20,400})@(?=[\w\[.-])"),
+        lazy_pattern(r"://([A-Za-z0-9_.~+=-]{20,400})@(?=[\w\[.-])"),
         is_mixed,
         token=False,
         secret=1,
@@ -274,7 +276,7 @@ SHAPES = (
     Pattern("password", (CURL,), IN_CURL, like_password, token=False, secret=1),
 )
 
-BEFORE = re.compile(
+BEFORE = lazy_pattern(
     r"(?:[^A-Za-z0-9_]|\\[nrtbf]|\\u[0-9a-fA-F]{4}|(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;]{0,12}[A-Za-z]|%[0-9A-Fa-f]{2})\Z"
 )
 """The context before a token: no letter, unless it belongs to an escape."""

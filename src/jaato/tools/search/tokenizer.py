@@ -8,6 +8,8 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 
+from jaato.lazy_pattern import lazy_pattern
+
 FILE = Path(__file__).with_name("near_words.txt")
 """A line for each stem: near stems with their nearness in hundredths; made by `python -m bench.near_words`."""
 MAX_KEPT = 4096
@@ -49,9 +51,9 @@ def line_of(text: bytes, key: bytes) -> bytes | None:
     return None
 
 
-PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-RUN = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
-WIDE = re.compile(r"[^\W\d_]+")
+PIECE = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+RUN = lazy_pattern(r"[A-Za-z0-9]+(?:'[a-z]+)?")
+WIDE = lazy_pattern(r"[^\W\d_]+")
 MAX_WORD = 40
 
 STOP_WORDS = """
@@ -182,8 +184,8 @@ PHRASE_SHARE = 0.8
 JOINED_SHARE = 0.5
 MAX_QUERY = 4000
 MAX_CLAUSES = 12
-QUOTED = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,200}'(?!\w)|`[^`]{1,200}`")
-CLAUSE = re.compile(
+QUOTED = lazy_pattern(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,200}'(?!\w)|`[^`]{1,200}`")
+CLAUSE = lazy_pattern(
     r"(?<![.!?;\n])[.!?;\n]+\s+|,?\s+(?:and then|then|finally|next|lastly|also|additionally)\b,?|,\s+and\s+|\s+and\s+",
     re.IGNORECASE,
 )
@@ -217,7 +219,7 @@ PHRASES = {
     "make a copy": "copy", "blow up": "enlarge", "cut down": "reduce", "speed up": "optimize", "go back": "restore",
 }  # fmt: skip
 """What people say for which tools have other words."""
-PHRASE = re.compile(
+PHRASE = lazy_pattern(
     rf"\b(?:{'|'.join(map(re.escape, sorted(PHRASES, key=len, reverse=True)))})\b", re.IGNORECASE
 )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.shell.parser import Analysis, Part, parse_command
 from jaato.tools.shell.programs import interprets, last_name, obeys_input, runs_others
 from jaato.tools.shell.words import Word
 
 MAX_TEXT_DEPTH = 3
 GIT_VALUED = frozenset("-C -c --git-dir --work-tree --namespace --config-env --super-prefix".split())
-QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
+QUOTED = lazy_pattern(r"\"([^\"]+)\"|'([^']+)'")
 MAX_QUOTED = 50
 STARTING = frozenset(("run", "exec", "--", "x", "-x"))
 """Arguments behind which many programs take a command."""
@@ -91,12 +92,12 @@ DEFINING = frozenset(
 )
 """Programs and builtins that take what runs, or what later words mean, from elsewhere."""
 
-FEEDING = re.compile(r"-(?:exec|execdir|ok|okdir)")
+FEEDING = lazy_pattern(r"-(?:exec|execdir|ok|okdir)")
 """Options of `find` that run a command on what it finds."""
 
-SHELL = re.compile(r"(?:ba|da|z|k|c|tc|a|fi|mk|pdk|r)?sh")
-SCRIPTS = re.compile(r"[gmn]?awk|sed|make|gmake|view|rvi(?:m|ew)|vimdiff|vim?|nvim|ex")
-CODE = re.compile(
+SHELL = lazy_pattern(r"(?:ba|da|z|k|c|tc|a|fi|mk|pdk|r)?sh")
+SCRIPTS = lazy_pattern(r"[gmn]?awk|sed|make|gmake|view|rvi(?:m|ew)|vimdiff|vim?|nvim|ex")
+CODE = lazy_pattern(
     r"-[A-Za-z]*[ceErpx]|-[cer].*|eval|"
     r"--(?:eval|exec|command|expression|execute|print|run|import|require|loader|experimental-loader)\b.*",
     re.DOTALL,
@@ -104,7 +105,7 @@ CODE = re.compile(
 """An argument of an interpreter behind which its code stands, or that brings it along."""
 
 CODE_OF: dict[str, re.Pattern[str]] = {
-    family: re.compile(pattern, re.DOTALL)
+    family: lazy_pattern(pattern, re.DOTALL)
     for family, pattern in {
         "make": r"--ev?a?l?\b.*|-E.*",
         "editor": r"\+.*|-[cS].*|--cmd.*",
@@ -117,7 +118,7 @@ CODE_OF: dict[str, re.Pattern[str]] = {
 }
 """The same for programs whose other arguments are often of that form, or whose own have others."""
 
-READING = re.compile(rf"{SHELL.pattern}|(?:python|pypy|perl|ruby)[\d.]*|node|nodejs")
+READING = lazy_pattern(rf"{SHELL.pattern}|(?:python|pypy|perl|ruby)[\d.]*|node|nodejs")
 """Programs that run what they read where they are given no program, wherever that comes from."""
 
 OBEYING = frozenset("sqlite3 psql mysql ed ex dc bc gdb m4 tclsh ghci R julia vi vim nvim view".split())
@@ -128,7 +129,7 @@ SHELL_OPTIONS = frozenset(
 )
 """Long options of shells that name no file or command to run; every other one may (`--rcfile`, `--init-command`)."""
 
-STARTUP = re.compile(
+STARTUP = lazy_pattern(
     r"(?<!\w)(?:BASH_ENV|ZDOTDIR|PROMPT_COMMAND|PS[0-4]|BASH_FUNC_\w*|PERL5OPT|PERL5DB|RUBYOPT|"
     r"LD_PRELOAD|LD_AUDIT)(?!\w)"
 )
@@ -139,7 +140,7 @@ STARTUP_PLACES = frozenset(("HOME", "XDG_CONFIG_HOME", "ENV"))
 """The same for variables that are often only read: they count where the line sets them for a shell."""
 
 INFORMING = frozenset(("--version", "--help", "--test", "-V", "-v", "-h"))
-SUBSCRIPT = re.compile(r"\w\[[^\]]*(?:\$\(|`)")
+SUBSCRIPT = lazy_pattern(r"\w\[[^\]]*(?:\$\(|`)")
 """A subscript that runs a command where an arithmetic expression or a name is looked at, though it is quoted."""
 
 SED_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/I?)"
@@ -148,7 +149,7 @@ SED_CHANGE = "|".join(
     for sign in ("/", "#", ",", "@", ":", r"\|")
 )
 SED_COMMAND = rf"(?:{SED_ADDRESS}(?:,(?:{SED_ADDRESS}|\+\d+))?!?\s*)?(?:[dDgGhHlnNpPqQx=]|{SED_CHANGE})"
-PLAIN_SED = re.compile(rf"\s*(?:{SED_COMMAND}(?:\s*[;\n]\s*{SED_COMMAND})*)?\s*;?\s*")
+PLAIN_SED = lazy_pattern(rf"\s*(?:{SED_COMMAND}(?:\s*[;\n]\s*{SED_COMMAND})*)?\s*;?\s*")
 """A script for sed that prints, deletes and substitutes, and runs nothing (`e`)."""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import re
 
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.shell.words import Word
 
 RUNNERS = frozenset(
@@ -28,16 +29,16 @@ RUNNERS = frozenset(
 """Programs and builtins that run their arguments or change what later commands mean: covered only when
 named."""
 
-LOADER = re.compile(r"ld(?:-linux|-musl)?[\w.-]*\.so(?:\.\d+)*")
+LOADER = lazy_pattern(r"ld(?:-linux|-musl)?[\w.-]*\.so(?:\.\d+)*")
 """The loader of programs, which runs the one that it is given."""
 
-INTERPRETERS = re.compile(
+INTERPRETERS = lazy_pattern(
     r"(?:ba|da|z|k|c|tc|a|fi|mk|pdk|r)?sh|fish|pwsh|python[\d.]*|pypy[\d.]*|node|nodejs|deno|bun|perl[\d.]*|ruby[\d.]*|"
     r"php[\d.]*|lua(?:jit)?[\d.]*|tclsh[\d.]*|[gmn]?awk|sed|ed|ex|view|rvi(?:m|ew)|vimdiff|vim?|nvim|emacs|bc|dc|psql|mysql|sqlite3|julia|R|"
     r"Rscript|ghci|ocaml|scala|groovy|jshell|gdb|osascript|m4|make|gmake"
 )
 
-DEVICE = re.compile(r"/+(?:dev/+(?!null$)|proc/)")
+DEVICE = lazy_pattern(r"/+(?:dev/+(?!null$)|proc/)")
 """A file that is another name of what a program reads."""
 
 WIDE = frozenset(
@@ -62,11 +63,11 @@ SUBCOMMANDS: dict[str, frozenset[str]] = {
     "docker": frozenset("ps images logs inspect".split()),
     "kubectl": frozenset("get describe logs".split()),
 }
-HARMLESS_VARIABLES = re.compile(
+HARMLESS_VARIABLES = lazy_pattern(
     r"LANG|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|COLUMNS|LINES|CI|RUST_BACKTRACE|PYTHONUNBUFFERED|"
     r"PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|NODE_ENV"
 )
-HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.,@+-]*")
+HARMLESS_VALUE = lazy_pattern(r"[A-Za-z0-9_.,@+-]*")
 
 
 def base_name(program: str) -> str:

@@ -3,9 +3,9 @@ parser's."""
 
 from __future__ import annotations
 
-import re
-
 import msgspec
+
+from jaato.lazy_pattern import lazy_pattern
 
 OPERATORS = ("&&", "||", ";;", "|&", "|", ";", "&", "\n", "(", ")")
 """What separates simple commands; anything else that is special makes the second lexer give up."""
@@ -13,9 +13,9 @@ OPERATORS = ("&&", "||", ";;", "|&", "|", ";", "&", "\n", "(", ")")
 RESERVED = frozenset(
     "if then else elif fi for while until do done case esac select function coproc in { } ! [[ ]]".split()
 )
-GLOB = re.compile(r"[*?\[]")
-TILDE = re.compile(r"(?:^|[=:])~")
-BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)")
+GLOB = lazy_pattern(r"[*?\[]")
+TILDE = lazy_pattern(r"(?:^|[=:])~")
+BRACES = lazy_pattern(r"\{[^{}]*(?:,|\.\.)")
 SAFE_AFTER_DOLLAR = frozenset(" \t|)/,.")
 
 
@@ -171,5 +171,5 @@ def lex(command: str) -> list[str] | None:
     return tokens
 
 
-REDIRECT = re.compile(r"(?P<fd>[0-9]*)(?P<op>&>>|&>|<<<|<<-|<<|<>|<&|<\(|>\(|>>|>&|>\||<|>)[ \t]*")
+REDIRECT = lazy_pattern(r"(?P<fd>[0-9]*)(?P<op>&>>|&>|<<<|<<-|<<|<>|<&|<\(|>\(|>>|>&|>\||<|>)[ \t]*")
 PLAIN_REDIRECTS = frozenset((">", ">>", ">&", "&>", "&>>", "<", "<&", ">|"))
