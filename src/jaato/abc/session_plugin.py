@@ -1,6 +1,6 @@
 """The interface of a session plugin, which persists sessions as files of a workspace, with its configuration and records."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

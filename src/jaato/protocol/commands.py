@@ -1,6 +1,6 @@
 """The closed union of commands that a client sends to the server and to a session."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 from typing import Any, Literal
 

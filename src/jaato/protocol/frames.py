@@ -1,6 +1,6 @@
 """Frames of a connection beside commands and events: the handshake (`hello`, `welcome`), and what each command is replied."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 from typing import Any, Literal
 

@@ -1,6 +1,6 @@
 """Messages and their parts as providers, clients and logs see them."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 from typing import Any, Literal
 
@@ -27,12 +27,12 @@ class AnyPart(Struct, frozen=True, gc=False):
         return None
 
     @property
-    def function_call(self) -> ToolCall | None:
+    def function_call(self) -> "ToolCall | None":
         """The part as a call."""
         return self if isinstance(self, ToolCall) else None
 
     @property
-    def function_response(self) -> ToolResult | None:
+    def function_response(self) -> "ToolResult | None":
         """The part as a result."""
         return self if isinstance(self, ToolResult) else None
 
@@ -170,7 +170,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
 
-    def plus(self, other: Usage) -> Usage:
+    def plus(self, other: "Usage") -> "Usage":
         """The sum of both."""
         return Usage(
             self.input_tokens + other.input_tokens,

@@ -1,6 +1,6 @@
 """Data that describes tools, models, grants, plans, sessions and clients."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 from typing import Any, Literal
 
@@ -218,7 +218,7 @@ class FileChange(Struct, frozen=True, gc=False, omit_defaults=True):
     removed: int | None = None
     directory: bool = False
 
-    def then(self, later: FileChange) -> FileChange | None:
+    def then(self, later: "FileChange") -> "FileChange | None":
         """Both changes as one; None where the file came and went."""
         match self.change, later.change:
             case "created", "deleted":

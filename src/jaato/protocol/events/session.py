@@ -1,6 +1,6 @@
 """Events of sessions, agents, plans, waypoints and shared values; notices and errors for clients."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 from typing import Any, Literal
 

@@ -1,6 +1,6 @@
 """The state of a session as clients show it: the fold of its events in `jaato.client.state`, and what a snapshot carries."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 from typing import Any, Literal
 

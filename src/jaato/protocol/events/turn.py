@@ -1,6 +1,6 @@
 """Events of a turn: messages, tool calls, permission and clarification questions; and the fields that every event has."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 import time
 from typing import Any, ClassVar, Literal

@@ -1,6 +1,6 @@
 """Decodes a chat completion, streamed or whole."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,6 @@
 """Lazy built-in plugins: declared by a manifest, imported when one of their tools is first used."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 import functools
 import importlib

@@ -5,7 +5,7 @@ What is kept says by which code it was made, and at which event: where either is
 first event.
 """
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 import functools
 import hashlib
