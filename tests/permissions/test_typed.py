@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.permissions.ground import C4, Script, call, step, tool
 
@@ -151,7 +151,7 @@ def test_exact_texts_may_be_whitelisted(tmp_path: Path) -> None:
 
 def reading(tool_: Tool, access: SandboxAccess | None) -> Tool:
     """The tool, as if every terminal reached this."""
-    return replace(tool_, reaches=lambda _call: access)
+    return msgspec.structs.replace(tool_, reaches=lambda _call: access)
 
 
 @C4

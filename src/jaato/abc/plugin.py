@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
+import msgspec
+
 from jaato.protocol.specs import Discoverability
 
 PluginKind = Literal["tool", "gc", "session", "model_provider"]
@@ -89,8 +91,7 @@ class Host(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Enrichment:
+class Enrichment(msgspec.Struct, frozen=True):
     """When a plugin is asked to enrich a prompt: lower `priority` first; only for a prompt in which `pattern` is found, or
     where one of the files `present` is there below the workspace; always without both.
 
@@ -152,8 +153,7 @@ class TaskStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class TaskHandle:
+class TaskHandle(msgspec.Struct, frozen=True):
     """A background task that was started; `created_at` is ISO 8601 UTC."""
 
     task_id: str
@@ -162,8 +162,7 @@ class TaskHandle:
     created_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskResult:
+class TaskResult(msgspec.Struct, frozen=True):
     """What became of a task so far."""
 
     task_id: str

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from jaato.protocol.messages import FinishReason, Message, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
@@ -17,8 +16,7 @@ def no_blob(digest: str) -> bytes:
     raise KeyError(digest)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True):
     """One call of a model: the whole conversation, the declared tools in their order, and how to sample.
 
     `encoded` belongs to the conversation and outlives the request: a dialect keeps there the bytes of what it has

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -25,15 +24,14 @@ Rename = Mapping[str, str]
 Meant = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOptions:
+class ToolOptions(msgspec.Struct, frozen=True):
     """The options of `@tool`."""
 
     name: str | None = None
     category: str = "uncategorized"
     access: Access = "execute"
     core: bool = False
-    aliases: Mapping[str, Rename] = field(default_factory=dict)
+    aliases: Mapping[str, Rename] = msgspec.field(default_factory=dict)
     background_after_s: float | None = None
     timeout_s: float | None = None
     parameters: dict[str, Any] | None = None
@@ -90,8 +88,7 @@ class Remote(Protocol):
         ...
 
 
-@dataclass(eq=False, slots=True)
-class Tool:
+class Tool(msgspec.Struct, eq=False):
     """A tool that can be called. `run(arguments, call)` takes valid arguments and may be a coroutine function.
     `remote` has the parameters of one that is known by name only; `fallback` is its name where another tool has
     its own, `bare` its name at its source: a rule that denies `bare` denies it under every name.
@@ -110,7 +107,7 @@ class Tool:
     is_async: bool = False
     plugin: str = ""
     checked: dict[str, Any] | None = None
-    aliases: Mapping[str, Rename] = field(default_factory=dict)
+    aliases: Mapping[str, Rename] = msgspec.field(default_factory=dict)
     original_name: str | None = None
     remote: Remote | None = None
     fallback: str | None = None
@@ -122,7 +119,7 @@ class Tool:
     version: str = FIRST
     returns: dict[str, Any] | None = None
     tags: tuple[str, ...] = ()
-    source: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any] = msgspec.field(default_factory=dict)
     resumes: bool = False
     confines: bool = False
     examines: Callable[[dict[str, Any]], list[tuple[str, str]]] | None = None
