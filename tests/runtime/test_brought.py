@@ -12,12 +12,12 @@ import pytest
 from tests.cli.desk import Desk
 
 from jaato.runtime.plugins import workspace as plugin_tree
+from jaato.runtime.plugins.memory_import import import_from_memory
 from jaato.runtime.plugins.workspace import (
     MAX_DEPTH,
     MAX_FILES,
     MAX_TREE_BYTES,
     find_workspace_plugins,
-    import_from_memory,
     read_workspace_plugins,
 )
 from jaato.tools.permissions.trust import Trust

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import functools
 import operator
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -209,6 +208,8 @@ def redact_file(path: Path, secrets: Redactor) -> Iterator[Path]:
         if b"\0" in file.read(HEAD_BYTES) or not has_secret(file, secrets):
             yield path
             return
+        import tempfile  # as few blobs hold a secret
+
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".masked-") as copy:
             file.seek(0)
             redact_stream(file, copy, secrets.stream())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -36,6 +35,8 @@ class RetryPolicy:
         if error.retry_after_s is not None:
             return error.retry_after_s if error.retry_after_s <= self.longest_s else None
         longest = min(self.longest_s, self.first_s * self.factor ** (attempt - 1))
+        import random  # few requests are repeated
+
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 spreading load, not secrets
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -162,6 +161,8 @@ def read_toml(path: Path) -> tuple[bytes, dict[str, Any]] | None:
         ) from None
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is no configuration file.")
+    import tomllib  # many have no such file
+
     try:
         return data, tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +66,8 @@ class Blobs:
         """Write chunks to a private file, gone after the block unless it was kept. Raises `StoreError`."""
         private_directory(self._directory)
         try:
+            import tempfile  # few sessions have blobs
+
             descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self._directory)
         except OSError as error:
             raise file_error(error, self._directory) from error

@@ -17,7 +17,6 @@ from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs, chunks_of
-from jaato.storage.bundle_import import import_session, workspace_text
 from jaato.storage.database import Checkpoint, ConnectionGuard, Durability, open_database
 from jaato.storage.errors import file_error, moved_error
 from jaato.storage.event_table import (
@@ -31,7 +30,6 @@ from jaato.storage.event_table import (
     size_of,
     write_events,
 )
-from jaato.storage.fork import fork_session
 from jaato.storage.leases import Leases, this_program
 from jaato.storage.maintenance import (
     ABANDONED_S,
@@ -211,6 +209,8 @@ class SqliteStore:
         self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None
     ) -> str:
         """A new session with the events of this one up to `seq`, or all; returns its id. See `storage.fork`."""
+        from jaato.storage.fork import fork_session  # few programs fork, and fewer read bundles
+
         self._require_writable()
         made = made or new_id("s")
         self._leases.take(made, self.owner)
@@ -343,6 +343,8 @@ class SqliteStore:
 
         Raises `StoreError` for anything that is not as it must be; nothing is stored then.
         """
+        from jaato.storage.bundle_import import import_session, workspace_text
+
         self._require_writable()
         made = new_id("s")
         self._leases.take(made, self.owner)

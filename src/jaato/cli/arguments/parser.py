@@ -181,6 +181,13 @@ TOP = """examples:
 exit codes: 0 ok, 1 error, 2 usage or configuration, 3 provider, 4 denied, 5 limit, 130 interrupted"""
 
 
+class HelpFormatter(RawDescriptionHelpFormatter):
+    """Formats help; argparse makes one for each argument that is added, where the width does not matter."""
+
+    def __init__(self, prog: str, width: int = 80) -> None:
+        super().__init__(prog, width=width)
+
+
 class Parser(ArgumentParser):
     """Parses arguments; its error messages are short and free of terminal control characters."""
 
@@ -209,6 +216,23 @@ class Parser(ArgumentParser):
         """Add subcommands; `prog` is passed so that argparse need not format the usage to derive it."""
         return super().add_subparsers(**{"prog": self.prog, **options})
 
+    def format_help(self) -> str:
+        """The help of a command, as wide as the terminal."""
+        self.use_terminal_width()
+        return super().format_help()
+
+    def format_usage(self) -> str:
+        """The usage of a command, as wide as the terminal."""
+        self.use_terminal_width()
+        return super().format_usage()
+
+    def use_terminal_width(self) -> None:
+        """Format help as wide as the terminal is now."""
+        from shutil import get_terminal_size  # with every kind of archive
+
+        width = get_terminal_size().columns - 2
+        self.formatter_class = lambda prog: HelpFormatter(prog, width)
+
     def error(self, message: str) -> NoReturn:
         """Print the usage and an error message, and exit with 2."""
         from jaato.cli.output.console import visible
@@ -224,7 +248,7 @@ def make_parser(wanted: str | None = None) -> ArgumentParser:
         prog="jaato",
         description="An AI agent for the command line that works on your files.",
         epilog=TOP,
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"jaato {__version__}")
@@ -258,7 +282,7 @@ def add_command(
         description=f"{command.text[:1].upper()}{command.text[1:]}.",
         epilog=epilog,
         usage=command.help_usage,
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     if command.module:

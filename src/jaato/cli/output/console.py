@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,7 +73,11 @@ class Console:
     @property
     def width(self) -> int:
         """The columns of the terminal; 100 when stderr is none."""
-        return shutil.get_terminal_size((100, 24)).columns if self.err_is_terminal else 100
+        if not self.err_is_terminal:
+            return 100
+        import shutil  # with every kind of archive
+
+        return shutil.get_terminal_size((100, 24)).columns
 
     def paint(self, text: str, look: Look) -> str:
         """Text in a colour, if colours are enabled."""

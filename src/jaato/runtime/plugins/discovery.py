@@ -20,7 +20,7 @@ from jaato.errors import PluginError
 from jaato.plugins import BUILTIN
 from jaato.runtime.plugins.isolation import BROKEN, run_bounded
 from jaato.runtime.plugins.lazy import Builtin
-from jaato.runtime.plugins.workspace import PluginFiles, import_from_memory
+from jaato.runtime.plugins.workspace import PluginFiles
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -56,7 +56,7 @@ class Modules:
             if tree.name in self._tried and tree.name not in self._brought:
                 self._report(tree.name, "of this workspace has the name of a plugin of yours and is left out")
             self._brought.add(tree.name)
-            self._load(tree.name, functools.partial(import_from_memory, tree), disabled)
+            self._load(tree.name, functools.partial(import_tree, tree), disabled)
         return self._run
 
     @staticmethod
@@ -119,7 +119,8 @@ def may_offer(directory: str, group: bytes) -> bool:
     for name in names:
         if name.endswith((".dist-info", ".egg-info")):
             try:
-                text = Path(directory, name, "entry_points.txt").read_bytes()
+                with open(f"{directory or '.'}/{name}/entry_points.txt", "rb", buffering=0) as file:
+                    text = file.read()
             except OSError:
                 continue
             if group in text:
@@ -148,6 +149,13 @@ def instance(found: Any, host: Host) -> Any:
 def identity(module: ModuleType) -> ModuleType:
     """A module that is loaded already."""
     return module
+
+
+def import_tree(tree: PluginFiles) -> ModuleType:
+    """A module that a workspace brings, from the bytes that were trusted."""
+    from jaato.runtime.plugins.memory_import import import_from_memory  # few workspaces bring plugins
+
+    return import_from_memory(tree)
 
 
 def load_module(path: Path, name: str) -> ModuleType:

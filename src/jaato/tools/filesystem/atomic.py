@@ -7,7 +7,6 @@ import errno
 import fcntl
 import functools
 import os
-import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -59,7 +58,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 def replace_file_at(dir_fd: int, name: str, data: bytes, mode: int) -> None:
     """Replace a file of an open directory atomically, durable when this returns; no link is followed. Raises OSError."""
-    temporary = f".{secrets.token_hex(8)}.part"
+    temporary = f".{os.urandom(8).hex()}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(temporary, flags, mode, dir_fd=dir_fd), "wb") as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from typing import Any, Literal, NoReturn, cast
@@ -249,8 +248,10 @@ def kind_of(value: Any) -> str:
 
 def find_misspelled(name: str) -> str | None:
     """The key that is probably meant; unrelated unknown keys are kept."""
+    from difflib import get_close_matches  # for a mistake
+
     keys = {squeeze_key(key): key for key in KEYS}
-    return next((keys[one] for one in difflib.get_close_matches(squeeze_key(name), keys, 1, 0.8)), None)
+    return next((keys[one] for one in get_close_matches(squeeze_key(name), keys, 1, 0.8)), None)
 
 
 def squeeze_key(name: str) -> str:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import msgspec
 
 from jaato.protocol.specs import SandboxProfile
-from jaato.settings import load
 from jaato.tools.processes.environment import find_program, is_inside, split_search_path
 from jaato.tools.processes.launcher import PACKAGES
 from jaato.tools.processes.sandbox.mount_plan import TMP, MountPlan, Operation, operations
@@ -229,12 +228,6 @@ def probe_backend(name: BackendName, search_path: str, untrusted: tuple[Path, ..
     backend: Backend | None
     backend, why = find_bubblewrap(search_path, untrusted) if name == "bubblewrap" else find_landlock()
     return ProbeResult(name, backend, "; ".join(one for one in (why, why and explain_hindrance(why)) if one))
-
-
-def user_choice(environ: Mapping[str, str]) -> BackendChoice:
-    """The choice in the user's settings. Raises `ConfigError`."""
-    choice: BackendChoice = load(environ=environ)["sandbox_backend"]
-    return choice
 
 
 def choose_backend(

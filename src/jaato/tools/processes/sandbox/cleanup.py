@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
-import shutil
 import stat
-import tempfile
 import threading
 import time
 import weakref
@@ -34,10 +31,12 @@ class Quarantine:
 
     def take(self, path: str, root: str) -> str:
         """Move what is at a path below a root away; returns where it is now. Raises OSError."""
+        import shutil  # every session has a quarantine, and few put something in it
+
         below = os.path.relpath(path, root).split("/")
         with open_directory(root, below[:-1]) as parent, make_writable(parent):
             # out of the way first, under a name that means nothing: the rest may take a while
-            aside = f"{ASIDE}{secrets.token_hex(6)}"
+            aside = f"{ASIDE}{os.urandom(6).hex()}"
             os.rename(below[-1], aside, src_dir_fd=parent, dst_dir_fd=parent)
             try:
                 return self._keep(parent, aside, below[-1])
@@ -46,6 +45,8 @@ class Quarantine:
 
     def _keep(self, parent: int, aside: str, name: str) -> str:
         """Move it on into a directory of its own in the quarantine."""
+        import shutil
+
         kept = self._new()
         make_movable(parent, aside)
         target = f"{kept}/{name}"
@@ -67,6 +68,8 @@ class Quarantine:
 
     def _new(self) -> str:
         """A new directory in the quarantine."""
+        import tempfile
+
         if self._place is None:
             return tempfile.mkdtemp(prefix="jaato-removed-")
         self._place.mkdir(mode=0o700, parents=True, exist_ok=True)

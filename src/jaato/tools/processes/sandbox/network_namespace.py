@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.loop_thread import LoopThread
-from jaato.tools.processes.warden.namespaces import NetworkRefused
 
+# Every session has `Networks`, and few a network: what makes one is imported where it is made.
 if TYPE_CHECKING:
     from jaato.tools.network.pinned_connect import CheckedResolver
     from jaato.tools.network.proxy import NetworkGrant, Proxy
+    from jaato.tools.processes.launcher import WardenClient
 
 CLOSE_WITHIN_S = 10.0
 
@@ -166,6 +166,7 @@ class Networks:
     def _make(self, session_id: str, launcher: WardenClient | None) -> SessionNetwork | None:
         from jaato.tools.network.addresses import AllowedHosts
         from jaato.tools.network.pinned_connect import CheckedResolver
+        from jaato.tools.processes.warden.namespaces import NetworkRefused
 
         with self._lock:
             known = self._known(session_id)
@@ -188,6 +189,8 @@ class Networks:
     def _descriptors(self, launcher: WardenClient | None) -> list[int]:
         if launcher is not None:
             return launcher.network()
+        from jaato.tools.processes.launcher import WardenClient
+
         own = WardenClient()
         try:
             return own.network()

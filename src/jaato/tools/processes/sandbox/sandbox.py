@@ -11,41 +11,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anyio.to_thread
 import msgspec
 
 from jaato.abc.plugin import Host
 from jaato.errors import ToolError
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
-from jaato.settings import home_of
+from jaato.settings import home_of, load
 from jaato.tools.filesystem.atomic import is_below
 from jaato.tools.filesystem.control_files import STANDARD, ControlNames
 from jaato.tools.permissions.access import FULL, READ_ONLY
-from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.sandbox.backends import (
-    PROFILES,
-    Backend,
-    BackendChoice,
-    Bubblewrap,
-    choose_backend,
-    explain_unavailable,
-    user_choice,
-)
 from jaato.tools.processes.sandbox.cleanup import ControlFileGuard, QuarantinedFile, WriteWatch
-from jaato.tools.processes.sandbox.mount_plan import (
-    REMOVED_VARIABLES,
-    MountPlan,
-    confined_environment,
-    mount_plan,
-    writable_roots,
-)
 from jaato.tools.processes.sandbox.network_namespace import Networks, SessionNetwork
 from jaato.tools.processes.sandbox.protected_paths import ProtectedPaths
-from jaato.tools.processes.sandbox.temporary import PrivateTmp
-from jaato.tools.processes.sandbox.worker_sandbox import filter_options
 
+# Every session has a sandbox, and few confine a process: what that takes is imported by the methods that do it.
 if TYPE_CHECKING:
     from jaato.tools.network.proxy import NetworkGrant
+    from jaato.tools.processes.launcher import WardenClient
+    from jaato.tools.processes.sandbox.backends import Backend, BackendChoice, Bubblewrap
+    from jaato.tools.processes.sandbox.mount_plan import MountPlan
+    from jaato.tools.processes.sandbox.temporary import PrivateTmp
 
 
 class SandboxUnavailable(ToolError):
@@ -115,6 +100,8 @@ class Confinement(msgspec.Struct, frozen=True):
         """The environment of the process in the sandbox."""
         if not self.backend:
             return dict(environment)
+        from jaato.tools.processes.sandbox.mount_plan import REMOVED_VARIABLES
+
         kept = {name: value for name, value in environment.items() if name not in REMOVED_VARIABLES}
         return {**kept, **self.environment}
 
@@ -139,6 +126,8 @@ class ReadOnlyRunner(msgspec.Struct, frozen=True):
         if self.backend is None or self.plan is None:
             yield [*command], ()
             return
+        from jaato.tools.processes.sandbox.worker_sandbox import filter_options
+
         with filter_options() as (options, handed):
             more = (*options, "--unshare-net", "--die-with-parent")
             yield [*self.backend.arguments(self.plan(), str(cwd), *more), *command], handed
@@ -169,7 +158,7 @@ class Sandbox:
         self._environ = environ
         self._private = tuple(private)
         self._cache = cache
-        self.choice: BackendChoice = backend or user_choice(environ)
+        self.choice: BackendChoice = backend or load(environ=environ)["sandbox_backend"]
         self._unknown = True
         home = os.path.realpath(home_of(environ))
         self.control_guard = ControlFileGuard(names, quarantine, home)
@@ -183,6 +172,8 @@ class Sandbox:
     @property
     def backend(self) -> Backend | None:
         """The back end that is used, found by running it; None where there is none."""
+        from jaato.tools.processes.sandbox.backends import choose_backend
+
         return choose_backend(self.choice, self._environ, self.untrusted)
 
     @property
@@ -193,8 +184,9 @@ class Sandbox:
     @property
     def profiles(self) -> frozenset[SandboxProfile]:
         """The profiles that can be enforced here in full."""
-        backend = self.backend
-        return PROFILES if backend is not None else frozenset()
+        from jaato.tools.processes.sandbox.backends import PROFILES
+
+        return PROFILES if self.backend is not None else frozenset()
 
     async def confine(
         self,
@@ -210,6 +202,11 @@ class Sandbox:
         """
         if access is None or access.profile == "full":
             return self._unconfined()
+        import anyio.to_thread
+
+        from jaato.tools.processes.sandbox.backends import explain_unavailable
+        from jaato.tools.processes.sandbox.mount_plan import confined_environment, writable_roots
+
         backend = await anyio.to_thread.run_sync(lambda: self.backend) if self._unknown else self.backend
         self._unknown = False
         if backend is None:
@@ -267,6 +264,8 @@ class Sandbox:
         self, access: SandboxAccess, tmp: Path, protected: ProtectedPaths | None = None
     ) -> tuple[MountPlan, Path | None]:
         """The mount plan of a process with this access and `tmp` as its `/tmp`; and its cache, if it has one."""
+        from jaato.tools.processes.sandbox.mount_plan import mount_plan
+
         cache = self._make_cache() if access.profile == "workspace-write" else None
         plan = mount_plan(
             access,
@@ -283,6 +282,8 @@ class Sandbox:
         """The control files that a process with this access does not change. Raises `LinkedControlFile`."""
         if access.profile != "workspace-write" or access.control:
             return ProtectedPaths()
+        from jaato.tools.processes.sandbox.mount_plan import writable_roots
+
         watch, protected = self.control_guard.begin(writable_roots(access, self.workspace), control=False)
         self.control_guard.finish(watch)
         return protected
@@ -292,6 +293,9 @@ class Sandbox:
 
         What is `visible` below `/tmp` is so from the top: a repository may begin above the directory that is asked about.
         """
+        from jaato.tools.processes.sandbox.backends import Bubblewrap
+        from jaato.tools.processes.sandbox.mount_plan import mount_plan
+
         backend = self.backend
         if not isinstance(backend, Bubblewrap):
             return ReadOnlyRunner()
@@ -333,6 +337,8 @@ class Sandbox:
             remove_all(self._tmp)
 
     def _temporary(self, session_id: str) -> Path:
+        from jaato.tools.processes.sandbox.temporary import PrivateTmp
+
         with self._lock:
             place = self._tmp.get(session_id)
             if place is None or not place.path.is_dir():
