@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 UNPROTECTED = ("-h", "--help", "--version")
-"""Arguments that need no clean environment: they are faster than a re-execution, and use no key."""
+"""Arguments that need no clean environment: they use no key."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (without the program's name) and return its exit code.
 
     0 ok, 1 error, 2 usage, 3 provider, 4 denied, 5 limit, 130 interrupted. Without `argv`, the arguments are those of this
-    process, which is re-executed with a clean environment; with it, the process is not changed.
+    process, whose environment is removed from view; with it, the process is not changed.
     """
     words = sys.argv[1:] if argv is None else argv
     if argv is None and words and words[0] not in UNPROTECTED:

@@ -1,7 +1,8 @@
-"""Re-execute the program with a clean environment, and protect its memory from other processes of the user.
+"""Remove secrets from the visible environment of the program, and protect its memory from other processes of the user.
 
-`/proc/PID/environ` shows the environment that a process was started with. Here it is passed in a sealed memory file to a
-new image of the same process, which sets it with `putenv(3)`: that memory is not shown there.
+`/proc/PID/environ` shows the memory with the environment that a process was started with. The variables are copied to
+memory that is not shown, with `putenv(3)`, and overwritten there. Where that is not possible, they are passed in a sealed
+memory file to a new image of the same process, which sets them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ SCRIPT = "jaato"
 """The name of the installed script."""
 OWN_IMAGE = "/proc/self/exe"
 PR_SET_DUMPABLE = 4
+ENV_START, ENV_END = 47, 48
+"""The positions of these addresses in `/proc/PID/stat` (fields 50 and 51), counted from the one after the name."""
 LOWEST_FD = 3
 KEPT = frozenset(
     (
@@ -45,7 +48,7 @@ KEPT_PREFIX = b"LC_"
 
 
 def protect() -> None:
-    """Continue in an image without a visible environment, which cannot be dumped or traced, after at most one exec.
+    """Continue without a visible environment, in a process that cannot be dumped or traced, after at most one exec.
 
     Does as much of this as the system supports; nothing in a process of another program.
     """
@@ -53,7 +56,8 @@ def protect() -> None:
         return
     given = os.environ.pop(VARIABLE, None)  # noqa: TID251 before there are settings
     if given is None:
-        restart()
+        if not hide_environment():
+            restart()
         forbid_dumps()
     else:
         forbid_dumps()
@@ -67,6 +71,29 @@ def is_program() -> bool:
     if spec is not None:
         return spec.name in PROGRAMS
     return os.path.basename(getattr(main, "__file__", None) or "") == SCRIPT
+
+
+def hide_environment() -> bool:
+    """Overwrite the variables where others see them, except those that stay; False if the system does not support it."""
+    try:
+        with open("/proc/self/stat", "rb") as stat, open("/proc/self/mem", "r+b", buffering=0) as memory:
+            fields = stat.read().rpartition(b")")[2].split()
+            start, end = int(fields[ENV_START]), int(fields[ENV_END])
+            memory.seek(start)
+            entries = memory.read(end - start).split(b"\0")
+            names = [entry.partition(b"=")[0] for entry in entries]
+            for name in os.environb.keys() & {name for name in names if not is_kept(name)}:
+                os.environb[name] = os.environb.pop(name)  # the C library makes a copy elsewhere
+            left = [
+                entry if is_kept(name) else bytes(len(entry))
+                for entry, name in zip(entries, names, strict=True)
+            ]
+            memory.seek(start)
+            memory.write(b"\0".join(left))
+        with open("/proc/self/environ", "rb") as seen:
+            return seen.read() == b"\0".join(left)
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def restart() -> None:
