@@ -1,8 +1,9 @@
-"""Regular expressions that are compiled when they are first used: a start needs few of the many a program has."""
+"""Patterns that are compiled when they are first used, if at all: a start needs few of the many a program has."""
 
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
@@ -23,3 +24,13 @@ else:
             for method in ("search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn"):
                 setattr(self, method, getattr(compiled, method))  # the next use finds it at once
             return getattr(compiled, name)
+
+
+def matches_glob(name: str, glob: str) -> bool:
+    """What `fnmatchcase` returns; a glob with wild characters at its ends alone, as most are, is not compiled."""
+    text = glob.strip("*")
+    if any(wild in text for wild in "*?["):
+        return fnmatchcase(name, glob)
+    if glob.startswith("*"):
+        return text in name if glob.endswith("*") else name.endswith(text)
+    return name.startswith(text) if glob.endswith("*") else name == text

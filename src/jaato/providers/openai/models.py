@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import msgspec
 
+from jaato.lazy_pattern import matches_glob
 from jaato.protocol.specs import ModelInfo
 
 
@@ -79,7 +79,7 @@ NO_CHAT = (
 def describe(provider: str, model: str, *, priced: bool) -> ModelInfo:
     """What is known of a model by its name, a vendor in front ignored; prices only where they hold."""
     name = model.rpartition("/")[2]
-    known = next((known for known in MODELS if fnmatchcase(name, known.pattern)), None)
+    known = next((known for known in MODELS if matches_glob(name, known.pattern)), None)
     if known is None:
         return ModelInfo(model, provider)
     return ModelInfo(
@@ -97,7 +97,7 @@ def describe(provider: str, model: str, *, priced: bool) -> ModelInfo:
 
 def effort_word(model: str, effort: str) -> str:
     """The word for an effort: only the first models of the fifth generation know `minimal`."""
-    if effort == "minimal" and not fnmatchcase(model.rpartition("/")[2] + "-", "gpt-5-*"):
+    if effort == "minimal" and not matches_glob(model.rpartition("/")[2] + "-", "gpt-5-*"):
         return "low"
     return effort
 
@@ -145,7 +145,7 @@ def read_models(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
     def read(body: bytes) -> Page:
         found = []
         for row in msgspec.json.decode(body, type=Rows).data:
-            if any(fnmatchcase(row.id, pattern) for pattern in NO_CHAT):
+            if any(matches_glob(row.id, pattern) for pattern in NO_CHAT):
                 continue
             info = about(row.id)
             limit = row.context_length or row.max_model_len

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.errors import PluginError
+from jaato.lazy_pattern import matches_glob
 from jaato.log import logger
 from jaato.runtime.enrichment import enrich_prompt, enrichers
 from jaato.runtime.plugins.adapter import Toolset, adapt, enriching, executors_of, requirements, schemas_of
@@ -183,7 +183,7 @@ class PluginRegistry:
         """Whether the plugin can work with the model; a warning says why not."""
         wanted = self._maker.call(name, lambda: requirements(plugin), foreign=foreign)
         model = self.model_name
-        if not wanted or not model or any(fnmatch.fnmatchcase(model, glob) for glob in wanted):
+        if not wanted or not model or any(matches_glob(model, glob) for glob in wanted):
             self._skipped = [skipped for skipped in self._skipped if skipped != name]
             return True
         LOG.warning("Plugin '%s' skipped: model '%s' not in %s", name, model, wanted)
