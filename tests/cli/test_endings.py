@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.desk import JAATO, Desk, call, say
 
 NAP = "61.25"
 
@@ -193,3 +193,17 @@ def test_a_disk_that_takes_nothing(desk: Desk) -> None:
     assert made.returncode == 1, made.stderr
     assert b"jaato.db" in made.stderr
     assert b"Traceback" not in made.stderr
+
+
+def test_the_end_of_the_process_runs_what_was_registered_for_it(desk: Desk) -> None:
+    """Functions of `atexit` run, and what they print comes after the output, with the exit code of the command."""
+    (desk.root / "sitecustomize.py").write_text(
+        "import atexit, sys\natexit.register(lambda: print('registered'))\n"
+    )
+    env = {**desk.env, "PYTHONPATH": f"{desk.root}:{desk.env['PYTHONPATH']}"}
+    for args, code in ((["--version"], 0), (["sessions", "--bogus"], 2), (["config"], 0)):
+        done = subprocess.run(
+            [*JAATO, *args], env=env, cwd=desk.work, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert done.stdout.endswith("registered\n")

@@ -12,19 +12,33 @@ __all__ = ["main"]
 
 UNPROTECTED = ("-h", "--help", "--version")
 """Arguments that need no clean environment: they use no key."""
+GC_THRESHOLD = 10_000
+"""New objects between two searches for cycles: a start makes many objects and drops few."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (without the program's name) and return its exit code.
 
     0 ok, 1 error, 2 usage, 3 provider, 4 denied, 5 limit, 130 interrupted. Without `argv`, the arguments are those of this
-    process, whose environment is removed from view; with it, the process is not changed.
+    process; if it is a process of this program, its environment is removed from view, and it ends here. With `argv`, the
+    process is not changed.
     """
     words = sys.argv[1:] if argv is None else argv
-    if argv is None and words and words[0] not in UNPROTECTED:
-        from jaato.cli.clean_environment import protect
+    from jaato.cli.clean_environment import is_program, protect
+    from jaato.cli.exit_codes import leave
 
-        protect()
+    if argv is None and is_program():
+        import gc
+
+        gc.set_threshold(GC_THRESHOLD)
+        if words and words[0] not in UNPROTECTED:
+            protect()
+        leave(run_line(words))
+    return run_line(words)
+
+
+def run_line(words: Sequence[str]) -> int:
+    """Parse and run one command line."""
     from jaato.cli.arguments.parser import make_parser
     from jaato.cli.exit_codes import USAGE, finish, run
 

@@ -12,7 +12,7 @@ import threading
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import TextIO
+    from typing import NoReturn, TextIO
 
 MAX_MESSAGE_CHARS = 4000
 RESTRICTED: dict[str, tuple[str | None, ...]] = {
@@ -55,6 +55,15 @@ def finish(code: int) -> int:
     if any(t is not main and t.is_alive() and not t.daemon for t in threading.enumerate()):
         os._exit(code)  # a thread may never end, such as that of a cancelled tool
     return code
+
+
+def leave(code: int) -> NoReturn:
+    """End the process after the functions of `atexit`, without freeing each object: that is a twelfth of a short run."""
+    import atexit
+
+    atexit._run_exitfuncs()  # noqa: SLF001 what the interpreter calls at its end
+    finish(code)
+    os._exit(code)
 
 
 def open_missing_streams() -> None:

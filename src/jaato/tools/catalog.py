@@ -7,16 +7,18 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ReferenceType, ref
 
 import msgspec
 
 from jaato.errors import PluginError
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search.bm25 import Bm25Index, best_scores
 from jaato.tools.search.embeddings import EmbeddingIndex, ToolView, combine_scores
 from jaato.tools.tool import WIRE_NAME, Rename, Tool
+
+if TYPE_CHECKING:
+    from jaato.tools.search.bm25 import Bm25Index
 
 MAX_SIMILAR = 3
 CATEGORY_TEXTS = {
@@ -160,7 +162,7 @@ class Catalog:
         self._changing = threading.Lock()
         self._reading = threading.Lock()
         """Held while the index is brought up to date and read; never while anything else is waited for."""
-        self._index = Bm25Index()
+        self._index: Bm25Index | None = None
         self._indexed = True
         self._known = self._tools
         """The tools as they were when the index was last brought up to date."""
@@ -235,16 +237,19 @@ class Catalog:
 
     def search(self, query: str, limit: int = 10) -> list[tuple[ToolSpec, float]]:
         """The best tools for a request, with scores from 0 to 1; an original name finds its tool."""
+        from jaato.tools.search.bm25 import Bm25Index, best_scores  # many prompts look for no tool
+
         with self._reading:
+            index = self._index = self._index or Bm25Index()
             if not self._indexed:
                 self._indexed = True
                 self._known = self._tools
                 specs = [tool.spec for tool in self._known.values()]
-                self._index.update(specs)
+                index.update(specs)
                 if self._view is not None:
                     self._view.dropped = True
                 self._view = ToolView(specs) if self.meaning is not None else None
-            scores, known, view = self._index.scores(query), self._known, self._view
+            scores, known, view = index.scores(query), self._known, self._view
         if self.meaning is not None and view is not None:
             scores = combine_scores(scores, self.meaning.scores(query, view))
         ranked = [(known[name].spec, score) for name, score in best_scores(scores, limit)]

@@ -23,12 +23,11 @@ from jaato.tools.filesystem.control_files import (
     holds_workspace,
 )
 from jaato.tools.permissions.policy import Policy
-from jaato.tools.permissions.rules import ToolRules
-from jaato.tools.shell.indirection import find_indirection
-from jaato.tools.shell.parser import Analysis
-from jaato.tools.shell.patterns import ShellPattern, shell_pattern
+from jaato.tools.permissions.rules import ToolRules, command_patterns
 
 if TYPE_CHECKING:
+    from jaato.tools.shell.parser import Analysis
+    from jaato.tools.shell.patterns import ShellPattern
     from jaato.tools.tool import Tool
 
 MENTION = lazy_pattern(
@@ -191,7 +190,7 @@ def patterns_of(grant: Grant, tool: Tool) -> list[ShellPattern]:
         return []
     if grant.scope not in ("turn", "idle", "session"):
         return []
-    return [pattern for line in grant.shape.split("\n") if (pattern := shell_pattern(line))]
+    return command_patterns(grant.shape.split("\n"))
 
 
 def is_for_workspace(grant: Grant, given: PermissionContext) -> bool:
@@ -234,6 +233,8 @@ def uncheckable_reason(
     """Why deny rules cannot be checked against everything that this line runs; None without such rules, or if they can."""
     if not has_command_denials(tool, rules, given):
         return None
+    from jaato.tools.shell.indirection import find_indirection
+
     doubt = find_indirection(analysis)
     if doubt is not None:
         return f"{doubt}, so rules that forbid commands cannot be held against it"

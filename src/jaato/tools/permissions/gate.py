@@ -31,7 +31,6 @@ from jaato.tools.permissions.decision import (
     make_question,
     to_decision,
 )
-from jaato.tools.permissions.evaluation import evaluate_call
 from jaato.tools.permissions.grants import digest_of, grant_of, is_in_force, literal_pattern, shape_text
 from jaato.tools.permissions.policy import Policy
 from jaato.tools.permissions.rules import SHELL_TOOLS, TYPED_TOOLS
@@ -180,6 +179,10 @@ class Gate:
             given = self._given = PermissionContext(
                 self.policy, self._grants, workspace, *self._control, self.profiles
             )
+        from jaato.tools.permissions.evaluation import (
+            evaluate_call,  # with the first call: many prompts make none
+        )
+
         return evaluate_call(call, tool, given)
 
     def _workspace_of(self, call: Call) -> Path:

@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -16,12 +16,11 @@ import msgspec
 from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.filesystem.atomic import resolve_path
 from jaato.tools.permissions.policy_document import RuleSet, split_pattern
-from jaato.tools.shell.indirection import blacklist_texts, quoted_texts
-from jaato.tools.shell.parser import CONTINUATION, Analysis, parse_command
-from jaato.tools.shell.patterns import ShellPattern, glob_text, shell_pattern
-from jaato.tools.shell.words import lex
 
+# The parser of the shell is imported where a command is judged, and where a policy has a pattern over commands.
 if TYPE_CHECKING:
+    from jaato.tools.shell.parser import Analysis
+    from jaato.tools.shell.patterns import ShellPattern
     from jaato.tools.tool import Tool
 
 SHELL_TOOLS: Mapping[str, str] = {"run": "command", "shell_spawn": "command", "shell_input": "text"}
@@ -75,7 +74,7 @@ class ToolRules(msgspec.Struct, frozen=True):
             if command and len(group) == 1 and group[0][0] == command:
                 texts += group[0][1]
                 groups.remove(group)
-        shell = tuple(pattern for text in texts if (pattern := shell_pattern(text)))
+        shell = tuple(command_patterns(texts)) if texts else ()
         inner = () if command else tuple(allow_inner)
         return cls(denied, allowed, tuple(deny_inner), inner, tuple(deny_arguments), tuple(groups), shell)
 
@@ -111,6 +110,9 @@ class ToolRules(msgspec.Struct, frozen=True):
         """The blacklist pattern that the command, a part of it or something it quotes meets."""
         if not self.deny_inner and not self.deny_arguments:
             return None
+        from jaato.tools.shell.indirection import blacklist_texts
+        from jaato.tools.shell.parser import CONTINUATION, parse_command
+
         texts = {analysis.command, analysis.command.strip(), *blacklist_texts(analysis)}
         if CONTINUATION in analysis.command:
             texts.update(blacklist_texts(parse_command(analysis.command.replace(CONTINUATION, ""))))
@@ -120,6 +122,8 @@ class ToolRules(msgspec.Struct, frozen=True):
         """The blacklist pattern that a text inside an argument meets, which some program may take as a command."""
         if not self.deny_inner and not self.deny_arguments:
             return None
+        from jaato.tools.shell.indirection import quoted_texts
+
         return self._denied_by(set(quoted_texts(analysis)))
 
     def _denied_by(self, texts: set[str]) -> str | None:
@@ -246,10 +250,20 @@ def inner_denies(pattern: str, arguments: Mapping[str, Any], main: str | None, p
     )
 
 
+def command_patterns(texts: Iterable[str]) -> list[ShellPattern]:
+    """The patterns over commands that these texts are."""
+    from jaato.tools.shell.patterns import shell_pattern
+
+    return [pattern for text in texts if (pattern := shell_pattern(text))]
+
+
 @functools.lru_cache(maxsize=1024)
 def command_forms(pattern: str) -> tuple[str, ...]:
     """A blacklist pattern over commands as globs: as written, without its quotes, and without a last ` *`; a last
     `:*`, by which other programs say ` *`, forbids that, too."""
+    from jaato.tools.shell.patterns import glob_text
+    from jaato.tools.shell.words import lex
+
     forms = [pattern]
     if pattern.endswith(":*"):
         forms.append(f"{pattern[:-2]} *")
