@@ -185,7 +185,7 @@ def control_names(more: tuple[str, ...] = ()) -> ControlNames:
     return ControlNames(TierNames.of(first), TierNames.of(second), more)
 
 
-STANDARD = control_names()
+STANDARD = control_names(())
 
 
 ControlChange = Callable[[str], contextlib.AbstractContextManager[None]]
