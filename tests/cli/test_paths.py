@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import anyio
 import pexpect
 import pytest
 from tests.cli.desk import Desk, say
 from tests.cli.terminal import talking
+from tests.providers.server import events, serve, stream
 
 CODE = """
 import os, sys, threading
@@ -44,6 +46,43 @@ def test_a_run_in_this_process_loads_no_network_server_and_leaves_nothing(desk: 
     assert not modules & {"uvicorn", "starlette", "websockets", "jaato.server.auth.gate", "jaato.server.app"}
     assert left == []
     assert not [row for row in desk.sessions() if row["standing"]]
+
+
+UNUSED = {
+    "httpx2",
+    "tomllib",
+    "difflib",
+    "html.entities",
+    "tree_sitter",
+    "jaato.tools.permissions.evaluation",
+    "jaato.tools.shell.parser",
+    "jaato.tools.search.bm25",
+    "jaato.tools.processes.launcher",
+    "jaato.tools.processes.sandbox.backends",
+    "jaato.tools.processes.sandbox.mount_plan",
+    "jaato.runtime.plugins.memory_import",
+    "jaato.storage.bundle_import",
+    "jaato.storage.bundle_export",
+    "jaato.storage.fork",
+}
+"""What a prompt does not need that makes no call, in a workspace without configuration."""
+MOST_MODULES = 210
+"""Of this program: each costs a fifth of a millisecond at least."""
+
+
+def test_a_prompt_without_a_call_loads_what_it_uses(desk: Desk) -> None:
+    """Over HTTP, with a new session: no parser of the shell, no sandbox's back end, no search, and few modules in all."""
+    delta = {"choices": [{"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}]}
+
+    async def main() -> None:
+        async with serve(stream(*events(delta, "[DONE]"))) as server:
+            desk.env["OPENAI_BASE_URL"] = f"{server.url}/v1"
+            modules, _ = await anyio.to_thread.run_sync(lambda: ran(desk, "run", "--model", "m", "hi"))
+            assert "httpcore2" in modules
+            assert not modules & UNUSED
+            assert len([name for name in modules if name.split(".")[0] == "jaato"]) <= MOST_MODULES
+
+    anyio.run(main)
 
 
 def test_a_run_at_a_server_loads_no_loop_and_no_agent(desk: Desk) -> None:

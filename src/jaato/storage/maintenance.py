@@ -14,7 +14,6 @@ from pathlib import Path
 from jaato.abc.store import Retention, SessionRow
 from jaato.storage.blobs import DIGEST, Blobs
 from jaato.storage.database import ConnectionGuard
-from jaato.storage.fork import delete_draft
 from jaato.storage.leases import Leases
 from jaato.storage.schema import SEQ_BITS
 from jaato.storage.session_table import list_sessions
@@ -155,6 +154,8 @@ def clear_drafts(guard: ConnectionGuard) -> None:
             number = row[0] >> SEQ_BITS
             whole = connection.execute("SELECT 1 FROM session WHERE number = ?", (number,)).fetchone()
             if not whole:
+                from jaato.storage.fork import delete_draft  # few stores have one
+
                 delete_draft(connection, number)
         at = (number + 1) << SEQ_BITS
 
