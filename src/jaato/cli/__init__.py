@@ -12,8 +12,6 @@ __all__ = ["main"]
 
 UNPROTECTED = ("-h", "--help", "--version")
 """Arguments that need no clean environment: they use no key."""
-GC_THRESHOLD = 10_000
-"""New objects between two searches for cycles: a start makes many objects and drops few."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,9 +26,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     from jaato.cli.exit_codes import leave
 
     if argv is None and is_program():
-        import gc
-
-        gc.set_threshold(GC_THRESHOLD)
         if words and words[0] not in UNPROTECTED:
             protect()
         leave(run_line(words))

@@ -6,6 +6,7 @@ stepped.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -179,11 +180,14 @@ class Gate:
             given = self._given = PermissionContext(
                 self.policy, self._grants, workspace, *self._control, self.profiles
             )
-        from jaato.tools.permissions.evaluation import (
-            evaluate_call,  # with the first call: many prompts make none
-        )
+        return self._evaluate(call, tool, given)
 
-        return evaluate_call(call, tool, given)
+    @functools.cached_property
+    def _evaluate(self) -> Callable[[Call, Tool, PermissionContext], Verdict]:
+        """Evaluates by the rules; imported with the first call, as many prompts make none."""
+        from jaato.tools.permissions.evaluation import evaluate_call
+
+        return evaluate_call
 
     def _workspace_of(self, call: Call) -> Path:
         return self._workspace or call.workspace
