@@ -79,7 +79,7 @@ def test_a_prompt_without_a_call_loads_what_it_uses(desk: Desk) -> None:
             desk.env["OPENAI_BASE_URL"] = f"{server.url}/v1"
             modules, _ = await anyio.to_thread.run_sync(lambda: ran(desk, "run", "--model", "m", "hi"))
             assert "httpcore2" in modules
-            assert not modules & UNUSED
+            assert modules & UNUSED == set()
             assert len([name for name in modules if name.split(".")[0] == "jaato"]) <= MOST_MODULES
 
     anyio.run(main)

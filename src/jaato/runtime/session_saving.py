@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +19,7 @@ from jaato.agent.event_redaction import redact_bytes, redact_log
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.errors import ConfigError, JaatoError, SessionNotFound, StoreError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.log import logger
 from jaato.plugins.session import FileSessionPlugin, read_session_config
 from jaato.protocol.events import (
@@ -42,7 +42,7 @@ from jaato.tools.redaction.redactor import Redactor
 
 BLOB_BYTES = 16_000_000
 """How many bytes of large results go into one file."""
-DIGEST = re.compile(r"[0-9a-f]{64}")
+DIGEST = lazy_pattern(r"[0-9a-f]{64}")
 METHODS = "initialize shutdown save load list_sessions delete on_session_start on_turn_complete on_session_end".split()
 SESSION_PLUGINS: NamedPlugins[SessionPlugin] = NamedPlugins(
     "session", "session plugin", "SessionPlugin", METHODS, {"file": "jaato.plugins.session:FileSessionPlugin"}

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import msgspec
 
 from jaato.protocol.frames import Role
-from jaato.tools.processes.call_processes import REMEDY, find_call_above
 
 KEY = "jaato.admission"
 """The key in the `state` of a request's scope."""
@@ -77,6 +76,8 @@ def find_objection(connection: socket.socket) -> str | None:
     """Why the peer's process is not admitted as the owner: a tool call has started it, or this cannot be determined."""
     if not hasattr(socket, "SO_PEERCRED"):
         return None  # a system without it has no sandbox either: the user has approved every command
+    from jaato.tools.processes.call_processes import REMEDY, find_call_above  # a client in memory has no peer
+
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid = struct.unpack("3i", packed)[0]
     process = peer_pidfd(connection)

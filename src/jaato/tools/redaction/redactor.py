@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
 import secrets as randomness
-import shlex
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.redaction import patterns
 from jaato.tools.redaction.patterns import LEAST_CHARS, Match
 
-LINE = re.compile(r"[A-Za-z0-9+/=_-]{24,}")
-ESCAPES = re.compile(r"%[0-9A-F]{2}")
+LINE = lazy_pattern(r"[A-Za-z0-9+/=_-]{24,}")
+ESCAPES = lazy_pattern(r"%[0-9A-F]{2}")
 LEAST_INNER_CHARS = 12
 """A value in the middle of something in base64 must be so long there, or ordinary text would be taken for it."""
 PREFIX_CHARS = 64
@@ -146,6 +145,9 @@ def in_addresses(encoded: bytes) -> list[str]:
 
 def in_quotes(whole: str) -> list[str]:
     """Inside the quotation marks of a shell, of SQL and YAML, and in a page."""
+    import html  # with its table of entities, and `shlex`, only where there is a secret
+    import shlex
+
     return [
         shlex.quote(f" {whole}")[2:-1],
         whole.replace("'", "''"),
@@ -166,14 +168,14 @@ def in_base64(encoded: bytes) -> list[str]:
     return made
 
 
-PLACEHOLDER = re.compile(r"\[masked:[A-Za-z0-9_.-]{1,64}:[0-9a-f]{6}\]")
-WRITTEN = re.compile(
+PLACEHOLDER = lazy_pattern(r"\[masked:[A-Za-z0-9_.-]{1,64}:[0-9a-f]{6}\]")
+WRITTEN = lazy_pattern(
     r"(?:\[|%5[Bb]|\\u005[Bb])masked(?::|%3[Aa])"
     r"(?:[A-Z][A-Z0-9_]{2,63}|[A-Za-z0-9_.-]{1,64}(?::|%3[Aa])"
     r"(?:[0-9A-Fa-f]{3,6}(?:…|\.{3})?|[0-9A-Fa-f]{0,2}(?:…|\.{3})))(?:\]|%5[Dd]|\\u005[Dd])"
 )
 """A placeholder as a model may write it back: encoded for an address or for JSON, shortened, with other letters."""
-NAME = re.compile(r"[^A-Za-z0-9_.-]")
+NAME = lazy_pattern(r"[^A-Za-z0-9_.-]")
 TOKEN_BYTES = patterns.TOKEN_CHARS.encode()
 SIGN_BEGINNINGS = frozenset(
     text[:size] for text in patterns.BEGINNINGS for size in range(2, min(len(text), PREFIX_CHARS + 1))
@@ -181,8 +183,8 @@ SIGN_BEGINNINGS = frozenset(
 """Prefixes of secrets of a known shape."""
 MOST_SIGN = max(map(len, SIGN_BEGINNINGS))
 
-SIGN = re.compile("|".join(map(re.escape, patterns.SIGNS)))
-NOTHING = re.compile("(?!)")
+SIGN = lazy_pattern("|".join(map(re.escape, patterns.SIGNS)))
+NOTHING = lazy_pattern("(?!)")
 SHORT_CHARS = 2_000
 """A text that is shorter is looked through once for all signs; in a longer one each is found faster by itself."""
 

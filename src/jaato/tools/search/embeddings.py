@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import itertools
 import os
-import re
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
 from jaato.settings import set_process_variables
@@ -169,7 +169,7 @@ MAX_REQUESTS_KEPT = 256
 BEST = 300
 """Tools per step that have an opinion; the rest are too far away to matter."""
 BACKGROUND_NICENESS = 10
-BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-./:]+")
+BORDER = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])|[_\-./:]+")
 
 
 class ToolView:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from jaato.errors import ToolError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.filesystem.atomic import is_below, resolve_path
 from jaato.tools.filesystem.control_files import STANDARD, ControlNames, fold_name, match_names
 
@@ -43,8 +44,8 @@ MAX_REPOSITORIES = 40
 MAX_CONFIG_BYTES = 1 << 18
 MAX_POINTER_BYTES = 4_096
 MAX_INCLUDED = 40
-INCLUDED = re.compile(r"(?:^|\])[ \t\r]*path[ \t\r]*=((?:\\\r?\n|[^\n])*)", re.MULTILINE | re.IGNORECASE)
-QUOTING = re.compile(r'\\\r?\n|\\(.)|(["#;])|([^\\"#;\r\n])', re.DOTALL)
+INCLUDED = lazy_pattern(r"(?:^|\])[ \t\r]*path[ \t\r]*=((?:\\\r?\n|[^\n])*)", re.MULTILINE | re.IGNORECASE)
+QUOTING = lazy_pattern(r'\\\r?\n|\\(.)|(["#;])|([^\\"#;\r\n])', re.DOTALL)
 """The parts of a value: a continued line, an escaped character, a sign, a character."""
 
 Add = Callable[[str, bool], None]
