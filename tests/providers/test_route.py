@@ -252,3 +252,23 @@ def test_a_login_in_the_base_url(key: str | None, header: str) -> None:
             assert "ss" not in repr(provider)
 
     anyio.run(main)
+
+
+@pytest.mark.parametrize("base_url", ["http://a host/v1", "http://host.test/v 1", "http://0x7f.0.0.1.9/v1"])
+def test_a_base_url_that_two_programs_may_read_differently(base_url: str) -> None:
+    """It is an error of the configuration when a request is to be sent, and names the provider."""
+    with pytest.raises(ConfigError, match="The base URL of openai cannot be used"):
+        anyio.run(ask, base_url, {})
+
+
+def test_the_host_header_of_an_address_and_a_port() -> None:
+    """It is sent once, with the port, and with the length of the body."""
+
+    async def main() -> None:
+        async with serve(HELLO) as server:
+            assert await ask(f"{server.url}/v1", {}) == "Hello"
+            (request,) = server.requests
+            assert request.headers["host"] == server.url.removeprefix("http://")
+            assert int(request.headers["content-length"]) == len(request.body)
+
+    anyio.run(main)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import jaato
 from jaato.lazy_pattern import lazy_pattern, matches_glob
 
 LETTERS = "ab*?[]!-"
@@ -43,3 +46,18 @@ def test_a_mistake_is_found_when_it_is_used() -> None:
     wrong = lazy_pattern("(")
     with pytest.raises(re.error):
         wrong.search("x")
+
+
+def test_every_pattern_of_the_package_can_be_compiled() -> None:
+    """A mistake in one that is used seldom is found here."""
+    root = Path(jaato.__file__).parent
+    found = 0
+    for path in root.rglob("*.py"):
+        if " = lazy_pattern(" not in path.read_text() or path.name == "lazy_pattern.py":
+            continue
+        module = importlib.import_module(".".join(path.relative_to(root.parent).with_suffix("").parts))
+        for value in vars(module).values():
+            if type(value).__name__ == "lazy_pattern":
+                assert value.groups >= 0
+                found += 1
+    assert found > 50

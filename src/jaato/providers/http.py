@@ -320,12 +320,10 @@ class HttpProvider:
             place = parse_url(url)
         except AddressRefused as error:
             raise ConfigError(f"The base URL of {self.name} cannot be used: {error}") from None
-        fields = (
-            {"user-agent": "jaato"}
-            if body is None
-            else {"user-agent": "jaato", "content-length": str(len(body))}
-        )
-        fields |= {name.lower(): value for name, value in (*self._headers.items(), *headers.items())}
+        given = {"User-Agent": "jaato", **self._headers, **headers}
+        if body is not None:
+            given["Content-Length"] = str(len(body))
+        fields = {name.lower(): value for name, value in given.items()}  # the later of two spellings counts
         response = await self._open().handle_async_request(
             request_to(place, method, fields.items(), body, waits)
         )
