@@ -123,7 +123,7 @@ def slow_command(stage: Stage) -> Iterator[Names]:
         assert {key: result[key] for key in result if key not in {"message", "task_id"}} == {
             "auto_backgrounded": True,
             "plugin_name": "cli",
-            "tool_name": "run",
+            "tool_name": "runCommand",
             "threshold_seconds": 0.2,
         }
         message = (

@@ -132,7 +132,7 @@ def test_what_is_started_in_the_background_is_judged_as_any_call(tmp_path: Path)
     assert result["code"] == "arguments_invalid"
     ok, result = executor.execute("start_background", {"tool": "wait", "args": {"s": 0}, "plugin": "other"})
     assert not ok
-    assert "No background-capable plugin offers 'wait'" in result["error"]
+    assert result["error"] == "wait is of the plugin slow, not of other; leave `plugin` out."
     ok, result = executor.execute("start_background", {"tool": "wait", "args": {"s": 0}})
     assert ok, result
     assert (result["tool"], result["status"]) == ("wait", "running")
@@ -140,3 +140,114 @@ def test_what_is_started_in_the_background_is_judged_as_any_call(tmp_path: Path)
     assert task is not None
     assert task.done.wait(5)
     assert plugin.runs == 1
+
+
+def test_a_function_registered_under_a_capable_plugins_tool_is_moved_too(tmp_path: Path) -> None:
+    """`register(name, fn)` with the name of such a tool: the function runs, once, and its plugin has the task."""
+    executor, plugin = slow_executor(tmp_path)
+    calls: list[float] = []
+
+    def wait(args: dict[str, Any]) -> dict[str, Any]:
+        calls.append(args["s"])
+        time.sleep(args["s"])
+        return {"mine": args["s"]}
+
+    executor.register("wait", wait)
+    ok, result = executor.execute("wait", {"s": 0.3})
+    assert (ok, result["auto_backgrounded"]) == (True, True)
+    assert (result["plugin_name"], result["tool_name"], result["threshold_seconds"]) == ("slow", "wait", 0.05)
+    task = plugin.background_tasks.get(result["task_id"])
+    assert task is not None
+    assert task.done.wait(20)
+    assert plugin.get_result(result["task_id"]).result == {"mine": 0.3}
+    assert (calls, plugin.runs) == ([0.3], 0)
+
+
+@pytest.mark.parametrize("name", ["runCommand", "cli_execute", "run"])
+def test_the_promise_has_the_name_the_caller_used(tmp_path: Path, name: str) -> None:
+    """Also of a function registered under another name of a slow tool; the check by task id finds either."""
+    registry = PluginRegistry(workspace=tmp_path, services={"environ": {"PATH": "/usr/bin:/bin"}})
+    registry.expose_tool("cli")
+    registry.expose_tool("background")
+    found = registry.catalog.find("run")
+    assert found is not None
+    found.tool.background_after_s = 0.05
+    executor = ToolExecutor()
+    executor.set_registry(registry)
+    try:
+        for registered in (False, True):
+            if registered:
+                executor.register(name, lambda _args: time.sleep(0.3))
+            ok, result = executor.execute(name, {"command": "sleep 0.3"})
+            assert (ok, result.get("tool_name"), result.get("plugin_name")) == (True, name, "cli")
+            task = executor.tasks.get(result["task_id"])
+            assert task is not None
+            assert task.done.wait(20)
+        ok, result = executor.execute("cli_based_tool", {})
+        assert not ok
+        assert result["error"].startswith("Invalid arguments for cli_based_tool:")
+    finally:
+        registry.shutdown()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"plugin": "cli", "tool": "cli_based_tool", "args": {"command": "echo hello"}},
+        {"tool_name": "runCommand", "arguments": {"cmd": "echo hello"}},
+        {"tool": "run", "args": {"command": "echo hello"}},
+    ],
+)
+def test_any_tool_starts_in_the_background_without_a_session(
+    tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    """`startBackgroundTask` takes both spellings and other names of the tool; its output and result are read later."""
+    registry = PluginRegistry(workspace=tmp_path, services={"environ": {"PATH": "/usr/bin:/bin"}})
+    registry.expose_tool("cli")
+    registry.expose_tool("background")
+    executor = ToolExecutor()
+    executor.set_registry(registry)
+    try:
+        ok, started = executor.execute("startBackgroundTask", arguments)
+        assert ok, started
+        assert (started["tool"], started["status"]) == (
+            arguments.get("tool") or arguments["tool_name"],
+            "running",
+        )
+        task = executor.tasks.get(started["task_id"])
+        assert task is not None
+        assert task.done.wait(20)
+        ok, ended = executor.execute("getBackgroundTaskResult", {"task_id": started["task_id"]})
+        assert (ok, ended["status"], ended["result"]["output"]) == (True, "completed", "hello\n")
+    finally:
+        registry.shutdown()
+
+
+def test_a_task_without_a_session_is_stopped_after_its_time(tmp_path: Path) -> None:
+    """`timeout_seconds` ends what was started, by its plugin or in a thread."""
+    executor, plugin = background_executor(tmp_path, {})
+    ok, started = executor.execute(
+        "startBackgroundTask", {"tool_name": "wait", "arguments": {"s": 5}, "timeout_seconds": 0.05}
+    )
+    assert ok, started
+    task = plugin.background_tasks.get(started["task_id"])
+    assert task is not None
+    assert task.done.wait(20)
+    assert task.status is TaskStatus.CANCELLED
+    registry = PluginRegistry(workspace=tmp_path, services={"environ": {"PATH": "/usr/bin:/bin"}})
+    registry.expose_tool("cli")
+    registry.expose_tool("background")
+    executor = ToolExecutor()
+    executor.set_registry(registry)
+    try:
+        ok, started = executor.execute(
+            "startBackgroundTask",
+            {"plugin": "cli", "tool": "run", "args": {"command": "sleep 600"}, "timeout_seconds": 0.1},
+        )
+        assert ok, started
+        task = executor.tasks.get(started["task_id"])
+        assert task is not None
+        assert task.done.wait(20)
+        assert task.status is TaskStatus.CANCELLED
+    finally:
+        registry.shutdown()

@@ -215,7 +215,8 @@ def test_parallel_calls_ask_one_at_a_time_and_one_answer_may_settle_all(tmp_path
     pending.answer("all")
     for thread in threads:
         thread.join(10)
-    assert sorted(value for ok, value in results if ok) == [0, 1, 2, 3, 4]
+    assert sorted(value["result"] for ok, value in results if ok) == [0, 1, 2, 3, 4]
+    assert {value["_permission"]["decision"] for _, value in results} == {"allowed"}
     later = answering(plugin, lambda asked: asked.answer("n"))
     ok, _ = executor.execute("t", {"n": 6})
     later.join(10)

@@ -126,7 +126,7 @@ class BackgroundTasks:
                 call.output.outlives = True
             self._context.tasks.add(task)
             self._journal.record(self._event(task))
-            return promise_result(task.id, tool.plugin, tool.name, threshold_s)
+            return promise_result(task.id, tool.plugin, call.asked_name, threshold_s)
         outcome = outcomes[0]
         if not outcome.ok:
             raise Reraised(outcome)

@@ -7,13 +7,21 @@ from typing import Any
 
 import anyio.to_thread
 
-from jaato.abc.plugin import BackgroundCapable, Plugin, TaskHandle, TaskStatus, UserCommand
+from jaato.abc.plugin import BackgroundCapable, Host, Plugin, TaskHandle, TaskStatus, UserCommand
 from jaato.errors import ToolError
+from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Text
-from jaato.tools.call import Call, result_of
+from jaato.tools.call import CURRENT, Call, result_of
 from jaato.tools.processes.sandbox.cleanup import add_to_result
 from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files
-from jaato.tools.task_records import BackgroundTask, TaskRecords
+from jaato.tools.task_records import (
+    BackgroundTask,
+    TaskRecords,
+    outcome_of_future,
+    start_thread,
+    stop_after,
+    watch,
+)
 from jaato.tools.tool import tool
 
 READ_CHARS = 20_000
@@ -23,6 +31,11 @@ class BackgroundPlugin(Plugin):
     """Work that goes on while the model does something else."""
 
     name = "background"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.background_tasks = TaskRecords()
+        """The tasks of calls that belong to no session and no executor."""
 
     @tool(
         category="coordination",
@@ -43,9 +56,11 @@ class BackgroundPlugin(Plugin):
         """Run any other tool in the background and get a task_id at once. Use it for long builds and downloads."""
         session = call.services.get("session")
         if session is None:
-            start = call.services.get("start") or self._start_in_plugin
-            handle: TaskHandle = await anyio.to_thread.run_sync(start, call, tool, args or {}, plugin)
-            return {"task_id": handle.task_id, "tool": handle.tool_name, "status": TaskStatus.RUNNING.value}
+            start = call.services.get("start") or self._start_here
+            handle: TaskHandle = await anyio.to_thread.run_sync(
+                start, call, tool, args or {}, plugin, timeout_s
+            )
+            return {"task_id": handle.task_id, "tool": tool, "status": TaskStatus.RUNNING.value}
         found = session.catalog.find(tool)
         if found is None:
             raise ToolError(f"No tool {tool!r}; find the name with list_tools.")
@@ -54,18 +69,36 @@ class BackgroundPlugin(Plugin):
                 f"{tool} is of the plugin {found.tool.plugin}, not of {plugin}; leave `plugin` out."
             )
         task: BackgroundTask = await session.tools.background.start(call, tool, args or {}, timeout_s)
-        return {"task_id": task.id, "tool": task.tool, "status": task.status.value}
+        return {"task_id": task.id, "tool": tool, "status": task.status.value}
 
-    def _start_in_plugin(
-        self, _call: Call, tool: str, args: dict[str, Any], plugin: str | None
+    def _start_here(
+        self, call: Call, tool: str, args: dict[str, Any], plugin: str | None, timeout_s: float | None
     ) -> TaskHandle:
-        """Where a program calls the tool's own function, nothing stands between them."""
-        for capable in self._capable():
-            if (plugin is None or getattr(capable, "name", "") == plugin) and capable.supports_background(
-                tool
-            ):
-                return capable.start_background(tool, args)
-        raise ToolError(f"No background-capable plugin offers {tool!r}.")
+        """Where a program calls this tool's own function: run the other one by its own function, in a thread."""
+        found = self.host.service("catalog").find(tool)
+        if found is None:
+            raise ToolError(f"No tool {tool!r}; find the name with list_tools.")
+        owner, name = found.tool.plugin, found.tool.name
+        if plugin not in (None, owner):
+            raise ToolError(f"{tool} is of the plugin {owner}, not of {plugin}; leave `plugin` out.")
+        given = {found.rename.get(key, key): value for key, value in args.items()}
+        capable = self.host.service("registry").toolset(owner).background
+        if capable is not None and capable.supports_background(name):
+            handle: TaskHandle = capable.start_background(name, given)
+            stop_after(timeout_s, lambda: capable.cancel(handle.task_id))
+            return handle
+        run = self.host.service("registry").get_exposed_executors()[name]
+        inner = Call(new_id("c"), name, given, workspace=call.workspace)
+        task = BackgroundTask(name, owner, inner.token.cancel, call_id=inner.id)
+        inner.output = task.output.write
+
+        def work() -> Any:
+            CURRENT.set(inner)
+            return run(given)
+
+        watch(self.background_tasks.add(task), start_thread(work), outcome_of_future)
+        stop_after(timeout_s, task.cancel)
+        return TaskHandle(task.id, owner, name, task.started_at)
 
     def _capable(self) -> list[BackgroundCapable]:
         toolsets = self.host.service("registry").toolsets()
@@ -73,7 +106,7 @@ class BackgroundPlugin(Plugin):
 
     def _plugin_tasks(self) -> list[BackgroundTask]:
         """The tasks that plugins keep themselves."""
-        records = (getattr(capable, "background_tasks", None) for capable in self._capable())
+        records = (getattr(capable, "background_tasks", None) for capable in (self, *self._capable()))
         return [task for kept in records if kept is not None for task in kept.all()]
 
     @tool(
@@ -83,7 +116,7 @@ class BackgroundPlugin(Plugin):
     )
     async def check_background(self, task_id: str, *, call: Call) -> dict[str, Any]:
         """Say whether a background task is running, completed, failed or cancelled."""
-        task = find_task(call, task_id)
+        task = self._find_task(call, task_id)
         if task is not None:
             return add_to_result(task_row(task), quarantine_new_control_files(self.host))
         capable = self._owner(task_id)
@@ -96,7 +129,7 @@ class BackgroundPlugin(Plugin):
     )
     async def get_background_output(self, task_id: str, offset: int = 0, *, call: Call) -> dict[str, Any]:
         """Read what a background task has printed since `offset`, and its result once it has ended."""
-        task = find_task(call, task_id)
+        task = self._find_task(call, task_id)
         if task is None:
             result = self._owner(task_id).get_result(task_id)
             found = {"task_id": task_id, "status": result.status.value, "result": result.result}
@@ -118,7 +151,7 @@ class BackgroundPlugin(Plugin):
     @tool(category="coordination", access="read", aliases={"cancelBackgroundTask": {}})
     async def stop_background(self, task_id: str, *, call: Call) -> dict[str, Any]:
         """Stop a background task and everything it started."""
-        task = find_task(call, task_id)
+        task = self._find_task(call, task_id)
         if task is None:
             return {"task_id": task_id, "stopped": self._owner(task_id).cancel(task_id)}
         running = not task.done.is_set()
@@ -132,6 +165,12 @@ class BackgroundPlugin(Plugin):
         tasks = [*(own.all() if own is not None else ()), *self._plugin_tasks()]
         tasks.sort(key=lambda task: (task.done.is_set(), task.started_at))
         return {"tasks": [task_row(task) for task in tasks[:100]], "count": len(tasks)}
+
+    def _find_task(self, call: Call, task_id: str) -> BackgroundTask | None:
+        """The task of this id, if it is the session's, the executor's or this plugin's own."""
+        tasks = tasks_of_call(call)
+        task = tasks.get(task_id) if tasks is not None else None
+        return task or self.background_tasks.get(task_id)
 
     def _owner(self, task_id: str) -> BackgroundCapable:
         for capable in self._capable():
@@ -156,12 +195,6 @@ def tasks_of_call(call: Call) -> TaskRecords | None:
     session = call.services.get("session")
     tasks: TaskRecords | None = call.services.get("tasks") if session is None else session.tasks
     return tasks
-
-
-def find_task(call: Call, task_id: str) -> BackgroundTask | None:
-    """The task of this id, if it is the session's or the executor's."""
-    tasks = tasks_of_call(call)
-    return tasks.get(task_id) if tasks is not None else None
 
 
 def task_row(task: BackgroundTask) -> dict[str, Any]:

@@ -46,11 +46,12 @@ class Call(msgspec.Struct, eq=False):
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
     (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from; `waits_for_end` that
-    the caller has no later turn, so that a slow call is not moved to the background. `stands_for` is the
-    active tool whose call this one is. `again`: an earlier process had begun it, and it goes on. `token` is cancelled when
-    the call is. `within_s` is how long it may run at most, where that is less than the tool's own time. `access` is what a
-    process that the call starts may reach, None without a permission policy: everything; `access_reason` says
-    why that and no more. A tool that changes files appends to `changed`, so that clients learn of them.
+    the caller has no later turn, so that a slow call is not moved to the background. `stands_for` is the active tool whose
+    call this one is, `alias` the other name of the tool by which the caller called it. `again`: an earlier process had
+    begun it, and it goes on. `token` is cancelled when the call is. `within_s` is how long it may run at most, where that
+    is less than the tool's own time. `access` is what a process that the call starts may reach, None without a permission
+    policy: everything; `access_reason` says why that and no more. A tool that changes files appends to `changed`, so that
+    clients learn of them.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Call(msgspec.Struct, eq=False):
     services: Mapping[str, Any] = msgspec.field(default_factory=dict)
     malformed: str | None = None
     stands_for: str = ""
+    alias: str = ""
     again: bool = False
     workspace: Path = HERE
     origin: dict[str, str] | None = None
@@ -75,6 +77,11 @@ class Call(msgspec.Struct, eq=False):
     access_reason: str = ""
     token: CancelToken = msgspec.field(default_factory=CancelToken)
     changed: list[FileChange] = msgspec.field(default_factory=list)
+
+    @property
+    def asked_name(self) -> str:
+        """The name the caller used."""
+        return self.alias or self.name
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None)
@@ -164,6 +171,26 @@ def result_of(call: Call, outcome: Outcome) -> ToolResult:
     if isinstance(value, dict) and not UI_KEYS.isdisjoint(value):
         data = encode({k: v for k, v in value.items() if k not in UI_KEYS})
     return ToolResult(call.id, call.name, True, [Text(data.decode())], value)
+
+
+def plain_value(value: Any) -> Any:
+    """What a tool returned in plain types, for programs: data as a dict, with the `text` and `media` for the model."""
+    match value:
+        case Output(text=text, structured=None, media=()):
+            return text
+        case Output(text=text, structured=structured, media=media):
+            data = to_json_data(structured)
+            plain = dict(data) if isinstance(data, dict) else {} if data is None else {"result": data}
+            if text:
+                plain.setdefault("text", text)
+            if media:
+                plain.setdefault("media", to_json_data(list(media)))
+            return plain
+        case Media():
+            return {"media": [to_json_data(value)]}
+        case msgspec.Struct():
+            return to_json_data(value)
+    return value
 
 
 def to_json_data(value: Any) -> Any:

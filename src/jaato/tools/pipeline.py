@@ -100,7 +100,8 @@ async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcom
     tool = exact if exact is not None else find_tool(call, steps)
     if tool is None:
         return failure_outcome(UnknownTool(f"No executor registered for {call.name}"))
-    call.name = tool.name
+    if call.name != tool.name:
+        call.name, call.alias = tool.name, call.name
     refusal = steps.refuse(tool, call) or invalid(call, tool)
     if refusal is None and tool.means is not None:
         tool = resolve_tool(call, tool, steps)
@@ -139,6 +140,7 @@ def resolve_tool(call: Call, tool: Tool, steps: Steps) -> Tool:
     if named is None or found is None:
         return tool
     call.name, call.arguments, call.stands_for = found.tool.name, named[1], tool.name
+    call.alias = ""
     return found.tool
 
 
@@ -147,10 +149,10 @@ def invalid(call: Call, tool: Tool) -> InvalidArguments | None:
     if call.malformed is not None:
         text = call.malformed[:200] if is_unicode(call.malformed) else "not Unicode text"
         return InvalidArguments(
-            f"The arguments of {call.name} are no JSON object: {text}", [("", "no JSON object")]
+            f"The arguments of {call.asked_name} are no JSON object: {text}", [("", "no JSON object")]
         )
     issues = tool.issues(call.arguments)
-    return arguments_error(call.name, issues) if issues else None
+    return arguments_error(call.asked_name, issues) if issues else None
 
 
 def check_placeholders(call: Call, tool: Tool) -> InvalidArguments | None:
@@ -161,7 +163,7 @@ def check_placeholders(call: Call, tool: Tool) -> InvalidArguments | None:
     if path is None:
         return None
     return InvalidArguments(
-        f"{call.name} was not run: {path} has a placeholder [masked:…], which stands for a secret that is not shown. "
+        f"{call.asked_name} was not run: {path} has a placeholder [masked:…], which stands for a secret that is not shown. "
         "Written back it would destroy the secret. Leave its line as it is and change only the lines around it: "
         "updateFile with old and new text that do not contain it. A command takes it from its variable or file.",
         [(path, "has the placeholder of a masked secret")],
@@ -178,7 +180,7 @@ async def ask_permission(call: Call, tool: Tool, steps: Steps) -> tuple[Permissi
         if not decision.allowed:
             result = f' The user says: "{decision.comment}"' if decision.comment else ""
             return permission, PermissionDenied(
-                f"Permission denied for {call.name}: {permission.reason}{result}"
+                f"Permission denied for {call.asked_name}: {permission.reason}{result}"
             )
         if decision.arguments is None:
             call.access, call.access_reason = permission.access, permission.reason
@@ -188,7 +190,7 @@ async def ask_permission(call: Call, tool: Tool, steps: Steps) -> tuple[Permissi
         if refusal is not None:
             return permission, refusal
     return None, PermissionDenied(
-        f"The arguments of {call.name} were edited {MAX_EDITS} times without an answer."
+        f"The arguments of {call.asked_name} were edited {MAX_EDITS} times without an answer."
     )
 
 

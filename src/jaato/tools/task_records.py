@@ -235,6 +235,14 @@ def start_thread(work: Callable[[], Any]) -> Future[Any]:
     return future
 
 
+def stop_after(seconds: float | None, stop: Callable[[], object]) -> None:
+    """Call this after so many seconds; for None never."""
+    if seconds is not None:
+        timer = threading.Timer(seconds, stop)
+        timer.daemon = True
+        timer.start()
+
+
 def wait_for_outcome(future: Future[Any], seconds: float) -> tuple[bool, Any]:
     """(True, value) when the future ends in time, (False, None) when not; raises what it raised."""
     try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Any, TypeVar
 
+from jaato.abc.plugin import BackgroundCapable, TaskHandle
 from jaato.errors import ToolError
 from jaato.protocol.events import Permission
 from jaato.protocol.ids import new_id
@@ -15,7 +18,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.enrichment import enrich_result, result_enrichers
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output
+from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output, plain_value
 from jaato.tools.catalog import ToolMatch
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Decision
@@ -26,6 +29,7 @@ from jaato.tools.task_records import (
     outcome_of_future,
     promise_result,
     start_thread,
+    stop_after,
     wait_for_outcome,
     watch,
 )
@@ -46,8 +50,8 @@ def get_current_tool_output_callback() -> ToolOutputCallback | None:
 class ToolExecutor:
     """Maps tool names to functions and runs them: validated, permitted, moved to the background when slow.
 
-    `execute` gives `(True, the tool's result)` or `(False, {"error": …})`; with a permission plugin a dict result
-    carries `_permission`. Safe to use from several threads.
+    `execute` gives `(True, the tool's result)` or `(False, {"error": …})`. With a permission plugin every result is a
+    dict that carries `_permission`; a value that is no dict is its `result`. Safe to use from several threads.
     """
 
     def __init__(
@@ -143,21 +147,32 @@ class ToolExecutor:
         return self._steps.tasks
 
     def lookup(self, name: str) -> ToolMatch | None:
-        """The tool `execute` would run for this name."""
+        """The tool `execute` would run for this name; a function registered under a plugin's tool name is that plugin's."""
         tool = self._tools.get(name)
-        if tool is not None:
-            return ToolMatch(tool, {})
-        return self._registry.catalog.find(name) if self._registry is not None else None
+        known = self._registry.catalog.find(name) if self._registry is not None else None
+        if tool is None:
+            return known
+        if known is not None:
+            owner = known.tool
+            tool = dataclasses.replace(tool, plugin=owner.plugin, background_after_s=owner.background_after_s)
+        return ToolMatch(tool, {})
+
+    def is_registered(self, name: str) -> bool:
+        """Whether a function was registered under this name."""
+        return name in self._tools
 
     def note(self, stage: str, **data: Any) -> None:
         """Record something in the ledger, if there is one."""
         if self._ledger is not None:
             self._ledger.record(stage, **data)
 
-    def plugin_of(self, tool: Tool) -> Any:
-        """The background-capable plugin that owns a tool, if any."""
+    def background_owner(self, tool: Tool) -> tuple[BackgroundCapable | None, str]:
+        """The plugin that can run a tool in the background, if any, and the name it has there."""
+        known = self._registry.catalog.find(tool.name) if self._registry is not None else None
         toolset = self._registry.toolset(tool.plugin) if self._registry is not None else None
-        return toolset.background if toolset is not None else None
+        name = known.tool.name if known is not None else tool.name
+        plugin = toolset.background if toolset is not None else None
+        return (plugin if plugin is not None and plugin.supports_background(name) else None), name
 
 
 class LibrarySteps:
@@ -168,7 +183,7 @@ class LibrarySteps:
         self.background = background
         self.gate: Any = None
         self.tasks = TaskRecords()
-        self._slots = threading.BoundedSemaphore(max(1, pool_size))
+        self.slots = threading.BoundedSemaphore(max(1, pool_size))
 
     def find(self, name: str) -> ToolMatch | None:
         """Registered functions first, then the registry."""
@@ -196,43 +211,58 @@ class LibrarySteps:
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
         """Run in this thread, or in another one when it may go on in the background."""
-        plugin = self.executor.plugin_of(tool)
+        plugin, name = self.executor.background_owner(tool)
         threshold = tool.background_after_s
-        if plugin is not None and plugin.supports_background(tool.name):
-            threshold = plugin.get_auto_background_threshold(tool.name)
+        if plugin is not None:
+            threshold = plugin.get_auto_background_threshold(name)
         if threshold is None or not self.background:
             value = tool.run(call.arguments, call)
             return PORTAL.call(value) if inspect.iscoroutine(value) else value
-        return self._within(call, tool, plugin, threshold)
+        task = self._task(call, tool) if plugin is None else None
+        future = self._in_thread(call, tool)
+        ended, value = wait_for_outcome(future, threshold)
+        if ended:
+            return value
+        handle = self._keep(task, future, call, tool)
+        self.executor.note("auto-background", tool=name, task_id=handle.task_id, threshold_seconds=threshold)
+        return promise_result(handle.task_id, handle.plugin_name, call.asked_name, threshold)
 
-    def _within(self, call: Call, tool: Tool, plugin: Any, threshold_s: float) -> Any:
+    def _in_thread(self, call: Call, tool: Tool) -> Future[Any]:
+        """The result of a call that runs in a thread, once one of the places there is free."""
         context = copy_context()
 
         def work() -> Any:
-            with self._slots:
+            with self.slots:
                 value = context.run(tool.run, call.arguments, call)
                 return PORTAL.call(value) if inspect.iscoroutine(value) else value
 
-        log = None
-        if plugin is None:
-            log = BackgroundTask(tool.name, tool.plugin, call.token.cancel, call_id=call.id)
-            call.output = tee(log.output.write, call.output)
-        future = start_thread(work)
-        ended, value = wait_for_outcome(future, threshold_s)
-        if ended:
-            return value
-        if log is not None:
-            task = self.tasks.add(log)
-            watch(task, future, outcome_of_future)
-            task_id, owner = task.id, tool.plugin
-        else:
-            handle = plugin.register_running_task(future, tool.name, call.arguments)
-            task_id, owner = handle.task_id, handle.plugin_name
-        self.executor.note("auto-background", tool=tool.name, task_id=task_id, threshold_seconds=threshold_s)
-        return promise_result(task_id, owner, tool.name, threshold_s)
+        return start_thread(work)
 
-    def start(self, parent: Call, tool: str, args: dict[str, Any], plugin: str | None) -> Any:
-        """Have a plugin run another tool in the background from the start: validated and permitted as any call.
+    def _task(self, call: Call, tool: Tool) -> BackgroundTask:
+        """A record of a call that keeps what it prints."""
+        task = BackgroundTask(tool.name, tool.plugin, call.token.cancel, call_id=call.id)
+        call.output = tee(task.output.write, call.output)
+        return task
+
+    def _keep(self, task: BackgroundTask | None, future: Future[Any], call: Call, tool: Tool) -> TaskHandle:
+        """Remember a running call as a background task: of its plugin, where there is no record of its own."""
+        if task is None:
+            plugin, name = self.executor.background_owner(tool)
+            assert plugin is not None
+            return plugin.register_running_task(future, name, call.arguments)
+        watch(self.tasks.add(task), future, outcome_of_future)
+        return TaskHandle(task.id, task.plugin, task.tool, task.started_at)
+
+    def start(
+        self,
+        parent: Call,
+        tool: str,
+        args: dict[str, Any],
+        plugin: str | None,
+        timeout_s: float | None = None,
+    ) -> TaskHandle:
+        """Run another tool in the background from the start: validated and permitted as any call. After `timeout_s`
+        seconds it is stopped.
 
         Raises what was wrong with it.
         """
@@ -244,10 +274,11 @@ class LibrarySteps:
             services=parent.services,
             workspace=parent.workspace,
         )
-        outcome = run_without_loop(run(call, StartSteps(self, plugin)))
+        outcome = run_without_loop(run(call, StartSteps(self, plugin, timeout_s)))
         if not outcome.ok:
             raise Reraised(outcome)
-        return outcome.value
+        handle: TaskHandle = outcome.value
+        return handle
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
         """What plugins of the registry add, as far as that needs no loop."""
@@ -268,34 +299,45 @@ class LibrarySteps:
 
 
 class StartSteps(LibrarySteps):
-    """The same steps for a call that its plugin runs in the background: its value is the task's handle."""
+    """The same steps for a call that runs in the background from the start: its value is the task's handle."""
 
-    def __init__(self, steps: LibrarySteps, plugin: str | None) -> None:
-        self.executor = steps.executor
-        self.gate = steps.gate
+    def __init__(self, steps: LibrarySteps, plugin: str | None, timeout_s: float | None) -> None:
+        self.executor, self.gate, self.tasks, self.slots = (
+            steps.executor,
+            steps.gate,
+            steps.tasks,
+            steps.slots,
+        )
         self._plugin = plugin
+        self._timeout_s = timeout_s
 
     def refuse(self, tool: Tool, call: Call) -> ToolError | None:
-        """Only a background-capable plugin can run it, and only the one that was named."""
-        capable = self.executor.plugin_of(tool)
-        if (
-            capable is None
-            or self._plugin not in (None, tool.plugin)
-            or not capable.supports_background(tool.name)
-        ):
-            return ToolError(f"No background-capable plugin offers {call.name!r}.")
-        return None
+        """Only a tool of the plugin that was named."""
+        if self._plugin in (None, tool.plugin):
+            return None
+        return ToolError(
+            f"{call.name} is of the plugin {tool.plugin or 'program'}, not of {self._plugin}; leave `plugin` out."
+        )
 
-    async def invoke(self, call: Call, tool: Tool) -> Any:
-        """Start it."""
-        return self.executor.plugin_of(tool).start_background(tool.name, call.arguments)
+    async def invoke(self, call: Call, tool: Tool) -> TaskHandle:
+        """Start it: by its plugin, if that can, else in a thread."""
+        plugin, name = self.executor.background_owner(tool)
+        if plugin is not None and not self.executor.is_registered(tool.name):
+            handle = plugin.start_background(name, call.arguments)
+        else:
+            task = self._task(call, tool) if plugin is None else None
+            handle = self._keep(task, self._in_thread(call, tool), call, tool)
+        stop_after(
+            self._timeout_s, call.token.cancel if plugin is None else lambda: plugin.cancel(handle.task_id)
+        )
+        return handle
 
     async def enrich(self, call: Call, tool: Tool, outcome: Outcome) -> Outcome:
         """A handle is no result."""
         return outcome
 
     def record_end(self, call: Call, outcome: Outcome) -> None:
-        """It has begun; the plugin knows how it ends."""
+        """It has begun; its end is recorded in the task."""
 
 
 def tee(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCallback:
@@ -309,12 +351,14 @@ def tee(first: ToolOutputCallback, second: ToolOutputCallback) -> ToolOutputCall
 
 
 def to_documented_result(outcome: Outcome) -> tuple[bool, Any]:
-    """The outcome as `(success, result)`; `_permission` is added to dict results."""
+    """The outcome as `(success, result)`; `_permission` is added, to a value that is no dict as that of `result`."""
     permission = outcome.permission
     extra = {} if permission is None else {"_permission": as_dict(permission)}
     if outcome.ok:
-        value = outcome.value
-        return True, ({**value, **extra} if extra and isinstance(value, dict) else value)
+        value = plain_value(outcome.value)
+        if not extra:
+            return True, value
+        return True, {**(value if isinstance(value, dict) else {"result": value}), **extra}
     problem = outcome.problem
     if problem is None:
         return False, {"error": "The call failed.", **extra}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ from jaato.runtime.plugins.validation import (
     require_sync,
     take_at_most,
 )
-from jaato.tools.call import CURRENT, Call, replace_surrogates
+from jaato.tools.call import CURRENT, Call, plain_value, replace_surrogates
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import Validator
 from jaato.tools.tool import Rename, Tool, tools_of
@@ -58,6 +59,14 @@ class Toolset(msgspec.Struct, eq=False):
     """The optional setters it has, by name: set_plugin_registry, set_session, set_workspace_path, …"""
     foreign: bool = False
     """Whether it is third-party code, whose calls have a timeout."""
+
+
+class ToolsetSource:
+    """A plugin that stands for one built in, and gives that one's record to the registry that exposes it."""
+
+    def toolset(self) -> Toolset:
+        """The record of the plugin it stands for."""
+        raise NotImplementedError
 
 
 SETTERS = ("set_plugin_registry", "set_session", "set_workspace_path", "set_output_callback")
@@ -245,26 +254,27 @@ def run_documented(executor: Callable[[dict[str, Any]], Any]) -> Callable[[dict[
 Executor = Callable[[dict[str, Any]], Any]
 
 
-def executors_of(toolsets: Iterable[Toolset], tools: Iterable[Tool]) -> dict[str, Executor]:
+def executors_of(
+    toolsets: Iterable[Toolset], tools: Iterable[Tool], workspace: Callable[[], Path]
+) -> dict[str, Executor]:
     """A function per tool name, alias and user command; a tool's own name comes before any alias of another."""
     executors: dict[str, Executor] = {}
     for toolset in toolsets:
         executors |= {name: run for name, (_, run) in toolset.commands.items() if run is not None}
         for tool in toolset.tools:
-            executors |= {alias: blocking(tool, rename) for alias, rename in tool.aliases.items()}
-    return executors | {tool.name: blocking(tool, {}) for tool in tools}
+            executors |= {alias: blocking(tool, rename, workspace) for alias, rename in tool.aliases.items()}
+    return executors | {tool.name: blocking(tool, {}, workspace) for tool in tools}
 
 
-def blocking(tool: Tool, rename: Rename) -> Executor:
-    """The tool as a plain function of its argument dict."""
+def blocking(tool: Tool, rename: Rename, workspace: Callable[[], Path]) -> Executor:
+    """The tool as a plain function of its argument dict. It works in this directory, or where the call does that it is
+    part of."""
 
     def execute(arguments: dict[str, Any]) -> Any:
         renamed = {rename.get(key, key): value for key, value in arguments.items()}
-        call = CURRENT.get() or Call(id="", name=tool.name, arguments=renamed)
+        call = CURRENT.get() or Call(id="", name=tool.name, arguments=renamed, workspace=workspace())
         value = tool.run(renamed, call)
-        if inspect.iscoroutine(value):
-            return PORTAL.call(value)
-        return value
+        return plain_value(PORTAL.call(value) if inspect.iscoroutine(value) else value)
 
     return execute
 

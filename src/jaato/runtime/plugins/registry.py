@@ -293,7 +293,7 @@ class PluginRegistry:
 
     def get_exposed_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
         """A function per tool name, alias and user command, that takes the argument dict and blocks."""
-        return executors_of(self._exposed.values(), self.catalog)
+        return executors_of(self._exposed.values(), self.catalog, lambda: self.workspace)
 
     def get_exposed_user_commands(self) -> list[UserCommand]:
         """The commands users can type."""
