@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from jaato.cli import main
+from jaato.cli import attach as main
+
+__all__ = ["main"]
 
 if __name__ == "__main__":
-    sys.exit(main(["attach", *sys.argv[1:]]))
+    sys.exit(main())

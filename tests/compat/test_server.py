@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -61,3 +62,20 @@ def test_the_printed_usage_works(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "jaato: the server has stopped\n")
     assert server("--status").returncode == 1
     assert list(shared.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", ["rich_client", "server.test_client"])
+def test_the_documented_clients_are_programs(program: str, tmp_path: Path) -> None:
+    """`python -m` of each takes `--connect PATH`, and says when no server is there; imported, each has `main`."""
+    done = subprocess.run(
+        [sys.executable, "-m", program, "--connect", str(tmp_path / "none.sock")],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "none.sock" in done.stderr
+    assert callable(importlib.import_module(program).main)

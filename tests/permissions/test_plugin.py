@@ -40,6 +40,25 @@ def test_check_permission_gives_decision_reason_and_method(tmp_path: Path) -> No
     assert (answer["decision"], answer["method"]) == ("denied", "no_channel")
 
 
+@pytest.mark.spec("S3", "Plugin System Architecture")
+def test_ask_permission_says_what_would_happen_and_asks_nobody(tmp_path: Path) -> None:
+    """`askPermission(tool)`, with arguments for a surer answer: allowed, asks or denied, by which rule and why."""
+    (tmp_path / "p.json").write_text(
+        json.dumps({"whitelist": {"patterns": ["make *"]}, "blacklist": {"tools": ["deleteFile"]}})
+    )
+    made = plugin(tmp_path, "queue", config_path="p.json", trusted=True, tools={"readFile": READ}.get)
+    assert made.askPermission("readFile")["access"] == "allowed"
+    denied = made.askPermission("deleteFile", {"path": "x"})
+    assert (denied["tool"], denied["access"], denied["method"]) == ("deleteFile", "denied", "blacklist")
+    assert made.askPermission("cli_based_tool", {"cmd": "make all"})["access"] == "allowed"
+    parts = made.askPermission("run", {"command": "make all && rm x"})
+    assert parts["parts"][0]["access"] == "allowed"
+    assert parts["access"] != "allowed"
+    assert made.askPermission("writeFile")["access"] == "asks"
+    assert isinstance(made.channel, QueueChannel)
+    assert made.channel.next(0) is None
+
+
 @S1
 def test_known_tools_are_judged_by_what_they_touch(tmp_path: Path) -> None:
     """With a look-up the plugin knows that a tool only reads."""

@@ -61,6 +61,7 @@ from jaato.protocol.events import TurnCompleted as TurnCompletedEvent
 from jaato.protocol.events import TurnProgress as TurnProgressEvent
 from jaato.protocol.events import WaypointUpdated as WaypointUpdatedEvent
 from jaato.protocol.events import WorkspaceFilesChanged as WorkspaceFilesChangedEvent
+from jaato.protocol.frames import Sessions as SessionListEvent
 
 __all__ = [
     "AgentCompletedEvent",
@@ -102,6 +103,7 @@ __all__ = [
     "SessionDetachRequest",
     "SessionForkRequest",
     "SessionInfoEvent",
+    "SessionListEvent",
     "SessionListRequest",
     "SessionSettleRequest",
     "SessionStopRequest",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jaato.abc.compactor import GCConfig
 from jaato.abc.plugin import PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
 from jaato.agent.retry import RetryCallback, interruptible_sleep, with_retry
 from jaato.errors import CancelledException
@@ -16,6 +17,7 @@ __all__ = [
     "AgentUIHooks",
     "CancelToken",
     "CancelledException",
+    "GCConfig",
     "JaatoClient",
     "JaatoRuntime",
     "JaatoSession",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -47,6 +47,14 @@ class Clarification(Struct, frozen=True, kw_only=True):
     call_id: str
     context: str
     questions: list[dict[str, Any]] = field(default_factory=list)
+
+
+@runtime_checkable
+class ClarificationChannel(Protocol):
+    """Asks the user the model's questions where there is no session: blocks, and gives an answer for each question, None
+    for one left open; None for all means that nobody can be asked."""
+
+    def ask(self, clarification: Clarification) -> Sequence[str | None] | None: ...
 
 
 class Asker(Protocol):

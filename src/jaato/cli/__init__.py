@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = ["attach", "main"]
 
 UNPROTECTED = ("-h", "--help", "--version")
 """Arguments that need no clean environment: they use no key."""
@@ -46,3 +46,8 @@ def run_line(words: Sequence[str]) -> int:
     except SystemExit as leaving:
         return finish(leaving.code if isinstance(leaving.code, int) else USAGE)
     return run(args)
+
+
+def attach(argv: Sequence[str] | None = None) -> int:
+    """`jaato attach` with these arguments, or those of this process: a terminal at a session of a server."""
+    return main(["attach", *(sys.argv[1:] if argv is None else argv)])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
+import anyio.to_thread
 from msgspec import Struct
 
-from jaato.abc.asker import Clarification
-from jaato.abc.plugin import Plugin
-from jaato.errors import InvalidArguments
+from jaato.abc.asker import Clarification, ClarificationChannel
+from jaato.abc.plugin import Host, Plugin
+from jaato.errors import ConfigError, InvalidArguments
 from jaato.protocol.ids import new_id
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
@@ -63,9 +64,16 @@ PARAMETERS: dict[str, Any] = {
 
 
 class ClarificationPlugin(Plugin):
-    """Questions to the user, through whatever front end the session has."""
+    """Questions to the user, through whatever front end the session has, or through the `ClarificationChannel` that the
+    configuration has as `channel`."""
 
     name: ClassVar[str] = "clarification"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._channel: ClarificationChannel | None = host.config.get("channel")
+        if self._channel is not None and not isinstance(self._channel, ClarificationChannel):
+            raise ConfigError("The channel of the plugin clarification needs a method ask(clarification).")
 
     @tool(category="communication", access="read", parameters=PARAMETERS, resumes=True)
     async def request_clarification(
@@ -74,7 +82,7 @@ class ClarificationPlugin(Plugin):
         """Ask the user when the task is ambiguous and a wrong guess would cost much; ask everything at once. Returns
         qa_pairs, each a question with its answer, or null where it was left open."""
         asks = [normalize_question(number, question) for number, question in enumerate(questions)]
-        clarify: Clarify | None = call.services.get("clarify")
+        clarify: Clarify | None = call.services.get("clarify") if self._channel is None else self._ask_channel
         answers = None
         if clarify is not None:
             answers = await clarify(
@@ -99,6 +107,12 @@ class ClarificationPlugin(Plugin):
         result: dict[str, Any] = {"answered": True, "qa_pairs": pairs}
         assumed = [ask.question for ask, answer in zip(asks, padded, strict=True) if is_open(answer)]
         return result | ({"left_open": assumed, "note": LEFT_OPEN} if assumed else {})
+
+    async def _ask_channel(self, clarification: Clarification) -> list[str | None] | None:
+        """The answers of the configured channel, which may block."""
+        assert self._channel is not None
+        answers = await anyio.to_thread.run_sync(self._channel.ask, clarification)
+        return None if answers is None else list(answers)
 
 
 def normalize_question(number: int, question: str | Ask) -> Ask:

@@ -18,12 +18,13 @@ from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCom
 from jaato.abc.session_plugin import STORAGE_PATH, SavedSession, SessionConfig, SessionPlugin, SessionState
 from jaato.errors import ConfigError, SessionNotFound, ToolError, UnknownTool
 from jaato.log import logger
-from jaato.protocol.events import SessionUpdated
+from jaato.protocol.events import SessionUpdated, now
 from jaato.protocol.ids import is_id
 from jaato.tools.call import CURRENT, SERVICES, Call, replace_surrogates
 from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.invisible_text import printable_line
+from jaato.tools.permissions.decision import verdict_row
 from jaato.tools.tool import tool
 
 FILE = ".sessions.json"
@@ -48,8 +49,6 @@ COMMANDS = (
 )
 SYSTEM = "system"
 DEFAULTS = SessionConfig()
-WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
-MAX_PARTS = 50
 MAX_ISSUES = 20
 
 
@@ -232,6 +231,24 @@ class FileSessionPlugin:
             return False
         return True
 
+    def set_description(self, session_id: str, description: str) -> None:
+        """Describe a saved session; the description is there when it is resumed. Raises as `load` and `save`."""
+        state = self.load(session_id)
+        text = one_line(description)
+        event = SessionUpdated(
+            session_id=session_id,
+            agent_id=state.events[-1].agent_id if state.events else "",
+            seq=state.events[-1].seq + 1 if state.events else 1,
+            timestamp=now(),
+            description=text,
+        )
+        self.save(msgspec.structs.replace(state, description=text, events=[*state.events, event]))
+
+    def needs_description(self, state: SavedSession, config: SessionConfig) -> bool:
+        """Whether a session has gone on long enough to be described, and is not."""
+        after = config.request_description_after_turns
+        return bool(after) and state.turns >= after and not state.description
+
     # --- what happens ------------------------------------------------------------------------------------------
 
     def on_session_start(self, state: SavedSession, config: SessionConfig) -> None:
@@ -332,9 +349,7 @@ class SessionToolsPlugin(Plugin):
     ) -> dict[str, Any]:
         """Describe in one line what this session is about, so that the user finds it among others. Use it once the topic is
         clear or has changed. Returns the description as kept."""
-        text = printable_line(replace_surrogates(description))
-        if not text:
-            raise ToolError("The description is empty. Say in a few words what the session is about.")
+        text = one_line(description)
         session = session_of(call)
         if text != session.state.description:
             session.journal.record(SessionUpdated(**session.journal.head(), description=text))
@@ -366,17 +381,7 @@ class SessionToolsPlugin(Plugin):
             services=call.services,
         )
         verdict = session.gate.explain(probe, found.tool)
-        result: dict[str, Any] = {
-            "tool": found.tool.name,
-            "access": WORDS[verdict.effect],
-            "reason": verdict.reason,
-            "method": verdict.method,
-        }
-        if len(verdict.parts) > 1:
-            result["parts"] = [
-                {"command": part.text[:500], "access": WORDS[part.effect], "reason": part.reason}
-                for part in verdict.parts[:MAX_PARTS]
-            ]
+        result = verdict_row(found.tool.name, verdict)
         if arguments is None:
             result["note"] = "Judged without arguments; give those of the call for a surer answer."
         elif issues := found.tool.issues(given):
@@ -384,6 +389,14 @@ class SessionToolsPlugin(Plugin):
                 {"path": path, "message": text[:300]} for path, text in issues[:MAX_ISSUES]
             ]
         return result
+
+
+def one_line(description: str) -> str:
+    """A description as one printable line. Raises `ToolError` for an empty one."""
+    text = printable_line(replace_surrogates(description))
+    if not text:
+        raise ToolError("The description is empty. Say in a few words what the session is about.")
+    return text
 
 
 def session_of(call: Call) -> Any:

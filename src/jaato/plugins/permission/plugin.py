@@ -14,6 +14,7 @@ from jaato.plugins.permission.channels import ChannelContext, QueueChannel, make
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import SandboxProfile, ToolSpec
 from jaato.tools.call import Call
+from jaato.tools.permissions.decision import verdict_row
 from jaato.tools.permissions.gate import Decision, Gate, Policy
 from jaato.tools.pipeline import LoopNeeded, run_without_loop
 from jaato.tools.tool import Tool
@@ -125,11 +126,21 @@ class PermissionPlugin:
             answer["comment"] = decision.comment
         return decision.allowed, answer
 
-    def _decide(self, name: str, arguments: dict[str, Any]) -> Decision:
+    def askPermission(self, tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Whether a call would be allowed, asked about or denied: `{tool, access, reason, method}`. Nobody is asked, and
+        nothing runs; without arguments it is judged by its tool alone."""
+        found, call = self._call(tool, dict(arguments or {}))
+        return verdict_row(tool, self.gate.explain(call, found))
+
+    def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Tool, Call]:
+        """A tool and a call of it, with the arguments as the tool names them."""
         tool = self._tool(name)
         if tool.name == "run" and "cmd" in arguments and "command" not in arguments:
             arguments["command"] = arguments.pop("cmd")
-        call = Call(new_id("c"), tool.name, arguments, workspace=self._workspace)
+        return tool, Call(new_id("c"), tool.name, arguments, workspace=self._workspace)
+
+    def _decide(self, name: str, arguments: dict[str, Any]) -> Decision:
+        tool, call = self._call(name, arguments)
         decision = run_synchronously(self.gate, call, tool)
         if decision.allowed and decision.arguments is not None:
             call.arguments = decision.arguments

@@ -15,12 +15,17 @@ from jaato.abc.plugin import ENTRY_POINT_GROUPS, ToolSchema
 from jaato.abc.provider import Chunk, ModelRequest, Provider, Reply, TextDelta, no_blob
 from jaato.agent.model import read_reply
 from jaato.errors import ConfigError, PluginError
-from jaato.protocol.codec import encode
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Text, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.portal import PORTAL
-from jaato.runtime.embedding.types import FinishReason, ProviderConfig, ProviderResponse
+from jaato.runtime.embedding.types import (
+    FinishReason,
+    ProviderConfig,
+    ProviderResponse,
+    deserialize_history,
+    serialize_history,
+)
 from jaato.runtime.known_providers import NAMES, environ_for, make_known_provider
 from jaato.runtime.plugins.adapter import spec_of
 from jaato.runtime.plugins.discovery import entry_points_of
@@ -169,14 +174,11 @@ class ProviderPlugin:
 
     def serialize_history(self, history: Sequence[Message]) -> str:
         """Messages as text that `deserialize_history` reads."""
-        return encode(list(history)).decode()
+        return serialize_history(history)
 
     def deserialize_history(self, data: str) -> list[Message]:
         """Messages from `serialize_history`. Raises `ConfigError` for anything else."""
-        try:
-            return msgspec.json.decode(data, type=list[Message])
-        except (msgspec.MsgspecError, UnicodeEncodeError) as error:
-            raise ConfigError(f"That is no serialized history: {error}.") from None
+        return deserialize_history(data)
 
     def supports_streaming(self) -> bool:
         """Whether text comes as it is written: always."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from jaato.errors import ToolError
+import msgspec
+
+from jaato.errors import ConfigError, ToolError
 from jaato.protocol import messages
+from jaato.protocol.codec import encode
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import AnyPart, Message, Text, ToolCall, Usage
 from jaato.protocol.specs import ModelSettings
@@ -139,3 +142,16 @@ class ProviderConfig:
     base_url: str | None = None
     settings: ModelSettings = ModelSettings()
     environ: Mapping[str, str] | None = None
+
+
+def serialize_history(history: Sequence[Message]) -> str:
+    """Messages as text that `deserialize_history` reads."""
+    return encode(list(history)).decode()
+
+
+def deserialize_history(data: str) -> list[Message]:
+    """Messages from `serialize_history`. Raises `ConfigError` for anything else."""
+    try:
+        return msgspec.json.decode(data, type=list[Message])
+    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+        raise ConfigError(f"That is no serialized history: {error}.") from None

@@ -16,7 +16,7 @@ import jaato.plugins
 from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
 from jaato.protocol.specs import SandboxAccess, ToolSpec
-from jaato.runtime.plugins.adapter import Toolset
+from jaato.runtime.plugins.adapter import Toolset, ToolsetSource
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool
 
@@ -67,7 +67,7 @@ class Builtin:
         return getattr(importlib.import_module(module), attribute)
 
 
-class LazyPlugin:
+class LazyPlugin(ToolsetSource):
     """Stands for a built-in plugin until it is needed. `make` gives the plugin's own record, wired."""
 
     def __init__(self, builtin: Builtin, known: PluginManifest, make: Callable[[], Toolset]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from jaato.abc.plugin import Plugin
 from jaato.errors import PluginError
 from jaato.log import logger
-from jaato.runtime.plugins.adapter import Toolset, adapt, call_optional, optional
+from jaato.runtime.plugins.adapter import Toolset, ToolsetSource, adapt, call_optional, optional
 from jaato.runtime.plugins.discovery import instance
 from jaato.runtime.plugins.isolation import (
     BROKEN,
@@ -228,7 +228,7 @@ class PluginLoader:
             meet = optional(plugin, "set_plugin_registry")
             if meet:
                 meet(self._registry)
-            toolset = plugin.toolset() if isinstance(plugin, LazyPlugin) else adapt(plugin, name)
+            toolset = plugin.toolset() if isinstance(plugin, ToolsetSource) else adapt(plugin, name)
             toolset.foreign = foreign
             wire(toolset)
             return toolset

@@ -52,6 +52,26 @@ class Verdict(msgspec.Struct, frozen=True):
     """The access of the process of an allowed call, or the access that a yes would open."""
 
 
+ACCESS_WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
+MAX_PARTS = 50
+
+
+def verdict_row(tool: str, verdict: Verdict) -> dict[str, Any]:
+    """A verdict for who asks before a call: the tool, its access (allowed, asks or denied), why, and by which rule."""
+    row: dict[str, Any] = {
+        "tool": tool,
+        "access": ACCESS_WORDS[verdict.effect],
+        "reason": verdict.reason,
+        "method": verdict.method,
+    }
+    if len(verdict.parts) > 1:
+        row["parts"] = [
+            {"command": part.text[:500], "access": ACCESS_WORDS[part.effect], "reason": part.reason}
+            for part in verdict.parts[:MAX_PARTS]
+        ]
+    return row
+
+
 class Decision(msgspec.Struct, frozen=True):
     """Whether the call may run; `arguments` are set if the user edited them, `comment` is the user's message to the model."""
 

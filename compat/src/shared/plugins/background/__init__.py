@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaato.abc.plugin import BackgroundCapable, TaskHandle, TaskResult, TaskStatus
-from jaato.plugins.background import BackgroundPlugin
+from jaato.runtime.plugins.standalone import BackgroundPlugin
 from jaato.tools.task_records import BackgroundCapableMixin
 
 __all__ = [

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.background import BackgroundPlugin
+from jaato.runtime.plugins.standalone import BackgroundPlugin
 
 __all__ = ["BackgroundPlugin"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.shell import ShellPlugin as CLIToolPlugin
+from jaato.runtime.plugins.standalone import CLIToolPlugin
 
 __all__ = ["CLIToolPlugin"]

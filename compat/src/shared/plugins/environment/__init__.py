@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.environment import EnvironmentPlugin
+from jaato.runtime.plugins.standalone import EnvironmentPlugin
 
 __all__ = ["EnvironmentPlugin"]

@@ -1,7 +1,8 @@
-"""The documented home of `FileEditPlugin`."""
+"""The documented home of `FileEditPlugin` and of the backups it keeps."""
 
 from __future__ import annotations
 
-from jaato.plugins.files.plugin import FilesPlugin as FileEditPlugin
+from jaato.runtime.plugins.standalone import FileEditPlugin
+from jaato.tools.filesystem.backups import Backups as BackupManager
 
-__all__ = ["FileEditPlugin"]
+__all__ = ["BackupManager", "FileEditPlugin"]

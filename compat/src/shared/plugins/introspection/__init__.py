@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.introspection import IntrospectionPlugin
+from jaato.runtime.plugins.standalone import IntrospectionPlugin
 
 __all__ = ["IntrospectionPlugin"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.mcp.plugin import MCPToolPlugin
+from jaato.runtime.plugins.standalone import MCPToolPlugin
 
 __all__ = ["MCPToolPlugin"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jaato.abc.session_plugin import SavedSession, SessionConfig, SessionPlugin, SessionState
+from jaato.abc.session_plugin import SavedSession as SessionInfo
 from jaato.plugins.session import FileSessionPlugin, create_plugin, load_session_config
 from jaato.runtime.session_saving import discover_session_plugins, load_session_plugin
 
@@ -10,6 +11,7 @@ __all__ = [
     "FileSessionPlugin",
     "SavedSession",
     "SessionConfig",
+    "SessionInfo",
     "SessionPlugin",
     "SessionState",
     "create_plugin",

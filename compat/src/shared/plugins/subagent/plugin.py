@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.subagent.plugin import SubagentPlugin
+from jaato.runtime.plugins.standalone import SubagentPlugin
 
 __all__ = ["SubagentPlugin"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jaato.plugins.todo import TodoPlugin
+from jaato.runtime.plugins.standalone import TodoPlugin
 
 __all__ = ["TodoPlugin"]

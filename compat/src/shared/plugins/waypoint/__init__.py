@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jaato.plugins.waypoint.plugin import WaypointPlugin
 from jaato.plugins.waypoint.restore import WaypointManager
+from jaato.runtime.plugins.standalone import WaypointPlugin
 from jaato.tools.filesystem.backups import Backups as BackupManager
 
 __all__ = ["BackupManager", "WaypointManager", "WaypointPlugin"]

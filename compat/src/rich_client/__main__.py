@@ -1,0 +1,10 @@
+"""`python -m rich_client --connect PATH`: as `jaato attach`."""
+
+from __future__ import annotations
+
+from jaato.cli import attach as main
+
+__all__ = ["main"]
+
+if __name__ == "__main__":
+    raise SystemExit(main())
