@@ -122,17 +122,13 @@ __all__ = [
 ]
 
 
-class FileSessionPlugin:
+class SessionFiles:
     """Saved sessions are `ID.json` in `storage_path` (0600, written whole); no link in it is followed."""
-
-    name: ClassVar[str] = "session"
 
     def __init__(self) -> None:
         self._workspace = Path.cwd()
         self._storage_path = STORAGE_PATH
         self._most = SessionConfig().max_sessions
-        self._seen: SavedSession | None = None
-        self._describe_after = SessionConfig().request_description_after_turns
 
     def initialize(self, config: dict[str, Any] | None = None) -> None:
         """Take `storage_path` (relative to the workspace, or absolute) and `max_sessions`. Raises `ConfigError`."""
@@ -144,9 +140,6 @@ class FileSessionPlugin:
         if given:
             raise ConfigError(f"The session plugin has no setting {min(given)!r}.")
         self._storage_path, self._most = checked.storage_path, checked.max_sessions
-
-    def shutdown(self) -> None:
-        """It holds nothing open."""
 
     def set_workspace_path(self, path: str) -> None:
         """Set the directory that a relative `storage_path` starts from."""
@@ -243,6 +236,20 @@ class FileSessionPlugin:
             description=text,
         )
         self.save(msgspec.structs.replace(state, description=text, events=[*state.events, event]))
+
+
+class FileSessionPlugin(SessionFiles):
+    """Keeps sessions as files of the workspace."""
+
+    name: ClassVar[str] = "session"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: SavedSession | None = None
+        self._describe_after = SessionConfig().request_description_after_turns
+
+    def shutdown(self) -> None:
+        """It holds nothing open."""
 
     def needs_description(self, state: SavedSession, config: SessionConfig) -> bool:
         """Whether a session has gone on long enough to be described, and is not."""

@@ -13,6 +13,7 @@ import msgspec
 from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
+from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, first_tools
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
 from jaato.agent.prompt import system_prompt
@@ -72,7 +73,7 @@ class Plan(msgspec.Struct, frozen=True):
     question_timeout_s: float | None = None
     """How long a question waits, where its channel does not say; None: as long as it takes."""
     plugins: tuple[str, ...] | None = None
-    """The plugins whose tools the session may use; None: all that are exposed."""
+    """The plugins, and single tools, that the session may use; None: all that are exposed."""
 
 
 class Runtime:
@@ -97,6 +98,7 @@ class Runtime:
 
     def create(self, plan: Plan) -> Session:
         """A new session; its log begins when this returns. Raises `ConfigError` for a workspace that is no directory."""
+        plan = self._reachable(plan)
         workspace = plan.workspace.resolve()
         if not workspace.is_dir():
             raise ConfigError(
@@ -111,6 +113,19 @@ class Runtime:
         journal.begin(created, self._agent(plan, journal, workspace))
         return self._assemble(plan, journal)
 
+    def _reachable(self, plan: Plan) -> Plan:
+        """The plan, with the plugin `introspection` where tools could not be reached without it: where they are many, or
+        servers bring more of them later."""
+        catalog = self.registry.subset(plan.plugins)
+        later = bool(catalog.sources or catalog.strangers)
+        if ACTIVATOR in catalog or not (later or len(catalog) > MAX_DECLARED):
+            return plan
+        if "introspection" in self.registry.disabled:
+            return plan
+        self.registry.expose_tool("introspection")
+        names = None if plan.plugins is None else (*plan.plugins, "introspection")
+        return msgspec.structs.replace(plan, plugins=names)
+
     def _agent(self, plan: Plan, journal: Journal, workspace: Path) -> AgentCreated:
         return AgentCreated(
             **journal.head(),
@@ -118,12 +133,13 @@ class Runtime:
             provider=plan.provider.name,
             model=plan.model,
             system_prompt=plan.prompt if plan.prompt is not None else self.prompt(workspace, plan.plugins),
-            core_tools=[tool.name for tool in self.registry.subset(plan.plugins).core],
+            core_tools=[tool.name for tool in first_tools(self.registry.subset(plan.plugins))],
         )
 
     def open(self, journal: Journal, plan: Plan) -> Session:
         """A stored session, as it was; another provider or model in the plan is recorded as a switch. One whose damaged
         log has lost its agent gets a new one, which knows the conversation."""
+        plan = self._reachable(plan)
         state = journal.state
         if not state.agent_id:
             state.agent_id = new_id("a")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
+from jaato.agent.active_tools import ACTIVATOR
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
@@ -140,7 +141,7 @@ class SessionFactory:
         sandbox: Sandbox | None = registry.services.get("sandbox")
         plan = plan_of(options, settings, provider, model, self.workspace, policy)
         if journal is None and provider.name == "local":
-            plan = small_model_plan(plan, self.settings)
+            plan = small_model_plan(plan, self.settings, found=ACTIVATOR in registry.catalog)
         strategy = create_compaction(settings, registry)
         plan = replace(plan, compaction=strategy, keep_interrupted_turns=resumable)
         session: Session | None = None
@@ -287,9 +288,12 @@ def question_timeout(settings: Settings) -> float | None:
     return seconds or None
 
 
-def small_model_plan(plan: Plan, settings: Settings) -> Plan:
-    """The plan with what suits a small model, where the user has not set these."""
+def small_model_plan(plan: Plan, settings: Settings, *, found: bool) -> Plan:
+    """The plan with what suits a small model, where the user has not set these; `found` says whether tools that are not
+    declared can be found."""
     from jaato.runtime.local_model import small_profile
 
     prompt, core = small_profile(plan.workspace, settings.config_dir / "AGENTS.md")
-    return replace(plan, prompt=plan.prompt if plan.prompt is not None else prompt, core=core)
+    return replace(
+        plan, prompt=plan.prompt if plan.prompt is not None else prompt, core=core if found else None
+    )

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from jaato.abc.provider import Provider
 from jaato.abc.subagents import SubagentRequest, ToolChoice
+from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED
+from jaato.agent.active_tools import first_tools as declared_first
 from jaato.agent.model import ProviderOpener
 from jaato.agent.session import Session, SessionParts
 from jaato.agent.state import SubagentRecord
@@ -29,10 +31,8 @@ from jaato.tools.catalog import Catalog
 if TYPE_CHECKING:
     from jaato.tools.tool import Tool
 
-ALWAYS = ("list_tools", "get_tool_schemas")
+ALWAYS = ("list_tools", ACTIVATOR)
 """The tools for discovery, which every subagent with tools has."""
-MOST_CORE = 24
-"""So many chosen tools are declared from the start; of more only those that say so themselves."""
 ABOUT = """\
 You are the subagent {name}. Messages marked [parent] come from the agent that gave you your task; you do not talk to the \
 user. Do the task and nothing else. Your last message is all the other agent gets: say in it what you found or did, with \
@@ -134,7 +134,7 @@ class SubagentSessionFactory:
         parent, created = self._parts[parent_id], record.created
         assert created is not None
         bounds = created.bounds or AgentBounds()
-        few = bounds.tools is not None and len(bounds.tools) <= MOST_CORE
+        few = bounds.tools is not None and len(bounds.tools) <= MAX_DECLARED
         name, model = created.provider, created.model
         provider = parent.provider
         if provider.name != name:
@@ -198,9 +198,9 @@ def narrow_catalog(catalog: Catalog, names: Iterable[str] | None) -> Catalog:
 
 def first_tools(parent: SessionParts, catalog: Catalog, bounds: AgentBounds) -> list[Tool]:
     """The tools a subagent is shown from the start."""
-    if bounds.tools is not None and len(bounds.tools) <= MOST_CORE:
+    if bounds.tools is not None and len(bounds.tools) <= MAX_DECLARED:
         return list(catalog)
     if parent.core_tools is not None:
         found = [catalog.find(name) for name in parent.core_tools]
         return [entry.tool for entry in found if entry is not None]
-    return catalog.core
+    return declared_first(catalog)

@@ -179,15 +179,16 @@ class Catalog:
     @property
     def core(self) -> list[Tool]:
         """The tools declared from the start, in the order they were added."""
-        return self._current().core
+        return self.snapshot.core
 
     @property
     def categories(self) -> dict[str, int]:
         """How many tools each category has."""
-        return self._current().categories
+        return self.snapshot.categories
 
-    def _current(self) -> CatalogSnapshot:
-        """The tools of this moment, counted once."""
+    @property
+    def snapshot(self) -> CatalogSnapshot:
+        """The tools of this moment, counted once; another object after each change."""
         counted = self._counted
         if counted.tools is not self._tools:
             counted = self._counted = CatalogSnapshot(self._tools)

@@ -280,7 +280,8 @@ class JaatoRuntime:
         name: str | None = None,
         session: str | None = None,
     ) -> JaatoSession:
-        """A new session, cheap to make, or the stored one of the id `session`; `tools` names the plugins it may use.
+        """A new session, cheap to make, or the stored one of the id `session`; `tools` names the plugins and single tools it
+        may use.
 
         With a `parent` it is a subagent of that one's agent, in the same log; it ends with it at the latest. Raises
         `ToolError` where a bound on subagents says no.
@@ -291,7 +292,7 @@ class JaatoRuntime:
                 name=name,
                 instructions=system_instructions,
                 model=model,
-                choices=(ToolChoice(plugins=tools),) if tools is not None else (),
+                choices=(self._split_choice(tools),) if tools is not None else (),
             )
             return PORTAL.call(self._create_subagent(parent.live, order))
         registry = self.registry
@@ -311,6 +312,12 @@ class JaatoRuntime:
         made = JaatoSession(live, end)
         registry.set_session(made)
         return made
+
+    def _split_choice(self, names: list[str]) -> ToolChoice:
+        """Plugins and tools by name, apart."""
+        registry = self.registry
+        tools = [name for name in names if registry.toolset(name) is None and name in registry.catalog]
+        return ToolChoice(plugins=[name for name in names if name not in tools], tools=tools)
 
     async def _create_subagent(self, parent: Session, order: SubagentRequest) -> JaatoSession:
         supervisor = parent.supervisor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,12 +62,12 @@ class Toolset(msgspec.Struct, eq=False):
     """Whether it is third-party code, whose calls have a timeout."""
 
 
-class ToolsetSource:
+class ToolsetSource(ABC):
     """A plugin that stands for one built in, and gives that one's record to the registry that exposes it."""
 
+    @abstractmethod
     def toolset(self) -> Toolset:
         """The record of the plugin it stands for."""
-        raise NotImplementedError
 
 
 SETTERS = ("set_plugin_registry", "set_session", "set_workspace_path", "set_output_callback")

@@ -274,17 +274,26 @@ class PluginRegistry:
         """The records of all exposed plugins."""
         return list(self._exposed.values())
 
-    def subset(self, plugins: Iterable[str] | None) -> Catalog:
-        """The tools of these plugins only; all of them for None. Raises `PluginError` for one that is not exposed."""
-        if plugins is None:
+    def subset(self, names: Iterable[str] | None) -> Catalog:
+        """The tools of these plugins, and single ones by name; all of them for None. Raises `PluginError` for what is not
+        exposed."""
+        if names is None:
             return self.catalog
-        names = [self._own_names.get(name, name) for name in plugins]
-        chosen = self.catalog.part(frozenset(names))
+        toolsets: list[Toolset] = []
+        tools: list[Tool] = []
         for name in names:
-            if (toolset := self._exposed.get(name)) is None:
+            toolset, found = self._exposed.get(self._own_names.get(name, name)), self.catalog.find(name)
+            if toolset is not None:
+                toolsets.append(toolset)
+            elif found is not None:
+                tools.append(found.tool)
+            else:
                 known = ", ".join(self._exposed)
-                raise PluginError(f"The plugin {name!r} is not exposed; there are {known}.")
+                raise PluginError(f"The plugin {name!r} is not exposed; there are {known}, and their tools.")
+        chosen = self.catalog.part(frozenset(toolset.name for toolset in toolsets))
+        for toolset in toolsets:
             chosen.add(toolset.tools)
+        chosen.add(tools)
         return chosen
 
     def get_exposed_tool_schemas(self) -> list[ToolSchema]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
@@ -18,16 +19,18 @@ from jaato.runtime.plugins.lifecycle import PluginHost, release
 from jaato.runtime.plugins.registry import PluginRegistry
 
 
-class DocumentedMethods:
+class DocumentedMethods(ABC):
     """The methods of `ToolPlugin` over the record of a plugin."""
 
     name: ClassVar[str] = ""
 
+    @abstractmethod
     def _record(self) -> Toolset:
-        raise NotImplementedError
+        """The record of the plugin."""
 
+    @abstractmethod
     def _workspace(self) -> Path:
-        raise NotImplementedError
+        """The directory its functions work in."""
 
     def get_tool_schemas(self) -> list[ToolSchema]:
         """The declarations of its tools."""
