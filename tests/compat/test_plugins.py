@@ -93,7 +93,8 @@ def made(name: str) -> Any:
     return getattr(importlib.import_module(f"shared.plugins.{name}"), PLUGINS[name])()
 
 
-@pytest.mark.spec("S3", "Plugin System Architecture")
+@pytest.mark.spec("S3", "Tool Plugins (PluginRegistry)", "S3.tools.4")
+@pytest.mark.spec("S3", "Tool Plugins (PluginRegistry)", "S3.tools.5")
 @pytest.mark.parametrize("name", PLUGINS)
 def test_a_documented_plugin_has_the_protocol(name: str) -> None:
     """Made without arguments, initialised without a configuration: its schemas have executors, and its members are there."""
@@ -135,6 +136,7 @@ def test_a_registry_exposes_one_made_by_hand_as_its_own(name: str, registry: Plu
     assert rows() == own
 
 
+@pytest.mark.spec("S3", "Tool Plugins (PluginRegistry)", "S3.tools.5")
 def test_commands_files_and_plans_work_by_their_documented_methods(workspace: Path) -> None:
     """The printed methods, by position and by keyword, with the printed parameters."""
     cli = CLIToolPlugin()

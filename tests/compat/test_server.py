@@ -64,6 +64,7 @@ def test_the_printed_usage_works(tmp_path: Path) -> None:
     assert list(shared.iterdir()) == []
 
 
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.9")
 @pytest.mark.parametrize("program", ["rich_client", "server.test_client"])
 def test_the_documented_clients_are_programs(program: str, tmp_path: Path) -> None:
     """`python -m` of each takes `--connect PATH`, and says when no server is there; imported, each has `main`."""
@@ -79,3 +80,11 @@ def test_the_documented_clients_are_programs(program: str, tmp_path: Path) -> No
     assert done.returncode == 1
     assert "none.sock" in done.stderr
     assert callable(importlib.import_module(program).main)
+
+
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.10")
+def test_there_are_as_many_types_of_events_as_documented() -> None:
+    """25 or more, each with its own type on the wire."""
+    events = importlib.import_module("server.events")
+    kinds = [getattr(events, name) for name in events.__all__ if name.endswith("Event") and name != "Event"]
+    assert len({kind.__struct_config__.tag for kind in kinds}) == len(kinds) >= 25

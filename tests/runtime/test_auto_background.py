@@ -142,6 +142,7 @@ def test_what_is_started_in_the_background_is_judged_as_any_call(tmp_path: Path)
     assert plugin.runs == 1
 
 
+@pytest.mark.spec("S1", "Auto-Background", "S1.background.5")
 def test_a_function_registered_under_a_capable_plugins_tool_is_moved_too(tmp_path: Path) -> None:
     """`register(name, fn)` with the name of such a tool: the function runs, once, and its plugin has the task."""
     executor, plugin = slow_executor(tmp_path)
@@ -163,6 +164,8 @@ def test_a_function_registered_under_a_capable_plugins_tool_is_moved_too(tmp_pat
     assert (calls, plugin.runs) == ([0.3], 0)
 
 
+@pytest.mark.spec("S1", "Auto-Background", "S1.background.5")
+@pytest.mark.spec("S1", "set_registry(registry)", "S1.configuration.2")
 @pytest.mark.parametrize("name", ["runCommand", "cli_execute", "run"])
 def test_the_promise_has_the_name_the_caller_used(tmp_path: Path, name: str) -> None:
     """Also of a function registered under another name of a slow tool; the check by task id finds either."""
@@ -190,6 +193,7 @@ def test_the_promise_has_the_name_the_caller_used(tmp_path: Path, name: str) -> 
         registry.shutdown()
 
 
+@pytest.mark.spec("S1", "Auto-Background", "S1.background.4")
 @pytest.mark.parametrize(
     "arguments",
     [

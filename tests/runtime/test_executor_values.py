@@ -58,7 +58,9 @@ def allow_everything(tmp_path: Path) -> PermissionPlugin:
     return PermissionPlugin(path, workspace=tmp_path / "work", state_dir=tmp_path / "state", trusted=True)
 
 
-@pytest.mark.spec("S1", "execute()")
+@pytest.mark.spec("S1", "execute()", "S1.execute.3")
+@pytest.mark.spec("S1", "execute()", "S1.execute.1")
+@pytest.mark.spec("S1", "Result Structure", "S1.result.3")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_built_in_tool_gives_plain_data_with_its_permission(
     executor: ToolExecutor, tmp_path: Path, name: str

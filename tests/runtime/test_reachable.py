@@ -72,7 +72,7 @@ def results(client: JaatoClient) -> list[ToolResult]:
     return [part for m in client.get_history() for part in m.parts if isinstance(part, ToolResult)]
 
 
-@pytest.mark.spec("S3", "Typical Client Usage")
+@pytest.mark.spec("S3", "Typical Client Usage", "S3.usage.4")
 def test_the_tools_of_the_printed_usage_are_declared(tmp_path: Path) -> None:
     """`expose_tool('cli')` and `expose_tool('mcp')`: the model is told of every tool, and calls one that is no core tool."""
     script = [call("run", command="echo hello"), call("mcp_servers"), say("done")]
@@ -83,7 +83,7 @@ def test_the_tools_of_the_printed_usage_are_declared(tmp_path: Path) -> None:
     assert {"run", "call_mcp_tool", "mcp_servers"} <= set(declared(provider))
 
 
-@pytest.mark.spec("S3", "Typical Client Usage")
+@pytest.mark.spec("S3", "Typical Client Usage", "S3.usage.4")
 def test_servers_that_bring_tools_later_bring_introspection(tmp_path: Path) -> None:
     """With a configured MCP server its tools are not known yet: `list_tools` is declared, which finds them."""
     (tmp_path / "work").mkdir()
@@ -179,3 +179,15 @@ def test_a_tool_exposed_in_a_session_without_introspection_is_declared(tmp_path:
         client.send_message("and on")
     assert declared(provider) == ["run"]
     assert declared(provider, 1) == ["run", "late_0", "late_1"] == declared(provider, 3)
+
+
+@pytest.mark.spec("S0", "Discoverability Modes", "S0.modes.1")
+def test_with_introspection_the_first_request_declares_the_core_tools(tmp_path: Path) -> None:
+    """These and no other, as the registry has them, however few there are."""
+    client, provider = client_of(tmp_path, [say("done")], "introspection", "cli", "search", "todo")
+    with client:
+        client.send_message("go")
+        core = [tool.name for tool in client.get_runtime().registry.catalog.core]
+    assert declared(provider) == core
+    assert core[:3] == ["list_tools", "get_tool_schemas", "run"]
+    assert "grep_content" not in core

@@ -14,6 +14,7 @@ from tests.server.serving import served
 
 from jaato.cli.output.console import Console
 from jaato.cli.repl.editor import Keyboard
+from jaato.cli.repl.session_output import completions
 from jaato.client.connection import connect
 from jaato.client.session import RemoteSession
 from jaato.plugins.memory import brief_entries, workspace_notes
@@ -158,6 +159,33 @@ def test_of_many_notes_the_newest_are_told(tmp_path: Path) -> None:
     assert len(told) == 100
     assert told[0].id.startswith("x299")
     assert all(entry.id.isprintable() and len(encode(entry)) < 1_500 for entry in told)
+
+
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.13")
+def test_models_and_sessions_of_the_snapshot_are_completed(tmp_path: Path) -> None:
+    """What Tab offers comes from `session.info`: the provider's models, and the sessions of this workspace."""
+
+    async def main() -> None:
+        async with served(tmp_path, [say("Hello.")]) as server, connect(server.path) as client:
+            work = tmp_path / "work"
+            (tmp_path / "other").mkdir()
+            await client.create(tmp_path / "other", name="elsewhere")
+            await client.create(work, name="first")
+            session = await client.create(work, name="second")
+            await until(session, lambda _state: session.info is not None and len(session.info.sessions) == 3)
+            info = session.info
+            assert info is not None
+            offered = completions(info)
+            assert [text for text in offered if text.startswith("/model")] == [
+                f"/model {name}" for name in info.models
+            ]
+            assert info.models
+            assert {text for text in offered if text.startswith("/resume")} == {
+                "/resume first",
+                "/resume second",
+            }
+
+    anyio.run(main)
 
 
 def test_what_is_completed_follows_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from jaato.protocol.ids import new_id
 from jaato.providers.scripted import Step
 
 
+@pytest.mark.spec("S3", "Session Plugins (Separate System)", "S3.sessionplugins.6")
 def test_a_description_is_in_the_list_and_in_the_resumed_session(tmp_path: Path) -> None:
     """It is written into the saved file, on one line, and a session made of the file has it."""
     client, plugin = kept(tmp_path, [Step("one"), Step("two")], auto_save_on_exit=False)
@@ -50,6 +51,7 @@ def test_what_cannot_be_described(tmp_path: Path) -> None:
     assert files(tmp_path)[0].read_bytes() == before
 
 
+@pytest.mark.spec("S3", "Session Plugins (Separate System)", "S3.sessionplugins.6")
 @pytest.mark.parametrize(
     ("turns", "description", "after", "needed"),
     [(2, None, 3, False), (3, None, 3, True), (9, None, 3, True), (3, "x", 3, False), (9, None, 0, False)],

@@ -11,11 +11,11 @@ FILE = Path(__file__).with_name("sentences.toml")
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One requirement; `waits_for` is empty for those of the kernel."""
+    """One requirement; `missing` says why it is not there yet, empty for what is there."""
 
     id: str
     says: str
-    waits_for: str = ""
+    missing: str = ""
     named: tuple[str, ...] = ()
     """Tests (or files of tests) that prove it without naming it."""
 
@@ -60,12 +60,12 @@ def load() -> Specification:
 def section_of(entry: dict[str, object]) -> Section:
     """One section from its table."""
     key = str(entry["key"])
-    kernel, later, tests = (dict(entry.get(name, {})) for name in ("kernel", "later", "tests"))  # type: ignore[call-overload]  # tables of the file
-    numbers = sorted({*kernel, *later}, key=int)
+    kernel, missing, tests = (dict(entry.get(name, {})) for name in ("kernel", "missing", "tests"))  # type: ignore[call-overload]  # tables of the file
+    numbers = sorted({*kernel, *missing}, key=int)
     sentences = [
         Sentence(f"{key}.{n}", kernel[n], "", tuple(tests.get(n, ())))
         if n in kernel
-        else Sentence(f"{key}.{n}", later[n][1], later[n][0])
+        else Sentence(f"{key}.{n}", missing[n][1], missing[n][0])
         for n in numbers
     ]
     return Section(str(entry["document"]), str(entry["heading"]), key, sentences)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from tests.mcp.hosting import configure, raw
 from jaato import settings
 from jaato.plugins import BUILTIN
 from jaato.plugins.mcp.plugin import MCPToolPlugin
+from jaato.protocol.codec import encode
 from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.tools.tool import Tool
 
 MOST_WORDS = 40
 SUBAGENTS = [
@@ -53,6 +56,16 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> PluginRegistry:
     made = PluginRegistry("gpt-5", workspace=tmp_path_factory.mktemp("work"), services={"environ": environ})
     made.expose_all()
     return made
+
+
+@pytest.mark.spec("S0", "Discoverability Modes", "S0.modes.4")
+def test_what_is_declared_first_is_a_small_part_of_all(registry: PluginRegistry) -> None:
+    """The core tools have at most 30 % of the bytes of all declarations."""
+
+    def size(tools: Iterable[Tool]) -> int:
+        return sum(len(encode(tool.spec)) for tool in tools)
+
+    assert 0 < size(registry.catalog.core) <= 0.3 * size(registry.catalog)
 
 
 @pytest.mark.spec("S0", "Tool Inventory Summary", "S0.inventory.2")

@@ -228,6 +228,7 @@ class Demanding(Documented):
         return ["gemini-3-pro*", "gemini-3.5-*"]
 
 
+@pytest.mark.spec("S3", "Tool Plugins (PluginRegistry)", "S3.tools.3")
 @pytest.mark.spec("S3", "Model Requirements", "S3.requirements.1")
 @pytest.mark.parametrize(
     ("model", "fits"),

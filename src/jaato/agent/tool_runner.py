@@ -12,6 +12,7 @@ from types import CoroutineType
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from msgspec import Struct
 
 from jaato.agent.active_tools import ActiveTools
@@ -346,6 +347,9 @@ class ToolRunner:
 
     async def _run_slotted(self, asked: ToolCall, turn_id: str, resume: ResumeCall | None) -> None:
         async with self._slots:
+            await (
+                anyio.lowlevel.checkpoint_if_cancelled()
+            )  # a call that has not begun when the turn is stopped never does
             await self._run(asked, turn_id, resume)
 
     async def _run(self, asked: ToolCall, turn_id: str, resume: ResumeCall | None) -> None:
