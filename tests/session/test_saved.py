@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -136,7 +137,11 @@ def test_hooks_are_called_and_checkpoints_made(tmp_path: Path) -> None:
     told: list[str] = []
 
     class Mine(FileSessionPlugin):
-        def on_session_start(self, state: SavedSession, config: SessionConfig) -> None:
+        def on_session_start(
+            self, state: SavedSession | SessionConfig, config: SessionConfig | None = None
+        ) -> None:
+            assert isinstance(state, SavedSession)
+            assert isinstance(config, SessionConfig)
             told.append(f"start {state.turns}")
 
         def on_turn_complete(self, state: SavedSession, config: SessionConfig) -> None:
@@ -156,6 +161,27 @@ def test_hooks_are_called_and_checkpoints_made(tmp_path: Path) -> None:
         client.send_message("go")
     client.close()
     assert told == ["start 0", "turn 1", "save 2", "turn 2", "turn 3", "save 3", "end 3"]
+
+
+@pytest.mark.spec("S3", "Session Plugins (Separate System)", "S3.sessionplugins.4")
+def test_the_first_hook_may_take_the_settings_alone(tmp_path: Path) -> None:
+    """`on_session_start(config)` as the class diagram prints it: called so for a plugin of that shape, and can be called."""
+    told: list[SessionConfig] = []
+
+    class Documented(FileSessionPlugin):
+        def on_session_start(self, config: SessionConfig) -> None:  # type: ignore[override]  # the documented shape
+            told.append(config)
+
+    config = SessionConfig(checkpoint_after_turns=0, auto_save_on_exit=False)
+    client = client_of(tmp_path, [say("one")])
+    plugin: Any = Documented()
+    client.set_session_plugin(plugin, config)
+    with client:
+        assert client.send_message("go") == "one"
+    assert told == [config]
+    plugin = create_plugin()
+    plugin.on_session_start(config)
+    assert plugin.enrich_prompt("go").prompt == "go"
 
 
 @pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.1")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.session.copies import files, kept, state_of
+from tests.kit import call
+from tests.session.copies import client_of, files, kept, state_of
 
 from jaato.abc.session_plugin import SessionConfig
 from jaato.errors import SessionNotFound, ToolError
-from jaato.plugins.session import FileSessionPlugin
+from jaato.plugins.session import FileSessionPlugin, create_plugin
 from jaato.protocol.ids import new_id
 from jaato.providers.scripted import Step
 
@@ -63,3 +64,30 @@ def test_a_session_needs_a_description_after_some_turns(
     config = SessionConfig(request_description_after_turns=after)
     state = state_of(turns=turns, description=description)
     assert FileSessionPlugin().needs_description(state, config) is needed
+
+
+@pytest.mark.spec("S3", "Manual Plugin Registration", "S3.manual.3")
+@pytest.mark.parametrize("registered_first", [False, True])
+@pytest.mark.parametrize("tools", [None, ["cli"]])
+def test_the_model_can_describe_the_session_as_it_is_asked_to(
+    tmp_path: Path, tools: list[str] | None, registered_first: bool
+) -> None:
+    """With a session plugin `session_describe` is among the tools, though only `cli` was exposed, and it works."""
+    script = [Step("one"), call("session_describe", description="Greetings"), Step("two"), Step("three")]
+    client = client_of(tmp_path, script, "cli")
+    plugin = create_plugin()
+    with client:
+        runtime = client.get_runtime()
+        session = runtime.create_session(tools=tools)
+        if registered_first:
+            runtime.registry.register_plugin(plugin, enrichment_only=True)
+        config = SessionConfig(request_description_after_turns=1)
+        session.set_session_plugin(plugin, config)
+        if not registered_first:
+            runtime.registry.register_plugin(plugin, enrichment_only=True)
+        session.send_message("first")
+        session.send_message("second")
+        asked = [message.text for message in session.get_history() if message.role == "user"]
+        assert ["describe it" in text for text in asked] == [False, True]
+        assert session.live.state.description == "Greetings"
+        session.close()

@@ -103,7 +103,9 @@ class SessionPlugin(Protocol):
         """Remove a saved copy; whether there was one."""
         ...
 
-    def on_session_start(self, state: SavedSession, config: SessionConfig) -> None: ...
+    def on_session_start(self, state: SavedSession, config: SessionConfig) -> None:
+        """A session begins, or goes on. One that takes the settings alone is called with these."""
+        ...
 
     def on_turn_complete(self, state: SavedSession, config: SessionConfig) -> None:
         """A turn has ended. Where the settings ask for a copy now, `save` is called before."""

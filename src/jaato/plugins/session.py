@@ -258,9 +258,14 @@ class FileSessionPlugin(SessionFiles):
 
     # --- what happens ------------------------------------------------------------------------------------------
 
-    def on_session_start(self, state: SavedSession, config: SessionConfig) -> None:
-        """A session begins, or goes on."""
-        self._follow(state, config)
+    def on_session_start(
+        self, state: SavedSession | SessionConfig, config: SessionConfig | None = None
+    ) -> None:
+        """A session begins, or goes on; with the settings alone, as the documents print it, it is not known yet which."""
+        if isinstance(state, SessionConfig):
+            self._use(state)
+        else:
+            self._follow(state, config or SessionConfig())
 
     def on_turn_complete(self, state: SavedSession, config: SessionConfig) -> None:
         """A turn has ended."""
@@ -272,6 +277,9 @@ class FileSessionPlugin(SessionFiles):
 
     def _follow(self, state: SavedSession, config: SessionConfig) -> None:
         self._seen = state
+        self._use(config)
+
+    def _use(self, config: SessionConfig) -> None:
         self._most, self._describe_after = config.max_sessions, config.request_description_after_turns
 
     # --- prompts and commands ----------------------------------------------------------------------------------

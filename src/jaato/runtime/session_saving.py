@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -265,8 +266,8 @@ class SessionSaving:
     async def begin(self) -> None:
         """The session has begun, or goes on."""
         if not self._asked_only:
-            hook = self._hook(self.plugin.on_session_start, head_of(self._session))
-            await self._told(hook, "on_session_start")
+            hook = starting_hook(self.plugin)
+            await self._told(self._hook(hook, head_of(self._session)), "on_session_start")
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, TurnCompleted) and event.agent_id == self._session.state.agent_id:
@@ -400,6 +401,18 @@ class SessionSaving:
         if not self._asked_only:
             hook = self._hook(self.plugin.on_session_end, head_of(self._session))
             await self._told(hook, "on_session_end")
+
+
+def starting_hook(plugin: SessionPlugin) -> Hook:
+    """`on_session_start` of a plugin, with the session and the settings, or with the settings alone as documented."""
+    hook: Any = plugin.on_session_start
+    try:
+        inspect.signature(hook).bind(None, None)
+    except TypeError:
+        return lambda _state, config: hook(config)
+    except ValueError:
+        pass  # it does not say what it takes
+    return hook  # type: ignore[no-any-return]  # of either shape
 
 
 def session_saving_for(session: Session) -> SessionSaving:

@@ -15,11 +15,13 @@ from jaato.protocol.messages import Message
 from jaato.runtime.embedding.attachments import text_of
 from jaato.runtime.embedding.hooks import attach_hooks, completion_callback, context_usage
 from jaato.runtime.embedding.portal import PORTAL
+from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.session_saving import SessionSaving
 
 OutputCallback = Callable[[str, str, str], None]
 RetryCallback = Callable[[str, int, int, float], None]
 CANCELLED = "[Generation cancelled]"
+DESCRIBE = "session_describe"
 
 
 class JaatoSession:
@@ -133,6 +135,16 @@ class JaatoSession:
         """Set the plugin that saves the session as `config` says. The caller shuts it
         down. Raises `PluginError` for what is no session plugin."""
         PORTAL.call(self._keeper.use(plugin, config or SessionConfig()))
+        self._add_description_tool()
+
+    def _add_description_tool(self) -> None:
+        """Have `session_describe`, which prompts ask the model to call, among the session's tools."""
+        registry: PluginRegistry = self._session.services["registry"]
+        if DESCRIBE not in registry.catalog and "session" not in registry.disabled:
+            registry.expose_tool("session")
+        found, catalog = registry.catalog.find(DESCRIBE), self._session.catalog
+        if found is not None and DESCRIBE not in catalog:
+            catalog.add([found.tool])
 
     @property
     def _keeper(self) -> SessionSaving:

@@ -154,8 +154,8 @@ class PluginRegistry:
         known_as: str | None = None,
     ) -> bool:
         known_as = known_as or name
-        if name in self._exposed or name in self._enrichment_only:
-            other = (self._exposed.get(name) or self._enrichment_only[name]).plugin
+        if name in self._exposed:
+            other = self._exposed[name].plugin
             both = f"Two plugins are called {name!r}: {class_name(other)} and {class_name(plugin)}."
             self.report(known_as, f"is left out: {both}")
             raise PluginError(f"{both} Disable one of them.")
@@ -220,13 +220,16 @@ class PluginRegistry:
     def register_plugin(self, plugin: Any, expose: bool = False, enrichment_only: bool = False) -> None:
         """Add a plugin by hand: exposed at once, for prompt enrichment alone, or known to `expose_tool` by name.
 
-        One for enrichment alone is initialised and shut down by its owner. Raises `PluginError` for one of no use.
+        One for enrichment alone is initialised and shut down by its owner, and may have the name of an exposed one, whose
+        tools stay. Raises `PluginError` for one of no use.
         """
         name = plugin_name(plugin)
         if not expose and not enrichment_only:
             self._known[name] = ByHand(plugin)
             return
-        self.unexpose_tool(name)
+        exposed = self._exposed.get(name)
+        if expose or (exposed is not None and exposed.plugin is plugin):
+            self.unexpose_tool(name)
         if expose:
             self._expose(plugin, name, None)
             return
