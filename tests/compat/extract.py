@@ -18,6 +18,7 @@ from typing import Any
 HERE = Path(__file__).parent
 MANIFEST = HERE.parents[1] / "docs" / "reference" / "snippets.toml"
 SNIPPETS = HERE / "snippets"
+SUFFIXES = {"python": "py", "bash": "sh", "json": "json", "mermaid": "mmd"}
 DOCUMENTS = ("tool-system", "tool-executor", "arp-tool-registry", "architecture", "design-philosophy")
 
 UNFENCED: dict[str, str | None] = {
@@ -60,8 +61,8 @@ class Block:
 
     @property
     def file_name(self) -> str:
-        """The committed file of its text, if it is run."""
-        return f"{self.document.replace('-', '_')}_{self.index:02}.py"
+        """The committed file of its text, if it is run or checked."""
+        return f"{self.document.replace('-', '_')}_{self.index:02}.{SUFFIXES.get(self.language, 'txt')}"
 
 
 def fenced(document: str, text: str) -> Iterator[Block]:
@@ -125,7 +126,7 @@ def differences(found: list[Block], entries: list[dict[str, Any]]) -> list[str]:
 
 
 def write_files(found: list[Block], entries: list[dict[str, Any]]) -> None:
-    """Commit the text of every block that is run."""
+    """Commit the text of every block that is run or checked."""
     run = {(entry["document"], entry["index"]) for entry in entries if entry["how"] != "illustrates"}
     SNIPPETS.mkdir(exist_ok=True)
     for block in found:

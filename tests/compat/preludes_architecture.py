@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any  # the documented spelling
 
 import pytest
-from tests.compat.preludes_plugins import stand_in
 from tests.compat.stage import Names, Stage, called, endless, said, vertex_server
 from tests.providers.server import answer
 
@@ -154,7 +153,6 @@ def vertex(stage: Stage) -> Iterator[Names]:
 
 def typical_client(stage: Stage) -> Iterator[Names]:
     """The first message makes the model look at the directory; the client runs it and gives back the words."""
-    stand_in(stage, "mcp", [])
     (stage.path / "notes.txt").write_text("hello\n")
     replies = [called("run", command="ls"), said("There is ", "notes.txt."), said("No log yet.")]
     with vertex_server(stage, *replies) as server:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any  # the documented spelling
 
@@ -87,34 +86,6 @@ def typing_list(stage: Stage) -> Iterator[Names]:
         registry = PluginRegistry(model, workspace=stage.path)
         registry.register_plugin(type("Multimodal", (printed, Simple), {})("multimodal"), expose=True)
         assert registry.list_exposed() == exposed
-
-
-STAND_IN = """
-    from tests.compat.preludes_plugins import Simple
-
-    PLUGIN_KIND = "tool"
-
-
-    class Plugin(Simple):
-        def get_model_requirements(self):
-            return {requirements}
-
-
-    def create_plugin():
-        return Plugin({name!r}, "{name}_tool")
-"""
-
-
-def stand_in(stage: Stage, name: str, requirements: list[str]) -> None:
-    """Install a package whose entry point is a plugin of this name."""
-    place = stage.path.parent / "site"
-    information = place / f"standin_{name}-1.0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: standin-{name}\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text(f"[jaato.plugins]\n{name} = standin_{name}\n")
-    code = textwrap.dedent(STAND_IN).format(name=name, requirements=requirements)
-    (place / f"standin_{name}.py").write_text(code)
-    stage.monkeypatch.syspath_prepend(str(place))
 
 
 def multimodal(_stage: Stage) -> Iterator[Names]:

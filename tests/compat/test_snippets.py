@@ -51,12 +51,18 @@ PROVES = {
     "tool_executor_08": "S1.permission.3",
 }
 """The sentence a block proves, with what its prelude checks."""
+CHECKS = Path(__file__).with_name("test_printed_names.py").read_text()
 SECTIONS = {"tool-executor": "S1", "architecture": "S3", "design-philosophy": "S4"}
 
 
 def name_of(entry: dict[str, Any]) -> str:
     """The name of a block's file, without its ending."""
-    return Block(entry["document"], entry["heading"], entry["index"], entry["language"], "").file_name[:-3]
+    return file_of(entry).partition(".")[0]
+
+
+def file_of(entry: dict[str, Any]) -> str:
+    """The name of a block's file."""
+    return Block(entry["document"], entry["heading"], entry["index"], entry["language"], "").file_name
 
 
 def cases(how: str) -> list[Any]:
@@ -122,9 +128,9 @@ def test_the_skipped_plugin_is_warned_of_in_the_printed_words(
 
 
 def test_the_committed_blocks_are_the_recorded_ones() -> None:
-    """Every block that is run is committed with the digest the manifest records, and no other file is there."""
-    recorded = {f"{name_of(entry)}.py": entry["sha256"] for entry in ENTRIES if entry["how"] != "illustrates"}
-    texts = {path.name: path.read_text() for path in SNIPPETS.iterdir() if path.suffix == ".py"}
+    """Every block that is run or checked is committed with the digest the manifest records, and no other file is there."""
+    recorded = {file_of(entry): entry["sha256"] for entry in ENTRIES if entry["how"] != "illustrates"}
+    texts = {path.name: path.read_text() for path in SNIPPETS.iterdir() if path.is_file()}
     assert {name: Block("", "", 0, "", text).sha256 for name, text in texts.items()} == recorded
 
 
@@ -132,8 +138,9 @@ def test_every_entry_is_complete() -> None:
     """Each block has its kind; one that does not run as printed says why, and only later parts are left out."""
     for entry in ENTRIES:
         kind, _, prelude = entry["how"].partition(": ")
-        assert kind in {"runs", "prelude", "illustrates"}
+        assert kind in {"runs", "prelude", "checked", "illustrates"}
         assert (prelude in PRELUDES) == (kind == "prelude")
+        assert kind != "checked" or file_of(entry) in CHECKS
         assert entry.get("reason") or kind == "runs"
         assert entry["part"] in {"kernel", "later"}
         if entry["language"] == "python" and kind == "illustrates":

@@ -103,6 +103,14 @@ class SessionPlugin(Protocol):
         """Remove a saved copy; whether there was one."""
         ...
 
+    def set_description(self, session_id: str, description: str) -> None:
+        """Describe a saved session."""
+        ...
+
+    def needs_description(self, state: SavedSession, config: SessionConfig) -> bool:
+        """Whether a session should be described by now."""
+        ...
+
     def on_session_start(self, state: SavedSession, config: SessionConfig) -> None:
         """A session begins, or goes on. One that takes the settings alone is called with these."""
         ...
