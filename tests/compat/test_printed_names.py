@@ -20,7 +20,9 @@ import shared
 from jaato.runtime.plugins.standalone import StandalonePlugin
 from shared import plugins
 from shared.plugins import background, gc, model_provider, session
+from shared.plugins.file_edit import FileEditPlugin
 from shared.plugins.model_provider.types import Message
+from shared.plugins.waypoint import WaypointPlugin
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = {
@@ -162,6 +164,28 @@ def test_the_printed_settings_are_read(tmp_path: Path) -> None:
     given = json.loads(text)
     assert {name: getattr(config, name) for name in given} == given
     assert len(given) == 5
+
+
+@pytest.mark.spec("S4", "11. Waypoints with Shared Ownership", "S4.waypoints.3")
+def test_the_printed_calls_of_waypoints_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made as printed by a program with the two plugins: w1 is created, all files are reverted, w1 is deleted."""
+    monkeypatch.chdir(tmp_path)
+    text = (SNIPPETS / "design_philosophy_05.txt").read_text()
+    create, restore, delete = re.findall(r"(\w+_waypoint)\(\"(.+?)\"\)", text)
+    waypoints, files = WaypointPlugin(), FileEditPlugin()
+    names = ("a.txt", "b.txt")
+    for name in names:
+        (tmp_path / name).write_text(name)
+    made = getattr(waypoints, create[0])(create[1])
+    assert (made["waypoint_id"], made["owner"]) == (restore[1], "model") == (delete[1], "model")
+    for name in names:
+        files.updateFile(name, "risky")
+    getattr(waypoints, restore[0])(restore[1])
+    assert [(tmp_path / name).read_text() for name in names] == list(names)
+    getattr(waypoints, delete[0])(delete[1])
+    assert "w1" not in [row["waypoint_id"] for row in waypoints.list_waypoints()["waypoints"]]
+    waypoints.shutdown()
+    files.shutdown()
 
 
 @pytest.mark.spec("S3", "Server-First Architecture", "S3.server.3")

@@ -299,10 +299,7 @@ def test_plugin_takes_its_settings_from_initialize(tmp_path: Path) -> None:
     gate.initialize()
     with pytest.raises(ConfigError, match="colour"):
         gate.initialize({"colour": "red"})
-    assert (
-        gate.get_tool_schemas(),
-        gate.get_executors(),
-        gate.get_auto_approved_tools(),
-        gate.get_user_commands(),
-    ) == ([], {}, [], [])
+    assert [schema.name for schema in gate.get_tool_schemas()] == ["askPermission"]
+    assert gate.get_executors()["askPermission"]({"tool": "run"})["tool"] == "run"
+    assert (gate.get_auto_approved_tools(), gate.get_user_commands()) == (["askPermission"], [])
     assert gate.get_system_instructions() is None

@@ -11,12 +11,13 @@ from tests.datadesk import Desk
 from tests.kit import call, recorded, reopened, results, say, session
 
 from jaato.errors import ToolError
+from jaato.plugins.permission.tools import PermissionToolsPlugin
 from jaato.plugins.session import SessionToolsPlugin
 from jaato.protocol.events import SessionUpdated
 from jaato.providers.scripted import Step
 from jaato.tools.permissions.gate import Policy
 
-PLUGINS = ("introspection", "session", "cli", "file_edit")
+PLUGINS = ("introspection", "session", "permission", "cli", "file_edit")
 POLICY = {
     "defaultPolicy": "ask",
     "blacklist": {"tools": ["removeFile"]},
@@ -97,13 +98,10 @@ def test_outside_a_session_there_is_nothing_to_describe(tmp_path: Path) -> None:
 
     async def main() -> None:
         desk = Desk(SessionToolsPlugin, tmp_path)
-        given: dict[str, dict[str, Any]] = {
-            "session_describe": {"description": "x"},
-            "askPermission": {"tool": "run"},
-        }
-        for name, arguments in given.items():
-            with pytest.raises(ToolError, match="no session"):
-                await desk.call(name, **arguments)
+        with pytest.raises(ToolError, match="no session"):
+            await desk.call("session_describe", description="x")
+        with pytest.raises(ToolError, match="no session"):
+            await Desk(PermissionToolsPlugin, tmp_path).call("askPermission", tool="run")
         with pytest.raises(ToolError, match="empty"):
             await desk.call("session_describe", description="\x00 \n")
 

@@ -15,7 +15,7 @@ from jaato.tools.permissions.gate import Policy
 
 S4 = pytest.mark.spec("S4", "11. Waypoints with Shared Ownership")
 C7 = pytest.mark.spec("C7", "Context, sessions, enrichment")
-PLUGINS = ("introspection", "file_edit", "waypoint", "session")
+PLUGINS = ("introspection", "file_edit", "waypoint", "session", "permission")
 NAMES = ["create_waypoint", "restore_waypoint", "delete_waypoint", "list_waypoints", "waypoint_info"]
 FILES = ["writeNewFile", "updateFile", "removeFile", "moveFile", "askPermission"]
 ACTIVATE = call("get_tool_schemas", names=[*NAMES, *FILES])

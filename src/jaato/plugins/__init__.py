@@ -27,6 +27,7 @@ BUILTIN = {
     "skills": "jaato.plugins.skills:SkillsPlugin",
     "slash_command": "jaato.plugins.skills:SlashCommandPlugin",
     "session": "jaato.plugins.session:SessionToolsPlugin",
+    "permission": "jaato.plugins.permission.tools:PermissionToolsPlugin",
     "notebook": "jaato.plugins.notebook.plugin:NotebookPlugin",
     "lsp": "jaato.plugins.lsp.plugin:LspPlugin",
     "arp": "jaato.plugins.arp.plugin:ArpPlugin",

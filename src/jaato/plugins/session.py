@@ -1,5 +1,5 @@
-"""The plugin `session`: sessions saved as JSON files of the workspace, `.jaato/.sessions.json`, and the tools
-`session_describe` and `askPermission`."""
+"""The plugin `session`: sessions saved as JSON files of the workspace, `.jaato/.sessions.json`, and the tool
+`session_describe`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from msgspec import Meta
 
 from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.abc.session_plugin import STORAGE_PATH, SavedSession, SessionConfig, SessionPlugin, SessionState
-from jaato.errors import ConfigError, SessionNotFound, ToolError, UnknownTool
+from jaato.errors import ConfigError, SessionNotFound, ToolError
 from jaato.log import logger
 from jaato.protocol.events import SessionUpdated, now
 from jaato.protocol.ids import is_id
-from jaato.tools.call import CURRENT, SERVICES, Call, replace_surrogates
+from jaato.tools.call import CURRENT, SERVICES, Call, NoSession, replace_surrogates, session_of
 from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.filesystem.private_directory import PrivateDirectory
 from jaato.tools.invisible_text import printable_line
-from jaato.tools.permissions.decision import verdict_row
 from jaato.tools.tool import tool
 
 FILE = ".sessions.json"
@@ -49,7 +48,6 @@ COMMANDS = (
 )
 SYSTEM = "system"
 DEFAULTS = SessionConfig()
-MAX_ISSUES = 20
 
 
 def load_session_config(
@@ -329,14 +327,8 @@ def is_session_file(name: str) -> bool:
     return name.endswith(".json") and is_id(name.removesuffix(".json"), "s")
 
 
-class NoSession(ToolError):
-    """The call belongs to no session."""
-
-    code = "no_session"
-
-
 class SessionToolsPlugin(Plugin):
-    """Its description, what it may do, and its saved copies."""
+    """Its description and its saved copies."""
 
     name: ClassVar[str] = "session"
     enrichment: ClassVar[Enrichment] = Enrichment(90, instant=True)
@@ -370,41 +362,6 @@ class SessionToolsPlugin(Plugin):
             session.journal.record(SessionUpdated(**session.journal.head(), description=text))
         return {"description": text}
 
-    @tool(category=SYSTEM, access="read")
-    async def askPermission(
-        self,
-        tool: Annotated[str, Meta(min_length=1, max_length=200)],
-        arguments: Annotated[dict[str, Any] | None, "as the tool would be called"] = None,
-        *,
-        call: Call,
-    ) -> dict[str, Any]:
-        """Check whether a tool call would be allowed, asked of the user or denied, without making it. Says why;
-        nobody is asked. Use it before work that depends on a permission."""
-        session = session_of(call)
-        found = session.catalog.find(tool)
-        if found is None:
-            near = ", ".join(session.catalog.similar(tool)) or "list_tools finds tools"
-            raise UnknownTool(f"There is no tool {tool!r}; perhaps: {near}.")
-        given = {found.rename.get(key, key): value for key, value in (arguments or {}).items()}
-        probe = Call(
-            id="",
-            name=found.tool.name,
-            arguments=given,
-            session_id=call.session_id,
-            agent_id=call.agent_id,
-            workspace=call.workspace,
-            services=call.services,
-        )
-        verdict = session.gate.explain(probe, found.tool)
-        result = verdict_row(found.tool.name, verdict)
-        if arguments is None:
-            result["note"] = "Judged without arguments; give those of the call for a surer answer."
-        elif issues := found.tool.issues(given):
-            result["invalid_arguments"] = [
-                {"path": path, "message": text[:300]} for path, text in issues[:MAX_ISSUES]
-            ]
-        return result
-
 
 def one_line(description: str) -> str:
     """A description as one printable line. Raises `ToolError` for an empty one."""
@@ -412,14 +369,6 @@ def one_line(description: str) -> str:
     if not text:
         raise ToolError("The description is empty. Say in a few words what the session is about.")
     return text
-
-
-def session_of(call: Call) -> Any:
-    """The session a call belongs to. Raises `NoSession`."""
-    session = call.services.get("session")
-    if session is None:
-        raise NoSession("This call belongs to no session. It works for a model inside one.")
-    return session
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class SessionFactory:
         sandbox: Sandbox | None = registry.services.get("sandbox")
         plan = plan_of(options, settings, provider, model, self.workspace, policy)
         if journal is None and provider.name == "local":
-            plan = small_model_plan(plan, self.settings, found=ACTIVATOR in registry.catalog)
+            plan = small_model_plan(plan, self.settings, found=ACTIVATOR in registry.subset(plan.plugins))
         strategy = create_compaction(settings, registry)
         plan = replace(plan, compaction=strategy, keep_interrupted_turns=resumable)
         session: Session | None = None

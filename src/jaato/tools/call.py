@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from jaato.errors import JaatoError, Mismatch
+from jaato.errors import JaatoError, Mismatch, ToolError
 from jaato.protocol.codec import TOO_MANY, encode, json_problems
 from jaato.protocol.events import Permission
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
@@ -89,6 +89,20 @@ CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None
 
 SERVICES: ContextVar[Mapping[str, Any]] = ContextVar("jaato_services", default=MappingProxyType({}))
 """What the session lends whose prompt is being enriched in this context."""
+
+
+class NoSession(ToolError):
+    """The call belongs to no session."""
+
+    code = "no_session"
+
+
+def session_of(call: Call) -> Any:
+    """The session a call belongs to. Raises `NoSession`."""
+    session = call.services.get("session")
+    if session is None:
+        raise NoSession("This call belongs to no session. It works for a model inside one.")
+    return session
 
 
 @dataclass(frozen=True, slots=True)

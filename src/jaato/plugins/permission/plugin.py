@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaato.abc.asker import Asker
-from jaato.abc.plugin import UserCommand
+from jaato.abc.plugin import ToolSchema, UserCommand
 from jaato.errors import ConfigError
 from jaato.plugins.permission.channels import ChannelContext, QueueChannel, make_channel
 from jaato.protocol.ids import new_id
@@ -22,6 +22,12 @@ from jaato.tools.tool import Tool
 if TYPE_CHECKING:
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
+ASK = "Check whether a tool call would be allowed, asked about or denied, without making it."
+PARAMETERS = {
+    "type": "object",
+    "properties": {"tool": {"type": "string"}, "arguments": {"type": "object"}},
+    "required": ["tool"],
+}
 SHELL_NAMES = {"cli_based_tool": "run", "cli_execute": "run", "runCommand": "run"}
 
 
@@ -179,20 +185,20 @@ class PermissionPlugin:
             self.channel.close()
 
     def get_tool_schemas(self) -> list[Any]:
-        """It has no tools."""
-        return []
+        """The tool `askPermission`, by which the model learns what a call would be allowed."""
+        return [ToolSchema("askPermission", ASK, PARAMETERS, "system")]
 
     def get_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
-        """It has no tools."""
-        return {}
+        """The function of `askPermission`."""
+        return {"askPermission": lambda args: self.askPermission(args["tool"], args.get("arguments"))}
 
     def get_system_instructions(self) -> str | None:
         """The model needs none."""
         return None
 
     def get_auto_approved_tools(self) -> list[str]:
-        """It has no tools."""
-        return []
+        """`askPermission` itself runs without asking."""
+        return ["askPermission"]
 
     def get_user_commands(self) -> list[UserCommand]:
         """It has no commands."""
