@@ -117,7 +117,7 @@ class Runtime:
         """The plan, with the plugin `introspection` where tools could not be reached without it: where they are many, or
         servers bring more of them later."""
         catalog = self.registry.subset(plan.plugins)
-        later = bool(catalog.sources or catalog.strangers)
+        later = bool(catalog.sources or catalog.unvisited)
         if ACTIVATOR in catalog or not (later or len(catalog) > MAX_DECLARED):
             return plan
         if "introspection" in self.registry.disabled:
