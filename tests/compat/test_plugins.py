@@ -204,7 +204,7 @@ def test_background_tasks_of_the_plugins_a_registry_has(registry: PluginRegistry
 
 
 def test_a_channel_answers_the_questions_of_a_plugin(registry: PluginRegistry) -> None:
-    """Without a session the given channel is asked, also through an executor; without one nobody is, which is told."""
+    """Without a session the given channel is asked, also through an executor; without one the result says that no one answered."""
     asked: list[Clarification] = []
 
     class Channel:

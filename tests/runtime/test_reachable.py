@@ -74,7 +74,7 @@ def results(client: JaatoClient) -> list[ToolResult]:
 
 @pytest.mark.spec("S3", "Typical Client Usage", "S3.usage.4")
 def test_the_tools_of_the_printed_usage_are_declared(tmp_path: Path) -> None:
-    """`expose_tool('cli')` and `expose_tool('mcp')`: the model is told of every tool, and calls one that is no core tool."""
+    """`expose_tool('cli')` and `expose_tool('mcp')`: every tool is declared to the model, which calls one that is no core tool."""
     script = [call("run", command="echo hello"), call("mcp_servers"), say("done")]
     client, provider = client_of(tmp_path, script, "cli", "mcp")
     with client:

@@ -52,7 +52,7 @@ class Clarification(Struct, frozen=True, kw_only=True):
 @runtime_checkable
 class ClarificationChannel(Protocol):
     """Asks the user the model's questions where there is no session: blocks, and gives an answer for each question, None
-    for one left open; None for all means that nobody can be asked."""
+    for one left open; None in place of the list means that no one can be asked."""
 
     def ask(self, clarification: Clarification) -> Sequence[str | None] | None: ...
 

@@ -347,9 +347,8 @@ class ToolRunner:
 
     async def _run_slotted(self, asked: ToolCall, turn_id: str, resume: ResumeCall | None) -> None:
         async with self._slots:
-            await (
-                anyio.lowlevel.checkpoint_if_cancelled()
-            )  # a call that has not begun when the turn is stopped never does
+            # a call that has not begun when the turn is stopped never begins
+            await anyio.lowlevel.checkpoint_if_cancelled()
             await self._run(asked, turn_id, resume)
 
     async def _run(self, asked: ToolCall, turn_id: str, resume: ResumeCall | None) -> None:

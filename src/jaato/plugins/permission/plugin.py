@@ -133,7 +133,7 @@ class PermissionPlugin:
         return decision.allowed, answer
 
     def askPermission(self, tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Whether a call would be allowed, asked about or denied: `{tool, access, reason, method}`. Nobody is asked, and
+        """Whether a call would be allowed, asked about or denied: `{tool, access, reason, method}`. No one is asked, and
         nothing runs; without arguments it is judged by its tool alone."""
         found, call = self._call(tool, dict(arguments or {}))
         return verdict_row(tool, self.gate.explain(call, found))

@@ -46,7 +46,7 @@ class DocumentedMethods(ABC):
         return self._record().instructions or None
 
     def get_auto_approved_tools(self) -> list[str]:
-        """The tools that run without asking where nothing else is said: those that only read."""
+        """The tools that run without asking by default: those that only read."""
         return [tool.name for tool in self._record().tools if tool.spec.access == "read"]
 
     def get_user_commands(self) -> list[UserCommand]:
@@ -55,7 +55,7 @@ class DocumentedMethods(ABC):
 
 
 class StandalonePlugin(DocumentedMethods, ToolsetSource):
-    """A built-in plugin made without a host. It works in the current directory, or where the registry does that it meets.
+    """A built-in plugin made without a host. It works in the current directory, or in the workspace of its registry.
 
     Each of its tools is a method too, by any of its names: `FileEditPlugin().readFile("a.txt")`. A registry that
     exposes it has the same plugin that `expose_tool` would have made.
@@ -65,7 +65,7 @@ class StandalonePlugin(DocumentedMethods, ToolsetSource):
     """The parameters of tools in the order they are documented, where that is not the tool's own."""
 
     beside: ClassVar[tuple[str, ...]] = ()
-    """The plugins whose tools it uses, which are there where it is by itself."""
+    """The plugins whose tools it uses, exposed with it where it has a registry of its own."""
 
     def __init__(self) -> None:
         self._config: dict[str, Any] = {}
@@ -74,30 +74,30 @@ class StandalonePlugin(DocumentedMethods, ToolsetSource):
         self._registry: PluginRegistry | None = None
         self._made: Toolset | None = None
         self._released_by_registry = False
-        self._making = threading.RLock()
+        self._lock = threading.RLock()
 
     def initialize(self, config: dict[str, Any] | None = None) -> None:
         """Use this configuration from now on; what it does not say stays as it is. Raises `ConfigError`."""
         if config:
-            with self._making:
+            with self._lock:
                 self._config |= config
-                self._let_go()
+                self._release()
                 self._record()
 
     def shutdown(self) -> None:
-        """Let go of everything it started."""
-        with self._making:
-            self._let_go()
+        """Release everything it started."""
+        with self._lock:
+            self._release()
 
     def set_plugin_registry(self, registry: PluginRegistry) -> None:
         """Work where this registry does, with its services."""
-        with self._making:
-            self._let_go()
+        with self._lock:
+            self._release()
             self._registry = registry
 
     def set_workspace_path(self, path: str | Path) -> None:
         """Work in this directory; one that a registry exposes works where that does."""
-        with self._making:
+        with self._lock:
             self._place = Path(path)
             if self._own is not None:
                 self._own.set_workspace_path(path)
@@ -108,7 +108,7 @@ class StandalonePlugin(DocumentedMethods, ToolsetSource):
         return list(known.requirements) if known is not None else []
 
     def subscribes_to_prompt_enrichment(self) -> bool:
-        """Whether prompts are shown to it."""
+        """Whether it adds something to prompts."""
         return self._record().enrich is not None
 
     def get_enrichment_priority(self) -> int:
@@ -122,13 +122,13 @@ class StandalonePlugin(DocumentedMethods, ToolsetSource):
 
     def toolset(self) -> Toolset:
         """The plugin's record, for a registry that exposes it and shuts it down."""
-        with self._making:
+        with self._lock:
             record = self._record()
             self._released_by_registry = True
             return record
 
     def _record(self) -> Toolset:
-        with self._making:
+        with self._lock:
             if self._made is None:
                 own: PluginRegistry | None = None
                 registry = self._registry
@@ -147,7 +147,7 @@ class StandalonePlugin(DocumentedMethods, ToolsetSource):
     def _workspace(self) -> Path:
         return self._registry.workspace if self._registry is not None else self._place
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         own, made, self._own, self._made = self._own, self._made, None, None
         if own is not None:
             self._registry = None
@@ -215,7 +215,7 @@ class FileEditPlugin(StandalonePlugin):
 
 
 class BackgroundPlugin(StandalonePlugin):
-    """Tools that run while something else is done; meets those of its registry."""
+    """The tools of its registry, run in the background."""
 
     name = "background"
     positional: ClassVar = {"startBackgroundTask": ("plugin", "tool", "args")}
