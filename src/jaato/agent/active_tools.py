@@ -16,7 +16,7 @@ MAX_DECLARED = 24
 """So many chosen tools are declared from the start; more are found by introspection."""
 
 
-def first_tools(catalog: Catalog) -> list[Tool]:
+def choose_first_tools(catalog: Catalog) -> list[Tool]:
     """The tools declared from the start: the core ones, or all of them where none could be activated later."""
     return catalog.core if ACTIVATOR in catalog else list(catalog)
 

@@ -225,7 +225,7 @@ class SessionFiles:
     def set_description(self, session_id: str, description: str) -> None:
         """Describe a saved session; the description is there when it is resumed. Raises as `load` and `save`."""
         state = self.load(session_id)
-        text = one_line(description)
+        text = to_one_line(description)
         event = SessionUpdated(
             session_id=session_id,
             agent_id=state.events[-1].agent_id if state.events else "",
@@ -356,14 +356,14 @@ class SessionToolsPlugin(Plugin):
     ) -> dict[str, Any]:
         """Describe in one line what this session is about, so that the user finds it among others. Use it once the topic is
         clear or has changed. Returns the description as kept."""
-        text = one_line(description)
+        text = to_one_line(description)
         session = session_of(call)
         if text != session.state.description:
             session.journal.record(SessionUpdated(**session.journal.head(), description=text))
         return {"description": text}
 
 
-def one_line(description: str) -> str:
+def to_one_line(description: str) -> str:
     """A description as one printable line. Raises `ToolError` for an empty one."""
     text = printable_line(replace_surrogates(description))
     if not text:

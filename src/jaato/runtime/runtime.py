@@ -13,7 +13,7 @@ import msgspec
 from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
-from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, first_tools
+from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
 from jaato.agent.prompt import system_prompt
@@ -98,7 +98,7 @@ class Runtime:
 
     def create(self, plan: Plan) -> Session:
         """A new session; its log begins when this returns. Raises `ConfigError` for a workspace that is no directory."""
-        plan = self._reachable(plan)
+        plan = self._make_reachable(plan)
         workspace = plan.workspace.resolve()
         if not workspace.is_dir():
             raise ConfigError(
@@ -113,7 +113,7 @@ class Runtime:
         journal.begin(created, self._agent(plan, journal, workspace))
         return self._assemble(plan, journal)
 
-    def _reachable(self, plan: Plan) -> Plan:
+    def _make_reachable(self, plan: Plan) -> Plan:
         """The plan, with the plugin `introspection` where tools could not be reached without it: where they are many, or
         servers bring more of them later."""
         catalog = self.registry.subset(plan.plugins)
@@ -133,13 +133,13 @@ class Runtime:
             provider=plan.provider.name,
             model=plan.model,
             system_prompt=plan.prompt if plan.prompt is not None else self.prompt(workspace, plan.plugins),
-            core_tools=[tool.name for tool in first_tools(self.registry.subset(plan.plugins))],
+            core_tools=[tool.name for tool in choose_first_tools(self.registry.subset(plan.plugins))],
         )
 
     def open(self, journal: Journal, plan: Plan) -> Session:
         """A stored session, as it was; another provider or model in the plan is recorded as a switch. One whose damaged
         log has lost its agent gets a new one, which knows the conversation."""
-        plan = self._reachable(plan)
+        plan = self._make_reachable(plan)
         state = journal.state
         if not state.agent_id:
             state.agent_id = new_id("a")

@@ -266,7 +266,7 @@ class SessionSaving:
     async def begin(self) -> None:
         """The session has begun, or goes on."""
         if not self._asked_only:
-            hook = starting_hook(self.plugin)
+            hook = find_start_hook(self.plugin)
             await self._told(self._hook(hook, head_of(self._session)), "on_session_start")
 
     def _hear(self, event: Event) -> None:
@@ -403,7 +403,7 @@ class SessionSaving:
             await self._told(hook, "on_session_end")
 
 
-def starting_hook(plugin: SessionPlugin) -> Hook:
+def find_start_hook(plugin: SessionPlugin) -> Hook:
     """`on_session_start` of a plugin, with the session and the settings, or with the settings alone as documented."""
     hook: Any = plugin.on_session_start
     try:

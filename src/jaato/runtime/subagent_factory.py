@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from jaato.abc.provider import Provider
 from jaato.abc.subagents import SubagentRequest, ToolChoice
-from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED
-from jaato.agent.active_tools import first_tools as declared_first
+from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
 from jaato.agent.model import ProviderOpener
 from jaato.agent.session import Session, SessionParts
 from jaato.agent.state import SubagentRecord
@@ -203,4 +202,4 @@ def first_tools(parent: SessionParts, catalog: Catalog, bounds: AgentBounds) -> 
     if parent.core_tools is not None:
         found = [catalog.find(name) for name in parent.core_tools]
         return [entry.tool for entry in found if entry is not None]
-    return declared_first(catalog)
+    return choose_first_tools(catalog)

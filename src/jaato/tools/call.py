@@ -187,7 +187,7 @@ def result_of(call: Call, outcome: Outcome) -> ToolResult:
     return ToolResult(call.id, call.name, True, [Text(data.decode())], value)
 
 
-def plain_value(value: Any) -> Any:
+def to_plain_value(value: Any) -> Any:
     """What a tool returned in plain types, for programs: data as a dict, with the `text` and `media` for the model."""
     match value:
         case Output(text=text, structured=None, media=()):

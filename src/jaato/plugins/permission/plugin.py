@@ -14,7 +14,7 @@ from jaato.plugins.permission.channels import ChannelContext, QueueChannel, make
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import SandboxProfile, ToolSpec
 from jaato.tools.call import Call
-from jaato.tools.permissions.decision import verdict_row
+from jaato.tools.permissions.decision import describe_verdict
 from jaato.tools.permissions.gate import Decision, Gate, Policy
 from jaato.tools.pipeline import LoopNeeded, run_without_loop
 from jaato.tools.tool import Tool
@@ -136,7 +136,7 @@ class PermissionPlugin:
         """Whether a call would be allowed, asked about or denied: `{tool, access, reason, method}`. No one is asked, and
         nothing runs; without arguments it is judged by its tool alone."""
         found, call = self._call(tool, dict(arguments or {}))
-        return verdict_row(tool, self.gate.explain(call, found))
+        return describe_verdict(tool, self.gate.explain(call, found))
 
     def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Tool, Call]:
         """A tool and a call of it, with the arguments as the tool names them."""

@@ -9,7 +9,7 @@ from msgspec import Meta
 from jaato.abc.plugin import Plugin
 from jaato.errors import UnknownTool
 from jaato.tools.call import Call, session_of
-from jaato.tools.permissions.decision import verdict_row
+from jaato.tools.permissions.decision import describe_verdict
 from jaato.tools.tool import tool
 
 MAX_ISSUES = 20
@@ -46,7 +46,7 @@ class PermissionToolsPlugin(Plugin):
             services=call.services,
         )
         verdict = session.gate.explain(probe, found.tool)
-        result = verdict_row(found.tool.name, verdict)
+        result = describe_verdict(found.tool.name, verdict)
         if arguments is None:
             result["note"] = "Judged without arguments; give those of the call for a surer answer."
         elif issues := found.tool.issues(given):

@@ -18,7 +18,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.enrichment import enrich_result, result_enrichers
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output, plain_value
+from jaato.tools.call import CURRENT, HERE, Call, Outcome, no_output, to_plain_value
 from jaato.tools.catalog import ToolMatch
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Decision
@@ -166,7 +166,7 @@ class ToolExecutor:
         if self._ledger is not None:
             self._ledger.record(stage, **data)
 
-    def background_owner(self, tool: Tool) -> tuple[BackgroundCapable | None, str]:
+    def find_background_owner(self, tool: Tool) -> tuple[BackgroundCapable | None, str]:
         """The plugin that can run a tool in the background, if any, and the name it has there."""
         known = self._registry.catalog.find(tool.name) if self._registry is not None else None
         toolset = self._registry.toolset(tool.plugin) if self._registry is not None else None
@@ -211,15 +211,15 @@ class LibrarySteps:
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
         """Run in this thread, or in another one when it may go on in the background."""
-        plugin, name = self.executor.background_owner(tool)
+        plugin, name = self.executor.find_background_owner(tool)
         threshold = tool.background_after_s
         if plugin is not None:
             threshold = plugin.get_auto_background_threshold(name)
         if threshold is None or not self.background:
             value = tool.run(call.arguments, call)
             return PORTAL.call(value) if inspect.iscoroutine(value) else value
-        task = self._task(call, tool) if plugin is None else None
-        future = self._in_thread(call, tool)
+        task = self._record_task(call, tool) if plugin is None else None
+        future = self._run_in_thread(call, tool)
         ended, value = wait_for_outcome(future, threshold)
         if ended:
             return value
@@ -227,7 +227,7 @@ class LibrarySteps:
         self.executor.note("auto-background", tool=name, task_id=handle.task_id, threshold_seconds=threshold)
         return promise_result(handle.task_id, handle.plugin_name, call.asked_name, threshold)
 
-    def _in_thread(self, call: Call, tool: Tool) -> Future[Any]:
+    def _run_in_thread(self, call: Call, tool: Tool) -> Future[Any]:
         """The result of a call that runs in a thread, once one of the places there is free."""
         context = copy_context()
 
@@ -238,7 +238,7 @@ class LibrarySteps:
 
         return start_thread(work)
 
-    def _task(self, call: Call, tool: Tool) -> BackgroundTask:
+    def _record_task(self, call: Call, tool: Tool) -> BackgroundTask:
         """A record of a call that keeps what it prints."""
         task = BackgroundTask(tool.name, tool.plugin, call.token.cancel, call_id=call.id)
         call.output = tee(task.output.write, call.output)
@@ -247,7 +247,7 @@ class LibrarySteps:
     def _keep(self, task: BackgroundTask | None, future: Future[Any], call: Call, tool: Tool) -> TaskHandle:
         """Remember a running call as a background task: of its plugin, where there is no record of its own."""
         if task is None:
-            plugin, name = self.executor.background_owner(tool)
+            plugin, name = self.executor.find_background_owner(tool)
             assert plugin is not None
             return plugin.register_running_task(future, name, call.arguments)
         watch(self.tasks.add(task), future, outcome_of_future)
@@ -321,12 +321,12 @@ class StartSteps(LibrarySteps):
 
     async def invoke(self, call: Call, tool: Tool) -> TaskHandle:
         """Start it: by its plugin, if that can, else in a thread."""
-        plugin, name = self.executor.background_owner(tool)
+        plugin, name = self.executor.find_background_owner(tool)
         if plugin is not None and not self.executor.is_registered(tool.name):
             handle = plugin.start_background(name, call.arguments)
         else:
-            task = self._task(call, tool) if plugin is None else None
-            handle = self._keep(task, self._in_thread(call, tool), call, tool)
+            task = self._record_task(call, tool) if plugin is None else None
+            handle = self._keep(task, self._run_in_thread(call, tool), call, tool)
         stop_after(
             self._timeout_s, call.token.cancel if plugin is None else lambda: plugin.cancel(handle.task_id)
         )
@@ -355,7 +355,7 @@ def to_documented_result(outcome: Outcome) -> tuple[bool, Any]:
     permission = outcome.permission
     extra = {} if permission is None else {"_permission": as_dict(permission)}
     if outcome.ok:
-        value = plain_value(outcome.value)
+        value = to_plain_value(outcome.value)
         if not extra:
             return True, value
         return True, {**(value if isinstance(value, dict) else {"result": value}), **extra}

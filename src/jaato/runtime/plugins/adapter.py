@@ -35,7 +35,7 @@ from jaato.runtime.plugins.validation import (
     require_sync,
     take_at_most,
 )
-from jaato.tools.call import CURRENT, Call, plain_value, replace_surrogates
+from jaato.tools.call import CURRENT, Call, replace_surrogates, to_plain_value
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import Validator
 from jaato.tools.tool import Rename, Tool, tools_of
@@ -275,7 +275,7 @@ def blocking(tool: Tool, rename: Rename, workspace: Callable[[], Path]) -> Execu
         renamed = {rename.get(key, key): value for key, value in arguments.items()}
         call = CURRENT.get() or Call(id="", name=tool.name, arguments=renamed, workspace=workspace())
         value = tool.run(renamed, call)
-        return plain_value(PORTAL.call(value) if inspect.iscoroutine(value) else value)
+        return to_plain_value(PORTAL.call(value) if inspect.iscoroutine(value) else value)
 
     return execute
 

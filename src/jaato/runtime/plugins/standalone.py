@@ -160,11 +160,11 @@ class StandalonePlugin(DocumentedMethods, ToolsetSource):
             for tool in self._record().tools:
                 if name == tool.name or name in tool.aliases:
                     order = self.positional.get(name) or tuple(tool.spec.parameters.get("properties", ()))
-                    return method_of(name, self.get_executors()[name], order)
+                    return make_method(name, self.get_executors()[name], order)
         raise AttributeError(f"{type(self).__name__} has no attribute, and no tool, {name!r}.")
 
 
-def method_of(
+def make_method(
     name: str, executor: Callable[[dict[str, Any]], Any], order: tuple[str, ...]
 ) -> Callable[..., Any]:
     """A tool as a function of its parameters, by position or by name."""
@@ -287,6 +287,6 @@ class SubagentPlugin(DocumentedMethods, NativeSubagentPlugin):
     @property
     def spawn_subagent(self) -> Callable[..., Any]:
         """As the tool `delegate`, under its other name."""
-        return method_of(
+        return make_method(
             "spawn_subagent", self.get_executors()["spawn_subagent"], ("task", "name", "profile")
         )

@@ -56,7 +56,7 @@ ACCESS_WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
 MAX_PARTS = 50
 
 
-def verdict_row(tool: str, verdict: Verdict) -> dict[str, Any]:
+def describe_verdict(tool: str, verdict: Verdict) -> dict[str, Any]:
     """A verdict for who asks before a call: the tool, its access (allowed, asks or denied), why, and by which rule."""
     row: dict[str, Any] = {
         "tool": tool,
