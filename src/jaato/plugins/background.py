@@ -82,7 +82,8 @@ class BackgroundPlugin(Plugin):
         if plugin not in (None, owner):
             raise ToolError(f"{tool} is of the plugin {owner}, not of {plugin}; leave `plugin` out.")
         given = {found.rename.get(key, key): value for key, value in args.items()}
-        capable = self.host.service("registry").toolset(owner).background
+        toolset = self.host.service("registry").toolset(owner)
+        capable = toolset.background if toolset is not None else None
         if capable is not None and capable.supports_background(name):
             handle: TaskHandle = capable.start_background(name, given)
             stop_after(timeout_s, lambda: capable.cancel(handle.task_id))
