@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Any, TypeVar
+
+import msgspec
 
 from jaato.abc.plugin import BackgroundCapable, TaskHandle
 from jaato.errors import ToolError
@@ -154,7 +155,7 @@ class ToolExecutor:
             return known
         if known is not None:
             owner = known.tool
-            tool = dataclasses.replace(tool, plugin=owner.plugin, background_after_s=owner.background_after_s)
+            tool = msgspec.structs.replace(tool, plugin=owner.plugin, background_after_s=owner.background_after_s)
         return ToolMatch(tool, {})
 
     def is_registered(self, name: str) -> bool:
