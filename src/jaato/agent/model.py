@@ -22,6 +22,7 @@ from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.call import problem_of
 from jaato.tools.ledger import TokenLedger
+from jaato.tools.prices import preload, price_of
 
 CHARS_PER_TOKEN = 4
 
@@ -32,20 +33,6 @@ class ContextUsage(msgspec.Struct, frozen=True):
     total_tokens: int
     context_limit: int | None
     percent_used: float | None
-
-
-def price_of(usage: Usage | None, info: ModelInfo) -> float | None:
-    """The price of this many tokens in US dollars; None when unknown."""
-    if usage is None or info.price_input is None or info.price_output is None:
-        return None
-    cached = info.price_cached_input if info.price_cached_input is not None else info.price_input
-    plain = usage.input_tokens - usage.cached_input_tokens
-    micro = (
-        plain * info.price_input
-        + usage.cached_input_tokens * cached
-        + usage.output_tokens * info.price_output
-    )
-    return micro / 1_000_000
 
 
 def context_fields(state: State, context: ContextUsage) -> dict[str, Any]:
@@ -198,6 +185,7 @@ class ModelClient:
             )
             self.clear_partial()
 
+        preload(self.info)
         return await with_retries(self.retry, lambda: self._stream_once(request, should_stop), show_retry)
 
     async def _stream_once(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:

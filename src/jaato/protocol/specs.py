@@ -24,7 +24,8 @@ class ToolSpec(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ModelInfo(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What is known of a model; limits in tokens, prices in US dollars per million tokens, None when unknown."""
+    """What is known of a model; limits in tokens, prices in US dollars per million tokens, None when unknown. `priced_by`
+    names who sells it at published prices (`openai`, `anthropic`, `google`), where the provider has none of its own."""
 
     id: str
     provider: str
@@ -35,6 +36,7 @@ class ModelInfo(Struct, frozen=True, gc=False, omit_defaults=True):
     price_input: float | None = None
     price_cached_input: float | None = None
     price_output: float | None = None
+    priced_by: str | None = None
 
 
 class ModelSettings(Struct, frozen=True, gc=False, omit_defaults=True):

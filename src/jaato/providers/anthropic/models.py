@@ -1,4 +1,4 @@
-"""What is known of Anthropic's models: context window, prices, how each generation is asked to think."""
+"""What is known of Anthropic's models: context window, and how each generation is asked to think."""
 
 from __future__ import annotations
 
@@ -13,25 +13,17 @@ from jaato.protocol.specs import ModelInfo
 Thought = Literal["none", "budget", "adaptive"]
 FAMILY = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 
-# Context and output limits, and prices per million tokens (input, cached input, output), from the vendor's
-# pricing and model pages of November 2026; None where they give no single number.
-KNOWN: dict[str, tuple[int | None, int | None, float | None, float | None, float | None]] = {
-    "claude-fable-5-1": (1_000_000, 128_000, 10.0, 0.25, 50.0),
-    "claude-fable-5": (1_000_000, 128_000, 10.0, 1.0, 50.0),
-    "claude-mythos-5-1": (None, None, 10.0, 0.25, 50.0),
-    "claude-mythos-5": (None, None, 10.0, 1.0, 50.0),
-    "claude-opus-5-5": (1_000_000, 128_000, 4.0, None, 20.0),
-    "claude-opus-5": (1_000_000, 128_000, 5.0, 0.50, 25.0),
-    "claude-sonnet-5-5": (1_000_000, 128_000, 2.0, None, 10.0),
-    "claude-sonnet-5": (1_000_000, 128_000, 2.0, None, 10.0),
-    "claude-haiku-5-5": (1_000_000, 128_000, None, None, None),
-    "claude-opus-4-8": (None, None, 5.0, 0.50, 25.0),
-    "claude-opus-4-7": (1_000_000, None, 5.0, 0.50, 25.0),
-    "claude-opus-4-6": (None, None, 5.0, 0.50, 25.0),
-    "claude-opus-4-5": (None, None, 5.0, 0.50, 25.0),
-    "claude-sonnet-4-6": (None, None, 3.0, 0.30, 15.0),
-    "claude-sonnet-4-5": (None, None, 3.0, 0.30, 15.0),
-    "claude-haiku-4-5": (200_000, None, 1.0, 0.10, 5.0),
+# Context and output limits from the vendor's model pages of November 2026; None where they give no single number.
+KNOWN: dict[str, tuple[int | None, int | None]] = {
+    "claude-fable-5-1": (1_000_000, 128_000),
+    "claude-fable-5": (1_000_000, 128_000),
+    "claude-opus-5-5": (1_000_000, 128_000),
+    "claude-opus-5": (1_000_000, 128_000),
+    "claude-sonnet-5-5": (1_000_000, 128_000),
+    "claude-sonnet-5": (1_000_000, 128_000),
+    "claude-haiku-5-5": (1_000_000, 128_000),
+    "claude-opus-4-7": (1_000_000, None),
+    "claude-haiku-4-5": (200_000, None),
 }
 
 
@@ -77,7 +69,7 @@ def default_max_tokens(model: str) -> int:
 def describe(model: str, provider: str = "anthropic") -> ModelInfo:
     """What is known of a model without a request; its dated and regional names are the same model."""
     name = next((known for known in KNOWN if re.search(rf"{known}(?!-?\d{{1,2}}(?!\d))", model)), "")
-    context, output, price, cached, price_out = KNOWN.get(name, (None, None, None, None, None))
+    context, output = KNOWN.get(name, (None, None))
     return ModelInfo(
         id=model,
         provider=provider,
@@ -85,9 +77,7 @@ def describe(model: str, provider: str = "anthropic") -> ModelInfo:
         output_limit=output,
         vision=generation(model) is not None,
         thinking=generation(model) is not None and thought(model) != "none",
-        price_input=price,
-        price_cached_input=cached,
-        price_output=price_out,
+        priced_by="anthropic",
     )
 
 

@@ -59,6 +59,7 @@ def describe(model: str, provider: str = "google_genai") -> ModelInfo:
         output_limit=65_536 if large else None,
         vision=known is not None,
         thinking=thinks(model),
+        priced_by="google",
     )
 
 

@@ -12,55 +12,52 @@ from jaato.protocol.specs import ModelInfo
 
 
 class Known(NamedTuple):
-    """Limits in tokens and prices in US dollars per million tokens, as published; None where not known."""
+    """Limits in tokens, as published; None where not known."""
 
     pattern: str
     context: int | None = None
     output: int | None = None
-    price_input: float | None = None
-    price_cached: float | None = None
-    price_output: float | None = None
     vision: bool = True
     thinking: bool = True
 
 
 MODELS: tuple[Known, ...] = (
-    Known("gpt-6.2-astra*", 1_050_000, 128_000, 8.0, 0.4, 40.0),
-    Known("gpt-6-astra*", 1_050_000, 128_000, 10.0, 1.0, 50.0),
-    Known("gpt-6.2-sol*", 1_050_000, 128_000, 2.0, None, 10.0),
-    Known("gpt-6.1-sol*", 1_050_000, 128_000, 2.0, 0.1, 10.0),
-    Known("gpt-6-sol*", 1_050_000, 128_000, 2.0, None, 10.0),
-    Known("gpt-6-luna*", 1_050_000, 128_000, 0.1, None, 0.5),
+    Known("gpt-6.2-astra*", 1_050_000, 128_000),
+    Known("gpt-6-astra*", 1_050_000, 128_000),
+    Known("gpt-6.2-sol*", 1_050_000, 128_000),
+    Known("gpt-6.1-sol*", 1_050_000, 128_000),
+    Known("gpt-6-sol*", 1_050_000, 128_000),
+    Known("gpt-6-luna*", 1_050_000, 128_000),
     Known("gpt-6*"),
-    Known("gpt-5.6-sol*", 1_050_000, 128_000, 4.0, 0.4, 20.0),
-    Known("gpt-5.6-luna*", 1_050_000, 128_000, 0.2, None, 1.2),
+    Known("gpt-5.6-sol*", 1_050_000, 128_000),
+    Known("gpt-5.6-luna*", 1_050_000, 128_000),
     Known("gpt-5.6-terra*", 1_050_000, 128_000),
-    Known("gpt-5.6", 1_050_000, 128_000, 4.0, 0.4, 20.0),
-    Known("gpt-5.5-pro*", None, None, 30.0, None, 180.0),
-    Known("gpt-5.5*", 1_050_000, 128_000, 5.0, 0.5, 30.0),
+    Known("gpt-5.6", 1_050_000, 128_000),
+    Known("gpt-5.5-pro*"),
+    Known("gpt-5.5*", 1_050_000, 128_000),
     Known("gpt-5.4-*"),
-    Known("gpt-5.4", 1_050_000, 128_000, 2.5, 0.25, 15.0),
+    Known("gpt-5.4", 1_050_000, 128_000),
     Known("gpt-5*-chat*", 128_000, 16_384, thinking=False),
-    Known("gpt-5.2-pro*", 400_000, 128_000, 21.0, None, 168.0),
-    Known("gpt-5.2*", 400_000, 128_000, 1.75, 0.175, 14.0),
-    Known("gpt-5.1*", 400_000, 128_000, 1.25, 0.125, 10.0),
-    Known("gpt-5-mini*", 400_000, 128_000, 0.25, 0.025, 2.0),
-    Known("gpt-5-nano*", 400_000, 128_000, 0.05, 0.005, 0.4),
+    Known("gpt-5.2-pro*", 400_000, 128_000),
+    Known("gpt-5.2*", 400_000, 128_000),
+    Known("gpt-5.1*", 400_000, 128_000),
+    Known("gpt-5-mini*", 400_000, 128_000),
+    Known("gpt-5-nano*", 400_000, 128_000),
     Known("gpt-5-pro*"),
-    Known("gpt-5", 400_000, 128_000, 1.25, 0.125, 10.0),
-    Known("gpt-5-2*", 400_000, 128_000, 1.25, 0.125, 10.0),
-    Known("gpt-5-codex*", 400_000, 128_000, 1.25, 0.125, 10.0),
-    Known("gpt-4.1-mini*", 1_047_576, 32_768, 0.4, 0.1, 1.6, thinking=False),
-    Known("gpt-4.1-nano*", 1_047_576, 32_768, 0.1, 0.025, 0.4, thinking=False),
-    Known("gpt-4.1*", 1_047_576, 32_768, 2.0, 0.5, 8.0, thinking=False),
-    Known("gpt-4o-mini*", 128_000, 16_384, 0.15, 0.075, 0.6, thinking=False),
-    Known("gpt-4o*", 128_000, 16_384, 2.5, 1.25, 10.0, thinking=False),
-    Known("o3-mini*", 200_000, 100_000, 1.1, 0.55, 4.4, vision=False),
+    Known("gpt-5", 400_000, 128_000),
+    Known("gpt-5-2*", 400_000, 128_000),
+    Known("gpt-5-codex*", 400_000, 128_000),
+    Known("gpt-4.1-mini*", 1_047_576, 32_768, thinking=False),
+    Known("gpt-4.1-nano*", 1_047_576, 32_768, thinking=False),
+    Known("gpt-4.1*", 1_047_576, 32_768, thinking=False),
+    Known("gpt-4o-mini*", 128_000, 16_384, thinking=False),
+    Known("gpt-4o*", 128_000, 16_384, thinking=False),
+    Known("o3-mini*", 200_000, 100_000, vision=False),
     Known("o3-pro*"),
-    Known("o3*", 200_000, 100_000, 2.0, 0.5, 8.0),
-    Known("o4-mini*", 200_000, 100_000, 1.1, 0.275, 4.4),
+    Known("o3*", 200_000, 100_000),
+    Known("o4-mini*", 200_000, 100_000),
 )
-"""The first match counts. Standard prices; above 272,000 input tokens the million-token models cost more."""
+"""The first match counts."""
 
 NO_CHAT = (
     "*embedding*",
@@ -77,11 +74,11 @@ NO_CHAT = (
 
 
 def describe(provider: str, model: str, *, priced: bool) -> ModelInfo:
-    """What is known of a model by its name, a vendor in front ignored; prices only where they hold."""
+    """What is known of a model by its name, a vendor in front ignored; `priced` where OpenAI's own prices hold."""
     name = model.rpartition("/")[2]
     known = next((known for known in MODELS if matches_glob(name, known.pattern)), None)
     if known is None:
-        return ModelInfo(model, provider)
+        return ModelInfo(model, provider, priced_by="openai" if priced else None)
     return ModelInfo(
         id=model,
         provider=provider,
@@ -89,9 +86,7 @@ def describe(provider: str, model: str, *, priced: bool) -> ModelInfo:
         output_limit=known.output,
         vision=known.vision,
         thinking=known.thinking,
-        price_input=known.price_input if priced else None,
-        price_cached_input=known.price_cached if priced else None,
-        price_output=known.price_output if priced else None,
+        priced_by="openai" if priced else None,
     )
 
 
