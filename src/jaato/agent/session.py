@@ -16,6 +16,7 @@ from jaato.agent.background_tasks import BackgroundGroup
 from jaato.agent.compaction.engine import CompactionContext, CompactionEngine, CompactionSetup
 from jaato.agent.inbox import NO_AUTHOR, Author, Enrich, Inbox
 from jaato.agent.journal import Journal
+from jaato.agent.limits.repetition_guard import RepetitionGuard
 from jaato.agent.model import ModelClient, ProviderOpener
 from jaato.agent.questions import Questions
 from jaato.agent.recovery import Recovery, RecoveryContext
@@ -53,6 +54,8 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     questions: Questions
     settings: ModelSettings = ModelSettings()
     limits: Limits = Limits()
+    loop_detection: bool = True
+    """Whether repeated steps are pointed out to the model, then to the user."""
     retry: RetryPolicy = RetryPolicy()
     ledger: TokenLedger = field(default_factory=TokenLedger)
     compaction: CompactionSetup | None = None
@@ -165,6 +168,9 @@ class Session:
                 questions=self.questions,
                 compaction=self.compaction,
                 recovery=self.recovery,
+                repetition=RepetitionGuard(
+                    self.journal, self.inbox, self.questions, enabled=self.parts.loop_detection
+                ),
                 limits=self.parts.limits,
                 resume_subagents=self.supervisor.take_up,
             )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from jaato.agent.limits.repetition import NUDGE_KEY, RepetitionFold, is_continued
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
     AgentCompleted,
@@ -82,6 +83,7 @@ class State(msgspec.Struct):
     counted_chars: int = 0
     gc_note: str | None = None
     """The message that describes to the model what compaction removed."""
+    repetition: RepetitionFold = msgspec.field(default_factory=RepetitionFold)
     open_turn: str | None = None
     open_calls: dict[str, ToolCall] = msgspec.field(default_factory=dict)
     started: dict[str, ToolCallStart] = msgspec.field(default_factory=dict)
@@ -116,6 +118,8 @@ class State(msgspec.Struct):
                 self._close_lost_calls()
                 self.open_turn = event.turn_id
                 self._add(event.message)
+                if event.message.source in ("user", "parent"):
+                    self.repetition.reset()
             case MessageModel():
                 self._apply_model_message(event)
             case ToolCallStart():
@@ -148,15 +152,14 @@ class State(msgspec.Struct):
         match event:
             case MidTurnQueued():
                 self.queued[event.message.id] = event.message
+                self.repetition.nudged |= event.message.once == NUDGE_KEY
             case MidTurnInjected():
                 self.queued.pop(event.message_id, None)
             case PermissionRequested() | ClarificationQuestion():
                 self.questions[event.question_id] = event
                 self.answered.pop(event.call_id, None)
             case PermissionResolved() | ClarificationResolved():
-                question = self.questions.pop(event.question_id, None)
-                if question is not None and question.call_id in self.open_calls:
-                    self.answered[question.call_id] = (question, event)
+                self._apply_resolved(event)
             case PermissionGranted():
                 self.grants[event.grant.id] = event.grant
             case PermissionRevoked():
@@ -175,6 +178,15 @@ class State(msgspec.Struct):
                 self._add_usage(event.usage, event.cost_usd)
                 if event.problem is None:
                     self._apply_compaction(event)
+
+    def _apply_resolved(self, event: Resolved) -> None:
+        question = self.questions.pop(event.question_id, None)
+        if question is None:
+            return
+        if is_continued(question.call_id, event):
+            self.repetition.reset()
+        if question.call_id in self.open_calls:
+            self.answered[question.call_id] = (question, event)
 
     def _add(self, message: Message) -> None:
         self.messages.append(message)
@@ -200,8 +212,11 @@ class State(msgspec.Struct):
         self._close_lost_calls()
         self._add(event.message)
         self.last_model_message = event.message
-        for call in event.message.function_calls:
+        calls = event.message.function_calls
+        for call in calls:
             self.open_calls[call.call_id] = call
+        if not calls:
+            self.repetition.add_text(event.message.text)
         if event.usage is not None:
             self.last_usage = event.usage
             self.counted_tokens = event.usage.input_tokens + event.usage.output_tokens
@@ -240,6 +255,7 @@ class State(msgspec.Struct):
         """Append the results to the history as one tool message, in call order."""
         model_message = self.last_model_message
         assert model_message is not None
+        self.repetition.add_step(model_message.function_calls, self.results)
         parts: list[Part] = [
             self.results[call.call_id]
             for call in model_message.function_calls

@@ -15,6 +15,7 @@ from jaato.abc.provider import Reply
 from jaato.agent.compaction.engine import CompactionEngine
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
+from jaato.agent.limits.repetition_guard import RepetitionGuard
 from jaato.agent.model import ModelClient, context_tokens_with
 from jaato.agent.questions import Questions
 from jaato.agent.recovery import Recovery, close_calls
@@ -88,6 +89,7 @@ class TurnContext(Struct, frozen=True):
     questions: Questions
     compaction: CompactionEngine
     recovery: Recovery
+    repetition: RepetitionGuard
     limits: Limits
     resume_subagents: Callable[[], Awaitable[None]]
 
@@ -237,6 +239,7 @@ class TurnRunner:
         context, journal = self._context, self._journal
         while True:
             self.check_stopped("Stopped before the model was asked.")
+            await context.repetition.check()
             for message in list(context.inbox.messages):
                 context.inbox.deliver(message, turn.id)
             check_limits(context.limits, turn)

@@ -60,6 +60,7 @@ class Plan(msgspec.Struct, frozen=True):
     prompt: str | None = None
     settings: ModelSettings = ModelSettings()
     limits: Limits = Limits()
+    loop_detection: bool = True
     retry: RetryPolicy = RetryPolicy()
     asker: Asker | None = None
     parallel: int = 8
@@ -200,6 +201,7 @@ class Runtime:
             gate=gate,
             settings=plan.settings,
             limits=plan.limits,
+            loop_detection=plan.loop_detection,
             retry=plan.retry,
             ledger=self.ledger,
             compaction=plan.compaction,

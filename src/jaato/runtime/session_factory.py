@@ -269,6 +269,7 @@ def plan_of(
         settings=sampling,
         asker=options.asker,
         limits=options.limits or Limits(model_calls=settings["max_turns"]),
+        loop_detection=settings["loop_detection"],
         retry=options.retry,
         parallel=8 if settings["parallel_tools"] else 1,
         deferred=settings["deferred_tools"],

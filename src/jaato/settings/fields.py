@@ -41,6 +41,12 @@ FIELDS: dict[str, Field] = {
     "effort": Field("text", None, "how hard the model thinks", ("minimal", "low", "medium", "high")),
     "max_output_tokens": Field("integer", None, "the longest reply, in tokens"),
     "max_turns": Field("integer", 200, "model calls one prompt may take", tighten=fewer),
+    "loop_detection": Field(
+        "switch",
+        True,
+        "point repeated steps out to the model, then ask the user, or end the turn when no one can answer",
+        tighten=lambda new, old: bool(new),
+    ),
     "parallel_tools": Field("switch", True, "run the calls of one reply at the same time"),
     "deferred_tools": Field("switch", True, "declare only core tools at first"),
     "background_after_s": Field(

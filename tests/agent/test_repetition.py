@@ -1,0 +1,245 @@
+"""Detection of repeated steps: the fold of the log, what the model and the user are told, and what is no repetition."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.kit import call, calls, provider_of, recorded, reopened, say, session
+
+from jaato.agent.limits.repetition import ASK_AFTER, NUDGE_AFTER, RepetitionFold
+from jaato.agent.session import Session
+from jaato.agent.state import State
+from jaato.errors import ToolError
+from jaato.protocol.events import ClarificationQuestion, Event, MessageUser
+from jaato.protocol.messages import Problem, Text, ToolCall, ToolResult
+from jaato.tools.tool import tool
+
+COUNT = {"n": 0}
+
+
+@tool(core=True, access="read")
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {where}"
+
+
+@tool(core=True, access="read")
+def watch() -> dict[str, Any]:
+    """Watch something that is still running."""
+    return {"task_id": "b1", "status": "running"}
+
+
+@tool(core=True, access="read")
+def tick() -> str:
+    """Something that changes."""
+    COUNT["n"] += 1
+    return f"line {COUNT['n']}"
+
+
+@tool(core=True, access="read")
+def fail(how: str) -> str:
+    """Fail in the same way whatever it is given."""
+    raise ToolError("The disk is on fire.")
+
+
+TOOLS = [look, watch, tick, fail]
+
+
+def nudges(live: Session) -> list[str]:
+    """What the model was told of repetitions."""
+    return [
+        message.text
+        for message in live.state.messages
+        if message.source == "system" and "repeating yourself" in message.text
+    ]
+
+
+async def played(path: Path, script: list[Any], **more: Any) -> tuple[str, str, int, list[str]]:
+    """How a turn ended that plays a script, why, after how many model calls, and what the model was told."""
+    async with session(path, script, TOOLS, **more) as live:
+        turn = await live.post("go")
+        assert turn is not None
+        why = turn.error.message if turn.error is not None else ""
+        return turn.reason, why, turn.model_calls, nudges(live)
+
+
+def test_the_same_call_with_the_same_result(tmp_path: Path) -> None:
+    """The model is told once after four calls; after seven the turn ends, as no one can answer."""
+
+    async def main() -> None:
+        reason, why, model_calls, told = await played(tmp_path, [call("look", where="here")] * 20)
+        assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER["call"], 1)
+        assert "look was called 7 times in a row with the same arguments and the same result" in why
+        assert "look was called 4 times in a row" in told[0]
+
+    anyio.run(main)
+
+
+def test_a_model_that_heeds_the_message_goes_on(tmp_path: Path) -> None:
+    """Told once, it does something else: the turn ends as any other."""
+
+    async def main() -> None:
+        script = [*[call("look", where="here")] * 5, call("tick"), say("done")]
+        reason, _, _, told = await played(tmp_path, script)
+        assert (reason, len(told)) == ("stop", 1)
+
+    anyio.run(main)
+
+
+def test_the_same_error_with_other_arguments(tmp_path: Path) -> None:
+    """Five failures in a row with the same message, whatever the arguments."""
+
+    async def main() -> None:
+        script = [call("fail", how=str(number)) for number in range(20)]
+        reason, why, model_calls, told = await played(tmp_path, script)
+        assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER["error"], 1)
+        assert "fail has failed 8 times in a row with the same error" in why
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("period", [2, 3])
+def test_steps_in_turns(tmp_path: Path, period: int) -> None:
+    """A-B-A-B, and A-B-C-A-B-C."""
+
+    async def main() -> None:
+        script = [call("look", where=str(number % period)) for number in range(30)]
+        reason, why, model_calls, told = await played(tmp_path, script)
+        assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER["cycle"], 1)
+        assert "the last 12 steps repeat the same calls in turns (look)" in why
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [call("tick"), call("watch"), calls(("watch", {}), ("look", {"where": "here"}))],
+    ids=["changing output", "still running", "still running beside another"],
+)
+def test_what_is_no_repetition(tmp_path: Path, step: Any) -> None:
+    """Polling something that runs, and reading output that changes."""
+
+    async def main() -> None:
+        reason, _, _, told = await played(tmp_path, [step] * 40 + [say("done")])
+        assert (reason, told) == ("stop", [])
+
+    anyio.run(main)
+
+
+def test_it_can_be_turned_off(tmp_path: Path) -> None:
+    """With `loop_detection` off nothing is said and nothing ends."""
+
+    async def main() -> None:
+        script = [call("look", where="here")] * 20 + [say("done")]
+        assert await played(tmp_path, script, loop_detection=False) == ("stop", "", 21, [])
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "said"),
+    [("continue", "stop", ""), ("stop", "limit", ""), ("look in the cellar", "stop", "look in the cellar")],
+)
+def test_the_user_decides(tmp_path: Path, answer: str, reason: str, said: str) -> None:
+    """Continue, stop, or another instruction, which the model gets as a message of the user."""
+
+    async def main() -> None:
+        script = [*[call("look", where="here")] * ASK_AFTER["call"], call("tick"), say("done")]
+        async with session(tmp_path, script, TOOLS) as live:
+            asked: list[ClarificationQuestion] = []
+
+            def respond(event: Event) -> None:
+                if isinstance(event, ClarificationQuestion):
+                    asked.append(event)
+                    assert live.questions.respond(event.question_id, [answer], "someone")
+
+            live.journal.bus.listen(respond)
+            live.questions.add_responder()
+            turn = await live.post("go")
+            assert turn is not None
+            assert turn.reason == reason
+            assert len(asked) == 1
+            assert asked[0].context.startswith("The agent repeats itself: look was called 7 times")
+            users = [
+                message.text
+                for message in live.state.messages
+                if message.source == "user" and message.role == "user"
+            ]
+            assert users == ["go", *([said] if said else [])]
+
+    anyio.run(main)
+
+
+def test_the_count_survives_a_restart(tmp_path: Path) -> None:
+    """The fold of the stored log is the fold that was there."""
+
+    async def main() -> None:
+        async with session(tmp_path, [call("look", where="here")] * 20, TOOLS) as live:
+            await live.post("go")
+            before, session_id = live.state.repetition, live.state.session_id
+            events = [event for event in recorded(live) if isinstance(event, Event)]
+        state = State()
+        for event in events:
+            state.agent_id = state.agent_id or event.agent_id
+            state.apply(event)
+        assert state.repetition == before
+        assert before.found(ASK_AFTER) is not None
+        async with reopened(tmp_path, session_id, [say("")] * 8 + [say("done")], TOOLS) as again:
+            turn = await again.post("go on")
+            assert turn is not None
+            assert turn.reason == "stop"
+            assert again.state.repetition.found(NUDGE_AFTER) is None
+            assert any(isinstance(event, MessageUser) for event in events)
+            assert provider_of(again).requests
+
+    anyio.run(main)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy")), max_size=80))
+def test_only_real_repetitions_are_found(steps: list[tuple[str, str]]) -> None:
+    """What is found is there, at every length of history, and the window never grows."""
+    fold = RepetitionFold()
+    for number, (name, result) in enumerate(steps, 1):
+        made = ToolCall(f"c{number}", name, {"b": 1, "a": [name]})
+        fold.add_step([made], {made.call_id: ToolResult(made.call_id, name, True, [Text(result)])})
+        assert len(fold.steps) <= 3
+        past = steps[:number]
+        expected = any(
+            len(past) >= length
+            and all(past[-place] == past[-place - period] for place in range(1, length - period + 1))
+            for period, length in (
+                (1, NUDGE_AFTER["call"]),
+                (2, NUDGE_AFTER["cycle"]),
+                (3, NUDGE_AFTER["cycle"]),
+            )
+        )
+        assert (fold.found(NUDGE_AFTER) is not None) == expected
+
+
+@given(st.lists(st.sampled_from(["fine", "disk", "net"]), max_size=40))
+def test_errors_are_counted_in_a_row(outcomes: list[str]) -> None:
+    """Success, or another error, starts anew."""
+    fold = RepetitionFold()
+    row = 0
+    for number, outcome in enumerate(outcomes):
+        made = ToolCall(f"c{number}", "t", {"n": number})
+        problem = None if outcome == "fine" else Problem("failed", outcome)
+        fold.add_step([made], {made.call_id: ToolResult(made.call_id, "t", outcome == "fine", error=problem)})
+        row = 0 if outcome == "fine" else row + 1 if number and outcomes[number - 1] == outcome else 1
+        assert (fold.found(NUDGE_AFTER) is not None) == (row >= NUDGE_AFTER["error"])
+
+
+def test_the_order_of_arguments_does_not_matter() -> None:
+    """The same object written in another order is the same call."""
+    fold = RepetitionFold()
+    for number in range(NUDGE_AFTER["call"]):
+        text = '{"a": 1, "b": 2}' if number % 2 else '{"b": 2, "a": 1}'
+        made = ToolCall(f"c{number}", "t", json.loads(text))
+        fold.add_step([made], {made.call_id: ToolResult(made.call_id, "t", True)})
+    assert fold.found(NUDGE_AFTER) is not None
