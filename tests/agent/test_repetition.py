@@ -48,7 +48,7 @@ def fail(how: str) -> str:
     raise ToolError("The disk is on fire.")
 
 
-TOOLS = [look, watch, tick, fail]
+TOOLS: list[Any] = [look, watch, tick, fail]
 
 
 def nudges(live: Session) -> list[str]:

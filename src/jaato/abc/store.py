@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from jaato.protocol.events import Event
 from jaato.protocol.specs import SessionEntry
+from jaato.protocol.usage import UsageRecord
 
 SessionRow = SessionEntry
 """What a list of sessions shows; what only a running session knows is not set."""
@@ -57,6 +58,28 @@ class Damaged(Struct, frozen=True):
     session_id: str
     seq: int
     reason: str
+
+
+class UsageRow(Struct, frozen=True):
+    """The session whose usage a record is."""
+
+    session_id: str
+    name: str | None
+    workspace: str
+    created_at: str
+
+
+class UsageQuery(Struct, frozen=True):
+    """Whose usage is read: since a time (ISO 8601 UTC) in a session or workspace, without one session.
+
+    `read_up_to` has the last event read of each session: a second reading with the same query gives what is new.
+    """
+
+    since: str = ""
+    session_id: str | None = None
+    workspace: str | None = None
+    except_session: str = ""
+    read_up_to: dict[str, int] = field(default_factory=dict)
 
 
 class Holder(Struct, frozen=True):
@@ -120,6 +143,10 @@ class Log(Protocol):
         self, query: str, workspace: str | None = None, limit: int = 50, before: str | None = None
     ) -> Hits:
         """One page of the sessions that have all words of a query; slow, so not for the loop."""
+        ...
+
+    def read_usage(self, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
+        """What sessions have used, in order; a `Damaged` for each unreadable record. Slow, so not for the loop."""
         ...
 
     def fork(

@@ -40,6 +40,29 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_after_s: float | None = None
 
 
+class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A script with what is known of its model: limits in tokens, prices in US dollars per million tokens."""
+
+    steps: list[Step]
+    context_limit: int = 128_000
+    output_limit: int | None = None
+    price_input: float | None = None
+    price_cached_input: float | None = None
+    price_output: float | None = None
+
+    def info(self, path: Path) -> ModelInfo:
+        """What is known of the model."""
+        return ModelInfo(
+            id=str(path),
+            provider="scripted",
+            context_limit=self.context_limit,
+            output_limit=self.output_limit,
+            price_input=self.price_input,
+            price_cached_input=self.price_cached_input,
+            price_output=self.price_output,
+        )
+
+
 Answer = Step | Callable[[ModelRequest], Step]
 
 
@@ -63,9 +86,10 @@ class ScriptedProvider:
 
     @classmethod
     def from_file(cls, path: Path) -> ScriptedProvider:
-        """A script from a JSON file: a list of steps. Raises `ConfigError` naming the file and what is wrong."""
+        """A script from a JSON file: a list of steps, or a `Script`. Raises `ConfigError` naming the file and what is wrong."""
         try:
-            return cls(msgspec.json.decode(path.read_bytes(), type=list[Step]))
+            script = msgspec.json.decode(path.read_bytes(), type=list[Step] | Script)
+            return cls(script.steps, info=script.info(path)) if isinstance(script, Script) else cls(script)
         except OSError as error:
             raise ConfigError(f"The script {path} cannot be read: {error.strerror}.") from None
         except msgspec.MsgspecError as error:

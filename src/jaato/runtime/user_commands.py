@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import anyio.to_thread
 
 from jaato.abc.plugin import Plugin, UserCommand
+from jaato.abc.store import UsageQuery
 from jaato.agent.results import take_file_changes
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, JaatoError, PluginError
@@ -22,6 +23,7 @@ from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.call import CURRENT, Call, replace_surrogates, to_json_data
 from jaato.tools.invisible_text import one_line
 from jaato.tools.permissions.access import grant_text
+from jaato.tools.usage import UsageReport, parse_groups
 
 if TYPE_CHECKING:
     from jaato.tools.processes.sandbox.sandbox import Sandbox
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 PERMISSIONS_COMMAND = UserCommand(
     "permissions", "What is allowed and denied for good: permissions [revoke ID | trust]"
+)
+USAGE_COMMAND = UserCommand(
+    "usage", "What this session and its subagents have used: usage [agent | model | tool | day]"
 )
 MAX_COMMANDS, MAX_NAME_CHARS, MAX_WORDS_CHARS = 500, 100, 300
 
@@ -44,6 +49,8 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
         return mode_command(session, rest)
     if name == PERMISSIONS_COMMAND.name:
         return permissions_command(session, rest)
+    if name == USAGE_COMMAND.name:
+        return await usage_command(session, rest)
     for toolset in registry.toolsets():
         command, run = toolset.commands.get(name, (None, None))
         if command is None or run is None:
@@ -102,6 +109,14 @@ def permissions_command(session: Session, rest: str) -> str:
     raise ConfigError("There is /permissions, /permissions revoke ID and /permissions trust.")
 
 
+async def usage_command(session: Session, rest: str) -> str:
+    """`/usage [GROUP]`: what the session and its subagents have used. Raises `ConfigError` for an unknown group."""
+    report = UsageReport(parse_groups(rest or "agent,model"))
+    query = UsageQuery(session_id=session.state.session_id)
+    await anyio.to_thread.run_sync(lambda: report.add_all(session.journal.store.read_usage(query)))
+    return report.text or "Nothing has been used yet."
+
+
 def call_of(session: Session, name: str, rest: str) -> Call:
     """The call that a user command runs in."""
     state = session.state
@@ -119,7 +134,7 @@ def call_of(session: Session, name: str, rest: str) -> Call:
 
 def commands_of(session: Session, registry: PluginRegistry) -> list[CommandEntry]:
     """Every command `run_command` would run, by name; no more than some, and of bounded length."""
-    found = {one.name: entry_of(one, "session") for one in (MODE_COMMAND, PERMISSIONS_COMMAND)}
+    found = {one.name: entry_of(one, "session") for one in (MODE_COMMAND, PERMISSIONS_COMMAND, USAGE_COMMAND)}
     for toolset in registry.toolsets():
         for name, (command, run) in toolset.commands.items():
             if run is not None and len(name) <= MAX_NAME_CHARS:

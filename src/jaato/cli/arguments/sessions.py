@@ -59,6 +59,16 @@ SESSIONS = """examples:
   jaato sessions delete s01k
   jaato sessions vacuum --keep-days 90 --dry-run"""
 
+USAGE = """Reads the stored sessions of all workspaces; nothing is written, and sessions that are open are read as they are. Days are
+those of UTC. Prices are those recorded when the calls were made. The tokens of tool results (~) are estimated from their length.
+
+examples:
+  jaato usage
+  jaato usage --since today --by session
+  jaato usage --since 7d --by day
+  jaato usage --session s01k --by agent,model
+  jaato usage --since 2026-11-01 --until 2026-12-01 --by tool --output json"""
+
 AGENT = (
     f"{MODEL} --system-prompt --max-turns --workspace --session --continue --name {PERMISSIONS} "
     "--verbose --connect --token-file --no-daemon"
@@ -76,6 +86,15 @@ OPTIONS = {
         "SESSION",
         "session id, a prefix of it, or its name (default: the busy session, else the most recent one of this directory)",
     ),
+    "--by": value(
+        "GROUP[,GROUP]",
+        "day, session, agent, model, tool, or several of them (default: day,model)",
+        default="day,model",
+    ),
+    "--since": value("TIME", "from this time on: a date, a time, today, yesterday, or 7d, 12h ago"),
+    "--until": value("TIME", "before this time"),
+    "--output:usage": choice(("text", "json"), "text (default) or one JSON object", default="text"),
+    "--workspace:usage": value("DIR", "only sessions of this directory (default: of all)"),
     "--follow": flag("keep printing new events until Ctrl-C"),
     "--after": value("SEQ", "only events after this sequence number", type=natural, default=0),
     "--no-deltas": flag("with --follow: whole messages only, no streamed text"),
@@ -140,5 +159,11 @@ COMMANDS = (
         "list, search, show, fork, export, import and delete stored sessions",
         epilog=SESSIONS,
         actions=SESSION_ACTIONS,
+    ),
+    Command(
+        "usage",
+        "show the tokens, price and time of stored sessions, by day, session, agent, model or tool",
+        "--by --since --until --session --output:usage --workspace:usage",
+        USAGE,
     ),
 )

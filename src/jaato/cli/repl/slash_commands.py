@@ -164,8 +164,10 @@ async def files_command(context: CommandContext, _rest: str) -> None:
         context.console.note("No tool has changed a file.")
 
 
-async def usage_command(context: CommandContext, _rest: str) -> None:
+async def usage_command(context: CommandContext, rest: str) -> None:
     """/usage"""
+    for line in (await context.session.execute("usage", rest)).splitlines():
+        context.console.note(line)
     state = context.session.state
     cost = None if state.unpriced else state.cost_usd
     context.console.note(f"session: {usage_text(state.usage)}, {price_text(cost)}, {state.turns} turns")
@@ -350,7 +352,7 @@ COMMANDS: dict[str, tuple[str, Command | None]] = {
         None,
     ),
     "files": ("list the files that tools changed, except those changed by shell commands", files_command),
-    "usage": ("show tokens, price and the size of the context", usage_command),
+    "usage": ("[agent | model | tool | day] show tokens, price and the size of the context", usage_command),
     "session": ("show this session", session_command),
     "rename": ("NAME rename this session", rename_command),
     "fork": ("[NAME] continue in a copy of this session", fork_command),

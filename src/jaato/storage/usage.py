@@ -1,0 +1,98 @@
+"""Reads what sessions have used from their stored logs: a stream in bounded memory, which skips and reports damaged records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from jaato.abc.store import Damaged, UsageQuery, UsageRow
+from jaato.errors import SessionNotFound
+from jaato.protocol.codec import is_unicode
+from jaato.protocol.usage import BEGINNING, COUNTED, DECODER, AgentBegan, UsageRecord
+from jaato.storage.database import ConnectionGuard
+from jaato.storage.event_table import MISSING, read_chunk
+from jaato.storage.schema import SEQ_BITS
+from jaato.storage.session_table import tenth_of_second
+
+PAGE = 200
+"""Sessions looked up at once."""
+LOGS = (
+    "SELECT number, id, name, workspace, created_at, (SELECT position FROM event "  # noqa: S608 a number of ours
+    f"WHERE position > number << {SEQ_BITS} AND position < (number + 1) << {SEQ_BITS} "
+    "ORDER BY position DESC LIMIT 1) FROM session "
+    "WHERE number > ? AND touched_at >= ? AND (?3 IS NULL OR id = ?3) AND (?4 IS NULL OR workspace = ?4) "
+    "ORDER BY number LIMIT ?5"
+)
+LAST_SEQ = (1 << SEQ_BITS) - 1
+
+
+class StoredLog(NamedTuple):
+    """A session whose log is read, and the number of its last event."""
+
+    number: int
+    row: UsageRow
+    last: int
+
+
+def read_usage(guard: ConnectionGuard, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
+    """What sessions have used since `query.since`, session by session in the order of their logs.
+
+    What a fork or an import has copied was used before the session was created, and is left out.
+    """
+    for log in stored_logs(guard, query):
+        after = query.read_up_to.get(log.row.session_id, 0)
+        try:
+            for record in read_log(guard, log, after):
+                counted = isinstance(record, Damaged | AgentBegan) or record.timestamp >= log.row.created_at
+                if counted:
+                    yield log.row, record
+        except SessionNotFound:
+            continue  # it was deleted meanwhile
+        query.read_up_to[log.row.session_id] = log.last
+
+
+def stored_logs(guard: ConnectionGuard, query: UsageQuery) -> Iterator[StoredLog]:
+    """The sessions that were used since then."""
+    if not is_unicode(query.session_id or "") or not is_unicode(query.workspace or ""):
+        return
+    number = 0
+    while True:
+        with guard as connection:
+            values = (number, tenth_of_second(query.since), query.session_id, query.workspace, PAGE)
+            page = connection.execute(LOGS, values).fetchall()
+        for number, session_id, name, workspace, created_at, position in page:
+            if session_id != query.except_session:
+                last = (position or 0) & LAST_SEQ
+                yield StoredLog(number, UsageRow(session_id, name, workspace, created_at), last)
+        if len(page) < PAGE:
+            return
+
+
+def read_log(guard: ConnectionGuard, log: StoredLog, after: int) -> Iterator[UsageRecord | Damaged]:
+    """The records of one log after an event."""
+    session_id = log.row.session_id
+    while after < log.last:
+        for seq, data in read_chunk(guard, log.number << SEQ_BITS, after, log.last):
+            for missing in range(after + 1, seq):
+                yield Damaged(session_id, missing, MISSING)
+            record = decode_usage(session_id, seq, data)
+            if record is not None:
+                yield record
+            after = seq
+
+
+def decode_usage(session_id: str, seq: int, data: bytes | str) -> UsageRecord | Damaged | None:
+    """One stored event as far as it counts; None where it does not."""
+    if isinstance(data, str):
+        return Damaged(session_id, seq, data)
+    if not data.startswith(COUNTED):
+        return None if data.startswith(BEGINNING) else Damaged(session_id, seq, "it is no event")
+    try:
+        record = DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Damaged(session_id, seq, f"it cannot be read: {error}")
+    if record.seq != seq or record.session_id != session_id:
+        return Damaged(session_id, seq, f"it says it is event {record.seq} of session {record.session_id}")
+    return record
