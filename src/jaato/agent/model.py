@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NamedTuple
 
 import anyio
@@ -13,16 +13,19 @@ import msgspec
 from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta, ThinkingDelta
 from jaato.agent.active_tools import ActiveTools
 from jaato.agent.journal import Journal
+from jaato.agent.limits.budget_account import BudgetAccount
+from jaato.agent.limits.spending import Amount
 from jaato.agent.retry import RetryPolicy, with_retries
 from jaato.agent.state import State, chars_of
-from jaato.errors import CancelledException, ConnectionFault, ProviderError
+from jaato.errors import CancelledException, ConnectionFault, LimitReached, ProviderError
+from jaato.protocol.codec import encode
 from jaato.protocol.events import AgentOutput, Retry
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.call import problem_of
 from jaato.tools.ledger import TokenLedger
-from jaato.tools.prices import preload, price_of
+from jaato.tools.prices import preload, price_of, unknown_reason
 
 CHARS_PER_TOKEN = 4
 
@@ -62,6 +65,8 @@ def context_tokens_with(state: State, message: Message, usage: Usage | None) -> 
     return state.counted_tokens + (written - state.counted_chars) // CHARS_PER_TOKEN
 
 
+USUAL_OUTPUT_TOKENS = 1_024
+"""Tokens reserved for a reply where nothing limits it; more after longer ones."""
 CHUNKS_AT_ONCE = 32
 """Chunks of a reply after which other tasks of the event loop get to run."""
 SUMMARY_SYSTEM = "You summarise conversations exactly and briefly."
@@ -104,6 +109,7 @@ class ModelClient:
         settings: ModelSettings,
         retry: RetryPolicy,
         ledger: TokenLedger,
+        budget: BudgetAccount | None = None,
         of_subagent: bool = False,
     ) -> None:
         self._journal = journal
@@ -116,6 +122,7 @@ class ModelClient:
         self.settings = settings
         self.retry = retry
         self.ledger = ledger
+        self._budget = budget
         self.streaming = True
 
     @property
@@ -168,8 +175,8 @@ class ModelClient:
         self._parts.clear()
 
     async def stream_reply(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
-        """Stream the model's reply, with retries of retryable failures. Raises the last `ProviderError`, and
-        `CancelledException` when the turn is stopped."""
+        """Stream the model's reply, with retries of retryable failures. Raises the last `ProviderError`,
+        `CancelledException` when the turn is stopped, and `LimitReached` when a budget does not allow the call."""
 
         def show_retry(attempt: int, wait_s: float, error: ProviderError) -> None:
             journal = self._journal
@@ -186,7 +193,10 @@ class ModelClient:
             self.clear_partial()
 
         preload(self.info)
-        return await with_retries(self.retry, lambda: self._stream_once(request, should_stop), show_retry)
+        attempt = functools.partial(
+            with_retries, self.retry, lambda: self._stream_once(request, should_stop), show_retry
+        )
+        return await self._within_budget(self._input_tokens(), attempt)
 
     async def _stream_once(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
         self.clear_partial()
@@ -218,6 +228,51 @@ class ModelClient:
                 deltas.thinking.end()
                 deltas.model.end()
 
+    # --- within the budgets --------------------------------------------------------------------------------------
+
+    async def _within_budget(
+        self, input_tokens: int, attempt: Callable[[], Awaitable[Reply]], *, asks: bool = True
+    ) -> Reply:
+        """Make a call that is reserved in the session's account first. Raises `LimitReached`."""
+        account = self._budget
+        if account is None:
+            return await attempt()
+        agent_id = self._journal.state.agent_id
+        await account.reserve(agent_id, self._needed(account, input_tokens), asks=asks)
+        used: Amount | None = None
+        try:
+            reply = await attempt()
+            usage = reply.usage or Usage(input_tokens, chars_of(reply.message) // CHARS_PER_TOKEN)
+            used = Amount(usage.input_tokens + usage.output_tokens, self.price(usage) or 0.0)
+            return reply
+        finally:
+            account.settle(agent_id, used)
+
+    def _needed(self, account: BudgetAccount, input_tokens: int) -> Amount:
+        """What the next call may use: its input, and the longest reply that is to be expected. Raises `LimitReached` when
+        its price is unknown and a budget is in money."""
+        last = self._journal.state.last_usage
+        output = self.settings.max_output_tokens or max(
+            USUAL_OUTPUT_TOKENS, last.output_tokens if last else 0
+        )
+        output = min(output, self.info.output_limit or output)
+        price = self.price(Usage(input_tokens, output))
+        if price is None and account.limits_money:
+            raise LimitReached(
+                f"Stopped before the model was called: a budget in money cannot be held, because {unknown_reason(self.info)}. "
+                "Give a budget in tokens, such as --budget '200k tokens'."
+            )
+        return Amount(input_tokens + output, price or 0.0)
+
+    def _input_tokens(self) -> int:
+        """The tokens of the next request, estimated where the provider has not counted them."""
+        state = self._journal.state
+        prefix = 0
+        if not state.counted_tokens:
+            chars = len(state.system_prompt) + sum(len(encode(spec)) for spec in self._active_tools.specs)
+            prefix = chars // CHARS_PER_TOKEN
+        return prefix + self.context_usage.total_tokens
+
     # --- apart from it -------------------------------------------------------------------------------------------
 
     async def ask(self, question: str, *, timeout_s: float, purpose: str) -> ModelAnswer:
@@ -230,9 +285,11 @@ class ModelClient:
             settings=msgspec.structs.replace(self.settings, response_schema=None, stop=None),
         )
         with anyio.move_on_after(timeout_s):
+            attempt = functools.partial(with_retries, self.retry, lambda: read_reply(self.provider, request))
             try:
-                reply = await with_retries(self.retry, lambda: read_reply(self.provider, request))
-            except ProviderError as error:
+                tokens = (len(question) + len(SUMMARY_SYSTEM)) // CHARS_PER_TOKEN
+                reply = await self._within_budget(tokens, attempt, asks=False)
+            except (ProviderError, LimitReached) as error:
                 return ModelAnswer(None, str(error))
             return self._answer_in(reply, purpose)
         return ModelAnswer(None, f"it has not answered for {timeout_s:g} seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,6 +31,8 @@ Key = tuple[str, str, str]
 CONSENTS = frozenset("y yes a always t turn i idle once all e edit".split())
 """Answers that allow a call; any other denies it, or is invalid and asked for again."""
 EDITED = ("e", "edit")
+OF_TURN = "limit:"
+"""How the `call_id` of a question begins that belongs to no call: the turn itself waits for its answer."""
 
 __all__ = ["Asked", "Given", "Key", "answers_of", "key_of", "resolution"]
 
@@ -110,6 +113,8 @@ class Questions:
         self._open: dict[str, Waiting] = {}
         self._given: dict[Key, Given] = {}
         self._answerers = 0
+        self._waits = 0
+        self._waiting_since = self._waited_s = 0.0
         self._patient = False
         self.early: Callable[[], None] = lambda: None
         """Called when a restored question is answered before its turn is resumed."""
@@ -270,15 +275,25 @@ class Questions:
         """The deadline of a clarification asked now."""
         return None if self._timeout_s is None else deadline_in(self._timeout_s)
 
+    @property
+    def waited_s(self) -> float:
+        """How long a question was pending, in seconds; several at once count once."""
+        return self._waited_s + (time.monotonic() - self._waiting_since if self._waits else 0.0)
+
     async def _wait(self, waiting: Waiting, what: str) -> Given:
         """Wait for the answer to a pending question; without one it is withdrawn."""
         asked = waiting.asked
         assert asked is not None
         self._status(asked.agent_id, "blocked", f"waiting for {what}")
+        if not self._waits:
+            self._waiting_since = time.monotonic()
+        self._waits += 1
         try:
             with anyio.move_on_after(seconds_until(asked.deadline)):
                 await waiting.answered.wait()
         finally:
+            self._waits -= 1
+            self._waited_s += 0.0 if self._waits else time.monotonic() - self._waiting_since
             self._open.pop(asked.question_id, None)
             self._status(asked.agent_id, "active", None)
             if waiting.answer is None:

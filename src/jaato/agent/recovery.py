@@ -14,7 +14,7 @@ from jaato.abc.plugin import TaskStatus
 from jaato.agent.background_tasks import BackgroundTasks
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.questions import Asked, Questions, answers_of
+from jaato.agent.questions import OF_TURN, Asked, Questions, answers_of
 from jaato.agent.results import record_interrupted_changes
 from jaato.protocol.events import (
     BackgroundUpdated,
@@ -172,10 +172,10 @@ class Recovery:
         ]
 
     def _is_waited_for(self, question: Asked) -> bool:
-        """Whether a call of this agent still waits for the answer to a restored question."""
+        """Whether a call of this agent, or its turn, still waits for the answer to a restored question."""
         state = self._journal.state
         if question.call_id not in state.open_calls:
-            return False
+            return question.call_id.startswith(OF_TURN)
         begun = state.started.get(question.call_id)
         if begun is None:
             return isinstance(question, PermissionRequested)

@@ -16,6 +16,7 @@ from jaato.agent.background_tasks import BackgroundGroup
 from jaato.agent.compaction.engine import CompactionContext, CompactionEngine, CompactionSetup
 from jaato.agent.inbox import NO_AUTHOR, Author, Enrich, Inbox
 from jaato.agent.journal import Journal
+from jaato.agent.limits.budget_account import Budget, BudgetAccount
 from jaato.agent.limits.repetition_guard import RepetitionGuard
 from jaato.agent.model import ModelClient, ProviderOpener
 from jaato.agent.questions import Questions
@@ -54,6 +55,8 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     questions: Questions
     settings: ModelSettings = ModelSettings()
     limits: Limits = Limits()
+    budget: Budget = Budget()
+    """What the session may use; the account is the root's, for all its agents."""
     loop_detection: bool = True
     """Whether repeated steps are pointed out to the model, then to the user."""
     retry: RetryPolicy = RetryPolicy()
@@ -100,6 +103,9 @@ class Session:
         self.active_tools = ActiveTools(
             journal, parts.catalog, deferred=parts.deferred_tools, core=parts.core_tools
         )
+        self.budget: BudgetAccount | None = (
+            supervisor.root.budget if supervisor is not None else self._budget_account()
+        )
         self.model = ModelClient(
             journal,
             parts.provider,
@@ -107,6 +113,7 @@ class Session:
             settings=parts.settings,
             retry=parts.retry,
             ledger=parts.ledger,
+            budget=self.budget,
             of_subagent=self.is_subagent,
         )
         self.tools = self._tool_runner()
@@ -138,6 +145,10 @@ class Session:
             "crew": SubagentService(self.supervisor),
         }
         self.services.setdefault("waypoints", Waypoints(journal))
+
+    def _budget_account(self) -> BudgetAccount | None:
+        account = BudgetAccount(self.journal, self.parts.questions, self.parts.budget)
+        return None if account.is_empty else account
 
     def _tool_runner(self) -> ToolRunner:
         parts = self.parts

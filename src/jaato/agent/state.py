@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jaato.agent.limits.repetition import NUDGE_KEY, RepetitionFold, is_continued
+from jaato.agent.limits.spending import SPENDING_EVENTS, Spending
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
     AgentCompleted,
@@ -331,11 +332,14 @@ class SessionState:
         self.usage = Usage()
         """The usage of all completed turns of subagents."""
         self.cost_usd: float | None = 0.0
+        self.spending = Spending()
         self._root_ids = {root.agent_id}
 
     def apply(self, event: Event) -> None:
         """Apply one event."""
         root = self.root
+        if type(event) in SPENDING_EVENTS:
+            self.spending.apply(event, is_root=event.agent_id in self._root_ids)
         if event.agent_id in self._root_ids:
             root.apply(event)
             if type(event) in SESSION_WIDE_EVENTS:

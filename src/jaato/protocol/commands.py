@@ -136,6 +136,9 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     effort: Literal["minimal", "low", "medium", "high"] | None = None
     max_turns: int | None = None
     """Model calls one prompt may take."""
+    budget: list[str] = field(default_factory=list)
+    """What it may use before the user is asked: `50k tokens per turn`, `$2 per session`, `1h per day`; `more` goes on after
+    a budget was used up, `off` removes those of the settings."""
     response_schema: dict[str, Any] | None = None
     resume: bool = False
     """Go on with the newest session of the workspace."""

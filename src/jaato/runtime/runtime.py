@@ -16,6 +16,7 @@ from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
+from jaato.agent.limits.budget_account import Budget
 from jaato.agent.prompt import system_prompt
 from jaato.agent.questions import Questions
 from jaato.agent.retry import RetryPolicy
@@ -60,6 +61,7 @@ class Plan(msgspec.Struct, frozen=True):
     prompt: str | None = None
     settings: ModelSettings = ModelSettings()
     limits: Limits = Limits()
+    budget: Budget = Budget()
     loop_detection: bool = True
     retry: RetryPolicy = RetryPolicy()
     asker: Asker | None = None
@@ -201,6 +203,7 @@ class Runtime:
             gate=gate,
             settings=plan.settings,
             limits=plan.limits,
+            budget=plan.budget,
             loop_detection=plan.loop_detection,
             retry=plan.retry,
             ledger=self.ledger,

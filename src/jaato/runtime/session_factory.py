@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,8 @@ from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
+from jaato.agent.limits.budget_account import Budget
+from jaato.agent.limits.spending import Key
 from jaato.agent.session import Session
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
@@ -34,8 +38,10 @@ from jaato.runtime.session_store import load_requested_session, open_store, work
 from jaato.runtime.tracing.config import SpanCounters
 from jaato.runtime.tracing.tracer import tracer_for
 from jaato.settings import Settings
+from jaato.settings.budgets import SCOPES, UNITS, parse_budgets, setting_name
 from jaato.tools.permissions.gate import Policy
 from jaato.tools.permissions.policy_document import MAX_TIMEOUT_S
+from jaato.tools.prices import rates_of, unknown_reason
 from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
@@ -140,6 +146,8 @@ class SessionFactory:
         registry = runtime.registry
         sandbox: Sandbox | None = registry.services.get("sandbox")
         plan = plan_of(options, settings, provider, model, self.workspace, policy)
+        if journal is None:
+            await check_price(plan.budget, provider, model)
         if journal is None and provider.name == "local":
             plan = small_model_plan(plan, self.settings, found=ACTIVATOR in registry.subset(plan.plugins))
         strategy = create_compaction(settings, registry)
@@ -269,6 +277,7 @@ def plan_of(
         settings=sampling,
         asker=options.asker,
         limits=options.limits or Limits(model_calls=settings["max_turns"]),
+        budget=budget_of(options, settings),
         loop_detection=settings["loop_detection"],
         retry=options.retry,
         parallel=8 if settings["parallel_tools"] else 1,
@@ -277,6 +286,33 @@ def plan_of(
         question_timeout_s=question_timeout(settings),
         plugins=options.plugins if options.registry is not None else None,
     )
+
+
+def budget_of(options: SessionOptions, settings: Settings) -> Budget:
+    """The budgets of a session. Raises `ConfigError` for one below zero."""
+    limits: dict[Key, float] = {}
+    for scope, unit in itertools.product(SCOPES, UNITS):
+        name = setting_name(scope, unit)
+        value = settings[name] or 0
+        if not 0 <= value < math.inf:
+            raise ConfigError(
+                f"{name} = {value} ({settings.source(name)}): give a number above zero, or 0 for no limit."
+            )
+        if value:
+            limits[scope, unit] = value
+    return Budget(limits, parse_budgets(options.budget).more)
+
+
+async def check_price(budget: Budget, provider: Provider, model: str) -> None:
+    """Refuse a budget in money for a model whose price is unknown: it could not be held. Raises `ConfigError`."""
+    if not any(unit == "usd" for _, unit in budget.limits):
+        return
+    info = provider.model_info(model)
+    if await anyio.to_thread.run_sync(rates_of, info) is None:
+        raise ConfigError(
+            f"A budget in money cannot be held: {unknown_reason(info)}. Give a budget in tokens, such as "
+            "--budget '200k tokens', or --budget off."
+        )
 
 
 def question_timeout(settings: Settings) -> float | None:

@@ -16,6 +16,7 @@ from jaato.errors import ConfigError
 from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.settings import Settings, environment, load, user_dir
+from jaato.settings.budgets import parse_budgets
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Policy
 from jaato.tools.permissions.trust import Trust
@@ -52,6 +53,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     add_dirs: tuple[str, ...] = ()
     settings: ModelSettings = ModelSettings()
     limits: Limits | None = None
+    budget: tuple[str, ...] = ()
+    """Budgets as people write them, see `jaato.settings.budgets`; beside those of the settings."""
     retry: RetryPolicy = RetryPolicy()
     base_url: str | None = None
     interface: str | None = None
@@ -94,8 +97,9 @@ def settings_for(options: SessionOptions, workspace: Path) -> Settings:
 
 
 def flag_settings(options: SessionOptions) -> dict[str, Any]:
-    """The settings given by hand."""
+    """The settings given by hand. Raises `ConfigError` for a budget that is not understood."""
     return {
+        **parse_budgets(options.budget).settings,
         "provider": options.provider if isinstance(options.provider, str) else None,
         "model": options.model,
         "base_url": options.base_url,

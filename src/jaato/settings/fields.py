@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from jaato.settings.budgets import SCOPES, UNITS, Scope, Unit, setting_name
+
 Kind = Literal["text", "number", "integer", "switch", "list"]
 
 
@@ -27,6 +29,25 @@ def fewer(new: Any, old: Any) -> bool:
     return bool(old is None or 0 < new < old)
 
 
+BUDGET_SCOPES: dict[Scope, str] = {
+    "turn": "one turn with all its subagents",
+    "session": "a session with its subagents",
+    "day": "all sessions in one day (UTC)",
+}
+BUDGET_UNITS: dict[Unit, tuple[Kind, str]] = {
+    "tokens": ("integer", "tokens, input and output,"),
+    "usd": ("number", "US dollars"),
+    "s": ("number", "seconds of its turns"),
+}
+
+
+def budget_field(scope: Scope, unit: Unit) -> Field:
+    """The setting of one budget."""
+    kind, words = BUDGET_UNITS[unit]
+    text = f"{words} that {BUDGET_SCOPES[scope]} may use before the user is asked; 0 or none: no limit"
+    return Field(kind, None, text, tighten=fewer)
+
+
 FIELDS: dict[str, Field] = {
     "provider": Field("text", None, "which provider answers; without it the first that can be used"),
     "model": Field("text", None, "which model; without it the provider's default"),
@@ -41,6 +62,7 @@ FIELDS: dict[str, Field] = {
     "effort": Field("text", None, "how hard the model thinks", ("minimal", "low", "medium", "high")),
     "max_output_tokens": Field("integer", None, "the longest reply, in tokens"),
     "max_turns": Field("integer", 200, "model calls one prompt may take", tighten=fewer),
+    **{setting_name(scope, unit): budget_field(scope, unit) for scope in SCOPES for unit in UNITS},
     "loop_detection": Field(
         "switch",
         True,

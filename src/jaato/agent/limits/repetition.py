@@ -22,7 +22,7 @@ STILL_RUNNING = frozenset(("running", "waiting", "pending", "blocked"))
 """What the `status` or `state` of a result says of something that has not ended; asking for it again is no repetition."""
 NUDGE_KEY = "repetition"
 """The idempotency key (`once`) of the message that tells the model."""
-QUESTION_CALL = "repetition"
+QUESTION_CALL = "limit:repetition"
 """The `call_id` of the question to the user, which belongs to no call."""
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from jaato.agent.compaction.engine import CompactionEngine
 from jaato.agent.inbox import NO_AUTHOR, Author, Inbox
 from jaato.agent.journal import Journal
+from jaato.agent.limits.budget_account import BudgetAccount
 from jaato.agent.model import ModelClient
 from jaato.agent.state import State, SubagentRecord
 from jaato.errors import ToolError
@@ -56,6 +57,8 @@ class AgentSession(Protocol):
     def model(self) -> ModelClient: ...
     @property
     def compaction(self) -> CompactionEngine: ...
+    @property
+    def budget(self) -> BudgetAccount | None: ...
     @property
     def state(self) -> State: ...
     @property

@@ -101,7 +101,8 @@ def choice(choices: Sequence[str], text: str, default: str | None = None, **sett
 
 
 GROUPS = {
-    "model": "--provider --model --base-url --interface --temperature --effort --system-prompt --max-turns",
+    "model": "--provider --model --base-url --interface --temperature --effort --system-prompt",
+    "limits": "--max-turns --budget",
     "session": "--session --continue --name",
     "permissions": "--yes --allow --deny --mode --read-only --read-only:serve --sandbox --allow-domain --add-dir",
     "server": "--connect --token-file --no-daemon",
@@ -130,6 +131,11 @@ OPTIONS: Options = {
     "--effort": choice(("minimal", "low", "medium", "high"), "reasoning effort"),
     "--system-prompt": value("TEXT", "replace the system prompt of a new session"),
     "--max-turns": value("N", "maximum model calls per prompt (default 200)", type=positive),
+    "--budget": repeated(
+        "TEXT",
+        "pause and ask when this is used up: '50k tokens, $2, 10m per turn', '$5 per session', '2h per day'; without a scope per "
+        "session; more: continue after a budget was used up; off (repeatable)",
+    ),
     "--session": value("ID", "resume a session: its id, a prefix of it, or its name", short="-s"),
     "--continue": flag("resume the most recent session of this workspace", short="-c", dest="resume"),
     "--yes": flag("allow everything that no rule denies, including downloads"),

@@ -70,7 +70,7 @@ examples:
   jaato usage --since 2026-11-01 --until 2026-12-01 --by tool --output json"""
 
 AGENT = (
-    f"{MODEL} --system-prompt --max-turns --workspace --session --continue --name {PERMISSIONS} "
+    f"{MODEL} --system-prompt --max-turns --budget --workspace --session --continue --name {PERMISSIONS} "
     "--verbose --connect --token-file --no-daemon"
 )
 """The options of `run` and `chat`."""

@@ -101,6 +101,7 @@ def session_create(
         temperature=args.temperature,
         effort=args.effort,
         max_turns=args.max_turns,
+        budget=clean_list(args.budget),
         response_schema=schema,
         environment=session_environment() if local and not in_process else {},
         alone=local and not in_process,

@@ -13,6 +13,7 @@ from jaato.protocol.events import (
     AgentOutput,
     AgentStatusChanged,
     BackgroundUpdated,
+    BudgetUpdated,
     ErrorRaised,
     Event,
     GcCompleted,
@@ -32,6 +33,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.state import AgentView
 from jaato.protocol.messages import Text, ToolResult, Usage
 from jaato.protocol.specs import SandboxView
+from jaato.settings.budgets import amount_text
 from jaato.tools.permissions.access import access_text
 
 MAX_LINES = 8
@@ -172,6 +174,9 @@ def event_lines(event: Event, width: int, *, verbose: bool) -> Iterator[Line]:
             yield event.text, "" if event.level == "info" else "yellow"
         case GcCompleted():
             yield compaction_text(event), "yellow" if event.problem else "dim"
+        case BudgetUpdated(status="extended"):
+            limit = amount_text(event.unit, event.limit)
+            yield f"the budget per {event.scope} is {limit} now", "dim"
         case ErrorRaised():
             yield f"error: {event.error.message}", "red"
         case BackgroundUpdated():

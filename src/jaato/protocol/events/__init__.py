@@ -27,6 +27,7 @@ from jaato.protocol.events.session import (
 )
 from jaato.protocol.events.turn import (
     BackgroundUpdated,
+    BudgetUpdated,
     ClarificationQuestion,
     ClarificationResolved,
     ContextUpdated,
@@ -83,6 +84,7 @@ Event = (
     | PermissionRevoked
     | ClarificationQuestion
     | ClarificationResolved
+    | BudgetUpdated
     | PlanUpdated
     | PlanCleared
     | SharedUpdated
@@ -101,6 +103,7 @@ __all__ = [
     "AgentOutput",
     "AgentStatusChanged",
     "BackgroundUpdated",
+    "BudgetUpdated",
     "ClarificationQuestion",
     "ClarificationResolved",
     "CommandList",

@@ -139,6 +139,18 @@ class GcCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     cost_usd: float | None = None
 
 
+class BudgetUpdated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="budget.updated"):
+    """A budget is used up (`reached`), or the user has allowed more (`extended`, with the limit that holds now). `limit` and
+    `used` are in `unit`; `step` is by how much it is extended at a time."""
+
+    status: Literal["reached", "extended"]
+    scope: Literal["turn", "session", "day"]
+    unit: Literal["tokens", "usd", "s"]
+    limit: float
+    used: float
+    step: float
+
+
 class Permission(Struct, frozen=True, gc=False, omit_defaults=True):
     """How a call came to be allowed or denied."""
 

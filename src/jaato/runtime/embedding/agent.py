@@ -47,7 +47,9 @@ class Agent:
     `provider` is a name or an object; without it the configured one, else one whose key is set, is used. `tools` are
     functions or objects of `@tool`, which run without asking; built-in tools read freely and ask for the rest: put
     names into `allow`, give `on_permission`, or say `yes=True`. `mode`, `sandbox`, `allow_domains` and `add_dirs` say what
-    commands may reach, as the settings of these names. With `session` (an id, prefix or name) a stored one goes on.
+    commands may reach, as the settings of these names. `budget` limits what it may use, as `--budget` does: `"50k tokens,
+    $2 per turn"`; `on_clarification` is asked when it is used up, and without it `run` raises `LimitReached`. With
+    `session` (an id, prefix or name) a stored one goes on.
     """
 
     model: str | None = None
@@ -73,6 +75,7 @@ class Agent:
     max_output_tokens: int | None = None
     stop_sequences: Sequence[str] | None = None
     max_turns: int | None = 200
+    budget: str | Sequence[str] = ()
     retry: RetryPolicy = RetryPolicy()
     base_url: str | None = None
     api_key: str | None = None
@@ -115,6 +118,7 @@ class Agent:
             add_dirs=tuple(str(path) for path in to_tuple("add_dirs", self.add_dirs)),
             settings=settings,
             limits=Limits(model_calls=self.max_turns),
+            budget=(self.budget,) if isinstance(self.budget, str) else tuple(self.budget),
             retry=self.retry,
             base_url=self.base_url,
             api_key=self.api_key,

@@ -25,6 +25,7 @@ from jaato.server.sessions.listing import is_stored
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import RECONNECT_S, Live, Resume
 from jaato.server.sessions.subscription import Wire, framed
+from jaato.settings.budgets import parse_budgets
 
 MAX_WORD_CHARS = 200
 REMEMBERED = 10_000
@@ -35,6 +36,7 @@ def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) 
     """The options of a session from a command and the defaults. Raises `ConfigError`."""
     if command.max_turns is not None and command.max_turns < 1:
         raise ConfigError("max_turns is a number above zero.")
+    parse_budgets(command.budget)
     return replace(
         base,
         workspace=workspace,
@@ -53,6 +55,7 @@ def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) 
         allow_domains=(*base.allow_domains, *command.allow_domains),
         add_dirs=(*base.add_dirs, *command.add_dirs),
         plugins=tuple(command.plugins) if command.plugins is not None else base.plugins,
+        budget=(*base.budget, *command.budget),
         limits=Limits(model_calls=command.max_turns) if command.max_turns else base.limits,
         settings=ModelSettings(
             temperature=command.temperature, effort=command.effort, response_schema=command.response_schema

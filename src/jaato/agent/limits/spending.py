@@ -1,0 +1,96 @@
+"""What a session, its present turn and the present day have used: a fold of the log of all its agents."""
+
+from __future__ import annotations
+
+import msgspec
+
+from jaato.protocol.events import (
+    BudgetUpdated,
+    Event,
+    GcCompleted,
+    MessageModel,
+    MessageUser,
+    SessionCreated,
+    TurnCompleted,
+)
+from jaato.settings.budgets import Scope, Unit
+
+Key = tuple[Scope, Unit]
+DAY_CHARS = len("2026-01-31")
+
+
+class Amount(msgspec.Struct):
+    """Tokens, US dollars and seconds."""
+
+    tokens: int = 0
+    usd: float = 0.0
+    s: float = 0.0
+
+    def add(self, other: Amount) -> None:
+        """Add another amount."""
+        self.tokens += other.tokens
+        self.usd += other.usd
+        self.s += other.s
+
+    def of(self, unit: Unit) -> float:
+        """The amount in one unit."""
+        return self.tokens if unit == "tokens" else self.usd if unit == "usd" else self.s
+
+
+class Spending(msgspec.Struct):
+    """Changed by `apply` only, but for `unrecorded`: what replies have used, by agent, until their event is applied."""
+
+    session: Amount = msgspec.field(default_factory=Amount)
+    turn: Amount = msgspec.field(default_factory=Amount)
+    day: Amount = msgspec.field(default_factory=Amount)
+    turn_id: str = ""
+    """The latest turn of the root."""
+    date: str = ""
+    """The day that `day` is about, in UTC."""
+    created_at: str = ""
+    """What is older was copied from another session, which has used it."""
+    budgets: dict[Key, BudgetUpdated] = msgspec.field(default_factory=dict)
+    """The latest event of each budget that was used up."""
+    unrecorded: dict[str, Amount] = msgspec.field(default_factory=dict)
+
+    def apply(self, event: Event, *, is_root: bool) -> None:
+        """Apply one event of `SPENDING_EVENTS`; `is_root` says whether it is the root's."""
+        match event:
+            case MessageModel() | GcCompleted():
+                self.unrecorded.pop(event.agent_id, None)
+                self._add(event.timestamp, amount_of(event))
+            case MessageUser() if is_root and event.turn_id != self.turn_id:
+                self.turn_id = event.turn_id
+                self.turn = Amount()
+                self.budgets = {key: one for key, one in self.budgets.items() if key[0] != "turn"}
+            case TurnCompleted() if is_root:
+                self._add(event.timestamp, Amount(s=event.duration_s), of_turn=False)
+            case BudgetUpdated():
+                self.budgets[event.scope, event.unit] = event
+            case SessionCreated():
+                self.created_at = event.timestamp
+
+    def _add(self, timestamp: str, amount: Amount, *, of_turn: bool = True) -> None:
+        if timestamp < self.created_at:
+            return
+        date = timestamp[:DAY_CHARS]
+        if date > self.date:
+            self.date, self.day = date, Amount()
+        self.session.add(amount)
+        if of_turn:
+            self.turn.add(amount)
+        if date == self.date:
+            self.day.add(amount)
+
+
+SPENDING_EVENTS = frozenset(
+    (MessageModel, GcCompleted, MessageUser, TurnCompleted, BudgetUpdated, SessionCreated)
+)
+
+
+def amount_of(event: MessageModel | GcCompleted) -> Amount:
+    """What a model call has used; where the provider did not say, the tokens that the context has with it."""
+    usage = event.usage
+    if usage is not None:
+        return Amount(usage.input_tokens + usage.output_tokens, event.cost_usd or 0.0)
+    return Amount(event.context_tokens) if isinstance(event, MessageModel) else Amount()

@@ -1,0 +1,543 @@
+"""Budgets: how they are written, what is reserved, who is asked, and how a session goes on after one was used up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pexpect
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.cli.conftest import desk as desk_fixture
+from tests.cli.desk import Desk
+from tests.cli.desk import call as made_call
+from tests.cli.desk import say as speak
+from tests.cli.terminal import talking
+from tests.kit import call, plan, provider_of, recorded, reopened, runtime, say, session
+from tests.subagent.cast import PLUGINS, Cast
+
+from jaato import Agent
+from jaato.agent.journal import Journal
+from jaato.agent.limits.budget_account import Budget, BudgetAccount
+from jaato.agent.limits.spending import Amount, Key
+from jaato.agent.questions import Questions
+from jaato.agent.session import Session
+from jaato.agent.state import State
+from jaato.errors import ConfigError, LimitReached
+from jaato.protocol.events import (
+    BudgetUpdated,
+    ClarificationQuestion,
+    ClarificationResolved,
+    Event,
+    MessageModel,
+    MessageUser,
+    SessionCreated,
+)
+from jaato.protocol.messages import Message, Text, Usage
+from jaato.protocol.specs import ModelInfo
+from jaato.providers.scripted import ScriptedProvider
+from jaato.settings.budgets import amount_text, parse_amount, parse_budgets
+from jaato.storage.sqlite import SqliteStore
+from jaato.tools.tool import tool
+
+desk = desk_fixture
+PRICED = ModelInfo("script", "scripted", 128_000, price_input=2.0, price_output=10.0)
+NOTHING: list[str] = []
+
+
+@tool(core=True, access="read")
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {where}"
+
+
+def turns(count: int) -> list[Any]:
+    """So many calls of 110 tokens each, then an answer."""
+    return [call("look", where=str(number)) for number in range(count)] + [say("done")]
+
+
+def limits(**more: float) -> Budget:
+    """A budget by `turn_tokens=…`."""
+    made: dict[Any, float] = {tuple(name.split("_")): value for name, value in more.items()}
+    return Budget(made)
+
+
+# --- how budgets are written ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("50k tokens, $2, 10m per turn", {"turn_tokens": 50_000, "turn_usd": 2, "turn_s": 600}),
+        ("$2", {"session_usd": 2}),
+        ("50,000 tokens per turn, $5 per day", {"turn_tokens": 50_000, "day_usd": 5}),
+        ("1.5M tokens per day", {"day_tokens": 1_500_000}),
+        ("2m tokens", {"session_tokens": 2_000_000}),
+        ("1h30m/day", {"day_s": 5_400}),
+        ("90s a prompt and 0.5 usd per run", {"turn_s": 90, "session_usd": 0.5}),
+    ],
+)
+def test_budgets_as_people_write_them(text: str, found: dict[str, float]) -> None:
+    """Amounts with units, scopes with `per`; without a scope it is that of the next, else the session."""
+    assert parse_budgets([text]).settings == {f"budget_{name}": value for name, value in found.items()}
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",", "10", "$", "5 parsecs", "$0", "0 tokens per turn", "$2 per week", "more $2", "-5k"]
+)
+def test_what_is_no_budget(text: str) -> None:
+    """It is refused with an example."""
+    with pytest.raises(ConfigError, match=r"budget|above zero"):
+        parse_budgets([text])
+
+
+def test_more_and_off() -> None:
+    """`more` stands beside other budgets; `off` sets every limit to none."""
+    assert parse_budgets(["more", "$2"]) == ({"budget_session_usd": 2.0}, True)
+    assert set(parse_budgets(["off"]).settings.values()) == {0}
+
+
+@given(st.sampled_from(["tokens", "usd", "s"]), st.integers(1, 10**7))
+def test_amounts_are_read_as_they_are_shown(unit: Any, value: int) -> None:
+    """What a question shows can be typed as its answer."""
+    assert parse_amount(amount_text(unit, value)) == (unit, value)
+
+
+# --- what is reserved ----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(100, 3_000),
+    st.lists(st.lists(st.tuples(st.integers(1, 300), st.floats(0, 1)), max_size=8), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_agents_at_once_never_overspend(
+    tmp_path_factory: pytest.TempPathFactory, limit: int, agents: list[list[tuple[int, float]]], tells: bool
+) -> None:
+    """Whatever several agents need at the same time: what they have used and reserved is never above the budget, and one is
+    only refused when its call would not fit. Replies whose event is late count as well."""
+    path = tmp_path_factory.mktemp("budget")
+
+    async def main() -> None:
+        store = SqliteStore(path / "jaato.db")
+        state = State(session_id="s0", agent_id="a0")
+        journal = Journal(store, state)
+        store.hold("s0")
+        journal.begin(SessionCreated(session_id="s0", agent_id="a0", seq=1, workspace="/w"))
+        key: Key = ("turn", "tokens")
+        account = BudgetAccount(journal, Questions(journal), Budget({key: limit}))
+        journal.record(MessageUser(**journal.head(), message=Message("user", [Text("go")]), turn_id="t1"))
+        refused: list[int] = []
+
+        async def work(agent_id: str, needs: list[tuple[int, float]]) -> None:
+            for need, part in needs:
+                try:
+                    await account.reserve(agent_id, Amount(need))
+                except LimitReached:
+                    refused.append(need)
+                    return
+                await anyio.lowlevel.checkpoint()
+                used = int(need * part)
+                account.settle(agent_id, Amount(used))
+                assert account.used(key) <= limit
+                if tells:
+                    await anyio.lowlevel.checkpoint()
+                message = Message("assistant", [Text("x")])
+                journal.record(
+                    MessageModel(
+                        **journal.head(agent_id),
+                        message=message,
+                        turn_id="t1",
+                        finish_reason="stop",
+                        usage=Usage(used),
+                    )
+                )
+                assert account.used(key) <= limit
+
+        try:
+            async with anyio.create_task_group() as group:
+                for number, needs in enumerate(agents):
+                    group.start_soon(work, f"a{number}", needs)
+            spent = journal.family.spending.turn.tokens
+            assert account.used(key) == spent <= limit
+            total = sum(need for needs in agents for need, _ in needs)
+            assert not refused or total > limit
+        finally:
+            store.close()
+
+    anyio.run(main)
+
+
+def test_a_call_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    """Without anyone to ask the turn ends with `limit` before the next call; what was done is kept, and the next turn has a
+    budget of its own."""
+
+    async def main() -> None:
+        budget = limits(turn_tokens=2_600)
+        async with session(tmp_path, turns(30), [look], budget=budget) as live:
+            turn = await live.post("go")
+            assert turn is not None
+            assert turn.reason == "limit"
+            assert turn.error is not None
+            assert "budget of 2,600 tokens per turn is used up" in turn.error.message
+            assert 0 < live.journal.family.spending.turn.tokens <= 2_600
+            assert len(provider_of(live).requests) == turn.model_calls
+            [event] = [event for event in recorded(live) if isinstance(event, BudgetUpdated)]
+            assert (event.status, event.scope, event.unit, event.limit) == (
+                "reached",
+                "turn",
+                "tokens",
+                2_600,
+            )
+            again = await live.post("more")
+            assert again is not None
+            assert again.model_calls > 0
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason", "limit"),
+    [
+        (["continue with 2,600 tokens more"], "stop", 5_200),
+        (["stop"], "limit", None),
+        ([None], "limit", None),
+        (["what?"], "limit", None),
+        (["$5"], "limit", None),
+        (["20k"], "stop", 22_600),
+    ],
+)
+def test_the_user_is_asked(
+    tmp_path: Path, answers: list[str | None], reason: str, limit: float | None
+) -> None:
+    """The question says what was used and offers more; anything that allows nothing stops."""
+
+    async def main() -> None:
+        async with session(tmp_path, turns(20), [look], budget=limits(turn_tokens=2_600)) as live:
+            asked: list[ClarificationQuestion] = []
+
+            def respond(event: Event) -> None:
+                if isinstance(event, ClarificationQuestion):
+                    asked.append(event)
+                    live.questions.respond(event.question_id, list(answers), "someone")
+
+            live.journal.bus.listen(respond)
+            live.questions.add_responder()
+            turn = await live.post("go")
+            assert turn is not None
+            assert turn.reason == reason
+            assert asked[0].context.startswith("The budget of 2,600 tokens per turn is used up: ")
+            assert asked[0].questions[0]["choices"] == ["continue with 2,600 tokens more", "stop"]
+            updates = [event for event in recorded(live) if isinstance(event, BudgetUpdated)]
+            assert [one.status for one in updates] == (["reached", "extended"] if limit else ["reached"])
+            if limit:
+                assert updates[1].limit >= limit
+
+    anyio.run(main)
+
+
+def test_a_question_survives_a_restart(tmp_path: Path) -> None:
+    """A process dies while the user is asked; the next one has the question open, and its answer counts."""
+
+    async def main() -> None:
+        budget = limits(session_tokens=2_600)
+        made = runtime(tmp_path, [look])
+        live = made.create(plan(tmp_path, turns(20), budget=budget, keep_interrupted_turns=True))
+        async with live, anyio.create_task_group() as group:
+            live.questions.add_responder(patient=True)
+            group.start_soon(live.post, "go")
+            while not live.state.questions:
+                await anyio.sleep(0.01)
+            [question] = live.state.questions
+            live.suspend()
+            group.cancel_scope.cancel()
+        made.close()
+        session_id = live.state.session_id
+        async with reopened(
+            tmp_path, session_id, turns(20), [look], budget=budget, keep_interrupted_turns=True
+        ) as again:
+            again.questions.add_responder(patient=True)
+            assert list(again.state.questions) == [question]
+            used = again.journal.family.spending.turn.tokens
+            assert 0 < used <= 2_600
+            assert again.questions.respond(question, ["continue"], "someone")
+            turn = await again.resume()
+            assert turn is not None
+            assert turn.reason == "stop"
+            events = [
+                event for event in recorded(again) if isinstance(event, BudgetUpdated | ClarificationResolved)
+            ]
+            assert [type(event).__name__ for event in events] == [
+                "BudgetUpdated",
+                "ClarificationResolved",
+                "BudgetUpdated",
+            ]
+
+    anyio.run(main)
+
+
+def test_subagents_share_the_account(tmp_path: Path) -> None:
+    """Three subagents at the same time and their root stay within one budget; one question is asked for all of them, and
+    what runs is not cut off."""
+    helper = [call("look", where=str(number)) for number in range(12)] + [say("found")]
+    tasks = [call("delegate", task="look", name=f"n{number}", background=True) for number in range(3)]
+    main_script = [call("get_tool_schemas", names=["delegate"]), *tasks, say("waiting")]
+    scripts = {"main": [*main_script, *[say("heard")] * 6], "anyone": helper}
+
+    async def main() -> None:
+        cast = Cast(scripts)
+        budget = limits(session_tokens=4_000)
+        async with session(tmp_path, [], [look], PLUGINS, provider=cast, budget=budget) as live:
+            asked: list[ClarificationQuestion] = []
+
+            def respond(event: Event) -> None:
+                if isinstance(event, ClarificationQuestion):
+                    asked.append(event)
+
+            live.journal.bus.listen(respond)
+            live.questions.add_responder()
+            await live.post("go")
+            while not asked:
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.2)
+            assert len(asked) == 1
+            assert live.journal.family.spending.session.tokens <= 4_000
+            assert live.questions.respond(asked[0].question_id, ["stop"])
+            while live.supervisor.working():
+                await anyio.sleep(0.01)
+            assert live.journal.family.spending.session.tokens <= 4_000
+            ends = [
+                member.last_turn.reason for member in live.journal.family.members.values() if member.last_turn
+            ]
+            assert "limit" in ends
+
+    anyio.run(main)
+
+
+def test_a_budget_in_money_needs_a_price(tmp_path: Path) -> None:
+    """A model without a price is not called; one with a price is, within the budget."""
+
+    async def main() -> None:
+        async with session(tmp_path, turns(3), [look], budget=limits(session_usd=1.0)) as live:
+            turn = await live.post("go")
+            assert turn is not None
+            assert turn.error is not None
+            assert (turn.reason, turn.model_calls) == ("limit", 0)
+            assert (
+                "a budget in money cannot be held, because the price of script at scripted"
+                in turn.error.message
+            )
+        (tmp_path / "two").mkdir()
+        provider = ScriptedProvider(turns(50), info=PRICED)
+        budget = limits(session_usd=0.02)
+        async with session(tmp_path / "two", [], [look], provider=provider, budget=budget) as live:
+            turn = await live.post("go")
+            assert turn is not None
+            assert turn.reason == "limit"
+            assert turn.cost_usd is not None
+            assert 0 < turn.cost_usd <= 0.02
+
+    anyio.run(main)
+
+
+def test_time_without_the_time_of_questions(tmp_path: Path) -> None:
+    """The time of a turn is checked before each call; the time in which the user is asked is not counted."""
+
+    @tool(core=True, access="read")
+    async def nap() -> str:
+        """Sleep a little."""
+        await anyio.sleep(0.3)
+        return "rested"
+
+    async def main() -> None:
+        script = [call("nap"), say("done")]
+        async with session(tmp_path, script, [nap], budget=limits(turn_s=0.2)) as live:
+
+            async def answer(question_id: str) -> None:
+                await anyio.sleep(0.5)
+                live.questions.respond(question_id, ["1s"])
+
+            async with anyio.create_task_group() as group:
+
+                def respond(event: Event) -> None:
+                    if isinstance(event, ClarificationQuestion):
+                        group.start_soon(answer, event.question_id)
+
+                live.journal.bus.listen(respond)
+                live.questions.add_responder()
+                turn = await live.post("go")
+            assert turn is not None
+            assert turn.reason == "stop"
+            [reached, extended] = [event for event in recorded(live) if isinstance(event, BudgetUpdated)]
+            assert reached.used >= 0.3
+            assert extended.limit == pytest.approx(reached.used + 1, abs=1e-3)
+            assert live.budget is not None
+            assert live.questions.waited_s >= 0.5
+
+    anyio.run(main)
+
+
+def test_the_day_is_that_of_all_sessions(tmp_path: Path) -> None:
+    """What another session of the store has used today counts, also what it uses meanwhile."""
+
+    async def main() -> None:
+        made = runtime(tmp_path, [look])
+        budget = limits(day_tokens=4_000)
+        try:
+            async with made.create(plan(tmp_path, turns(8))) as first:
+                await first.post("go")
+                async with made.create(plan(tmp_path, turns(30), budget=budget)) as second:
+                    turn = await second.post("go")
+                    assert turn is not None
+                    assert turn.error is not None
+                    assert turn.reason == "limit"
+                    assert "4,000 tokens per day" in turn.error.message
+                    spent = sum(one.journal.family.spending.session.tokens for one in (first, second))
+                    assert 9 * 110 < spent <= 4_000
+        finally:
+            made.close()
+
+    anyio.run(main)
+
+
+def test_a_fork_begins_with_nothing_used(tmp_path: Path) -> None:
+    """What it has copied is not its own."""
+
+    async def main() -> None:
+        async with session(tmp_path, turns(3), [look]) as live:
+            await live.post("go")
+            made = live.journal.store.fork(live.state.session_id)
+        async with reopened(
+            tmp_path, made, [say("hi")] * 9, [look], budget=limits(session_tokens=5_000)
+        ) as fork:
+            assert fork.journal.family.spending.session.tokens == 0
+
+    anyio.run(main)
+
+
+# --- as a user meets them ------------------------------------------------------------------------------------------------
+
+
+def flags(desk: Desk, count: int = 12) -> list[str]:
+    """A priced model that makes so many calls of 1,020 tokens each."""
+    steps = [made_call("list_tools", query=str(number)) for number in range(count)]
+    path = desk.root / "budget.json"
+    path.write_text(json.dumps({"steps": [*steps, speak("Done.")], "price_input": 2.0, "price_output": 10.0}))
+    return ["--provider", "scripted", "--model", str(path)]
+
+
+def document(desk: Desk, *args: str, prompt: str = "go") -> tuple[int, dict[str, Any]]:
+    """The exit code and the document of a run."""
+    made = desk.run("run", "--output", "json", *args, prompt)
+    found: dict[str, Any] = json.loads(made.stdout)
+    return made.returncode, found
+
+
+@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize("budget", ["8k tokens", "$0.02", "8k tokens, $5, 10m per session"])
+def test_a_run_stops_with_5_and_goes_on_with_more(desk: Desk, served: bool, budget: str) -> None:
+    """Nobody to ask: exit code 5 before the next call, and `--budget more` continues the session."""
+    with desk.serving() if served else nullcontext():
+        code, found = document(desk, *flags(desk), "--budget", budget)
+        assert (code, found["reason"]) == (5, "limit")
+        assert found["error"]["code"] == "limit_reached"
+        assert "--budget more" in found["error"]["message"]
+        used = found["usage"]["input_tokens"] + found["usage"]["output_tokens"]
+        assert 0 < used <= 9_000
+        code, again = document(desk, "--session", found["session_id"], *flags(desk), "--budget", "more")
+        assert (code, again["text"]) == (0, "Done.")
+        assert again["model_calls"] + found["model_calls"] == 13
+
+
+def test_settings_flags_and_what_is_wrong(desk: Desk) -> None:
+    """A setting holds for every session, a flag before it; an untrusted workspace can only lower a limit."""
+    desk.config.mkdir(parents=True)
+    (desk.config / "config.toml").write_text("budget_turn_tokens = 3000\n")
+    code, found = document(desk, *flags(desk))
+    assert (code, found["reason"]) == (5, "limit")
+    assert "3,000 tokens per turn" in found["error"]["message"]
+    assert document(desk, *flags(desk), "--budget", "100k tokens per turn")[0] == 0
+    assert document(desk, *flags(desk), "--budget", "off")[0] == 0
+    (desk.work / ".jaato").mkdir()
+    (desk.work / ".jaato" / "config.toml").write_text("budget_turn_tokens = 900000\n")
+    assert document(desk, *flags(desk))[0] == 5
+    for wrong in ("a lot", "$2 per week"):
+        made = desk.run("run", *flags(desk), "--budget", wrong, "go")
+        assert made.returncode == 2
+        assert "is not understood" in made.stderr
+    (desk.work / ".jaato" / "config.toml").unlink()
+    (desk.config / "config.toml").write_text("budget_turn_tokens = -1\n")
+    assert desk.run("run", *flags(desk), "go").returncode == 2
+
+
+def test_money_for_a_model_without_a_price_is_refused(desk: Desk) -> None:
+    """Before anything begins, with what to do instead; no session is left behind."""
+    made = desk.run("run", *desk.script(speak("hi")), "--budget", "$2", "go")
+    assert made.returncode == 2
+    assert "A budget in money cannot be held: the price of" in made.stderr
+    assert "--budget '200k tokens'" in made.stderr
+    assert desk.sessions() == []
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_the_question_in_the_terminal(desk: Desk, served: bool) -> None:
+    """The chat asks; a number chooses, and the turn goes on or ends."""
+    with (
+        desk.serving() if served else nullcontext(),
+        talking(desk, *flags(desk), "--budget", "8k tokens per turn") as child,
+    ):
+        child.expect("Ctrl-D leaves")
+        child.send("go\r")
+        child.expect("The budget of 8,000 tokens per turn is used up: ")
+        child.expect("1. continue with 8,000 tokens more")
+        child.expect("2. stop")
+        child.send("1\r")
+        child.expect("the budget per turn is [0-9,]+ tokens now")
+        child.expect("Done.")
+        child.expect("tokens in")
+        child.send("\x04")
+        child.expect(pexpect.EOF)
+
+
+def test_an_agent_with_a_budget(tmp_path: Path) -> None:
+    """`Agent(budget=…)`: `run` raises `LimitReached`; a handler can allow more."""
+    asked: list[str] = []
+
+    def allow(question: ClarificationQuestion) -> Sequence[str | None]:
+        asked.append(question.context)
+        return ["continue"]
+
+    def agent(name: str, **more: Any) -> Agent:
+        (tmp_path / name).mkdir()
+        provider = ScriptedProvider(turns(60))
+        where: dict[str, Any] = {"workspace": tmp_path / name, "state_dir": tmp_path / f"{name}-state"}
+        return Agent(
+            provider=provider, model="script", tools=[look], budget="5k tokens per turn", **where, **more
+        )
+
+    with pytest.raises(LimitReached, match="budget of 5,000 tokens per turn"):
+        agent("one").run_sync("go")
+    result = agent("two", on_clarification=allow).run_sync("go")
+    assert result.text == "done"
+    assert asked
+    with pytest.raises(ConfigError):
+        Agent(provider=ScriptedProvider([]), model="script", budget="a lot", workspace=tmp_path).run_sync(
+            "go"
+        )
+
+
+def test_a_live_session_has_no_account_without_a_budget(tmp_path: Path) -> None:
+    """Nothing is reserved then, and nothing costs time."""
+
+    async def main() -> None:
+        async with session(tmp_path, [say("hi")]) as live:
+            assert isinstance(live, Session)
+            assert live.budget is None
+
+    anyio.run(main)
