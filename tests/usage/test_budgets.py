@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import anyio
-import pexpect
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cli.conftest import desk as desk_fixture
-from tests.cli.desk import Desk
-from tests.cli.desk import call as made_call
-from tests.cli.desk import say as speak
-from tests.cli.terminal import talking
 from tests.kit import call, plan, provider_of, recorded, reopened, runtime, say, session
 from tests.subagent.cast import PLUGINS, Cast
 
@@ -45,9 +37,7 @@ from jaato.settings.budgets import amount_text, parse_amount, parse_budgets
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import tool
 
-desk = desk_fixture
 PRICED = ModelInfo("script", "scripted", 128_000, price_input=2.0, price_output=10.0)
-NOTHING: list[str] = []
 
 
 @tool(core=True, access="read")
@@ -164,7 +154,7 @@ def test_agents_at_once_never_overspend(
             async with anyio.create_task_group() as group:
                 for number, needs in enumerate(agents):
                     group.start_soon(work, f"a{number}", needs)
-            spent = journal.family.spending.turn.tokens
+            spent = journal.session_state.spending.turn.tokens
             assert account.used(key) == spent <= limit
             total = sum(need for needs in agents for need, _ in needs)
             assert not refused or total > limit
@@ -186,7 +176,7 @@ def test_a_call_is_refused_before_it_is_made(tmp_path: Path) -> None:
             assert turn.reason == "limit"
             assert turn.error is not None
             assert "budget of 2,600 tokens per turn is used up" in turn.error.message
-            assert 0 < live.journal.family.spending.turn.tokens <= 2_600
+            assert 0 < live.journal.session_state.spending.turn.tokens <= 2_600
             assert len(provider_of(live).requests) == turn.model_calls
             [event] = [event for event in recorded(live) if isinstance(event, BudgetUpdated)]
             assert (event.status, event.scope, event.unit, event.limit) == (
@@ -264,7 +254,7 @@ def test_a_question_survives_a_restart(tmp_path: Path) -> None:
         ) as again:
             again.questions.add_responder(patient=True)
             assert list(again.state.questions) == [question]
-            used = again.journal.family.spending.turn.tokens
+            used = again.journal.session_state.spending.turn.tokens
             assert 0 < used <= 2_600
             assert again.questions.respond(question, ["continue"], "someone")
             turn = await again.resume()
@@ -307,13 +297,15 @@ def test_subagents_share_the_account(tmp_path: Path) -> None:
                 await anyio.sleep(0.01)
             await anyio.sleep(0.2)
             assert len(asked) == 1
-            assert live.journal.family.spending.session.tokens <= 4_000
+            assert live.journal.session_state.spending.session.tokens <= 4_000
             assert live.questions.respond(asked[0].question_id, ["stop"])
             while live.supervisor.working():
                 await anyio.sleep(0.01)
-            assert live.journal.family.spending.session.tokens <= 4_000
+            assert live.journal.session_state.spending.session.tokens <= 4_000
             ends = [
-                member.last_turn.reason for member in live.journal.family.members.values() if member.last_turn
+                member.last_turn.reason
+                for member in live.journal.session_state.subagents.values()
+                if member.last_turn
             ]
             assert "limit" in ends
 
@@ -398,7 +390,7 @@ def test_the_day_is_that_of_all_sessions(tmp_path: Path) -> None:
                     assert turn.error is not None
                     assert turn.reason == "limit"
                     assert "4,000 tokens per day" in turn.error.message
-                    spent = sum(one.journal.family.spending.session.tokens for one in (first, second))
+                    spent = sum(one.journal.session_state.spending.session.tokens for one in (first, second))
                     assert 9 * 110 < spent <= 4_000
         finally:
             made.close()
@@ -416,93 +408,9 @@ def test_a_fork_begins_with_nothing_used(tmp_path: Path) -> None:
         async with reopened(
             tmp_path, made, [say("hi")] * 9, [look], budget=limits(session_tokens=5_000)
         ) as fork:
-            assert fork.journal.family.spending.session.tokens == 0
+            assert fork.journal.session_state.spending.session.tokens == 0
 
     anyio.run(main)
-
-
-# --- as a user meets them ------------------------------------------------------------------------------------------------
-
-
-def flags(desk: Desk, count: int = 12) -> list[str]:
-    """A priced model that makes so many calls of 1,020 tokens each."""
-    steps = [made_call("list_tools", query=str(number)) for number in range(count)]
-    path = desk.root / "budget.json"
-    path.write_text(json.dumps({"steps": [*steps, speak("Done.")], "price_input": 2.0, "price_output": 10.0}))
-    return ["--provider", "scripted", "--model", str(path)]
-
-
-def document(desk: Desk, *args: str, prompt: str = "go") -> tuple[int, dict[str, Any]]:
-    """The exit code and the document of a run."""
-    made = desk.run("run", "--output", "json", *args, prompt)
-    found: dict[str, Any] = json.loads(made.stdout)
-    return made.returncode, found
-
-
-@pytest.mark.parametrize("served", [False, True])
-@pytest.mark.parametrize("budget", ["8k tokens", "$0.02", "8k tokens, $5, 10m per session"])
-def test_a_run_stops_with_5_and_goes_on_with_more(desk: Desk, served: bool, budget: str) -> None:
-    """Nobody to ask: exit code 5 before the next call, and `--budget more` continues the session."""
-    with desk.serving() if served else nullcontext():
-        code, found = document(desk, *flags(desk), "--budget", budget)
-        assert (code, found["reason"]) == (5, "limit")
-        assert found["error"]["code"] == "limit_reached"
-        assert "--budget more" in found["error"]["message"]
-        used = found["usage"]["input_tokens"] + found["usage"]["output_tokens"]
-        assert 0 < used <= 9_000
-        code, again = document(desk, "--session", found["session_id"], *flags(desk), "--budget", "more")
-        assert (code, again["text"]) == (0, "Done.")
-        assert again["model_calls"] + found["model_calls"] == 13
-
-
-def test_settings_flags_and_what_is_wrong(desk: Desk) -> None:
-    """A setting holds for every session, a flag before it; an untrusted workspace can only lower a limit."""
-    desk.config.mkdir(parents=True)
-    (desk.config / "config.toml").write_text("budget_turn_tokens = 3000\n")
-    code, found = document(desk, *flags(desk))
-    assert (code, found["reason"]) == (5, "limit")
-    assert "3,000 tokens per turn" in found["error"]["message"]
-    assert document(desk, *flags(desk), "--budget", "100k tokens per turn")[0] == 0
-    assert document(desk, *flags(desk), "--budget", "off")[0] == 0
-    (desk.work / ".jaato").mkdir()
-    (desk.work / ".jaato" / "config.toml").write_text("budget_turn_tokens = 900000\n")
-    assert document(desk, *flags(desk))[0] == 5
-    for wrong in ("a lot", "$2 per week"):
-        made = desk.run("run", *flags(desk), "--budget", wrong, "go")
-        assert made.returncode == 2
-        assert "is not understood" in made.stderr
-    (desk.work / ".jaato" / "config.toml").unlink()
-    (desk.config / "config.toml").write_text("budget_turn_tokens = -1\n")
-    assert desk.run("run", *flags(desk), "go").returncode == 2
-
-
-def test_money_for_a_model_without_a_price_is_refused(desk: Desk) -> None:
-    """Before anything begins, with what to do instead; no session is left behind."""
-    made = desk.run("run", *desk.script(speak("hi")), "--budget", "$2", "go")
-    assert made.returncode == 2
-    assert "A budget in money cannot be held: the price of" in made.stderr
-    assert "--budget '200k tokens'" in made.stderr
-    assert desk.sessions() == []
-
-
-@pytest.mark.parametrize("served", [False, True])
-def test_the_question_in_the_terminal(desk: Desk, served: bool) -> None:
-    """The chat asks; a number chooses, and the turn goes on or ends."""
-    with (
-        desk.serving() if served else nullcontext(),
-        talking(desk, *flags(desk), "--budget", "8k tokens per turn") as child,
-    ):
-        child.expect("Ctrl-D leaves")
-        child.send("go\r")
-        child.expect("The budget of 8,000 tokens per turn is used up: ")
-        child.expect("1. continue with 8,000 tokens more")
-        child.expect("2. stop")
-        child.send("1\r")
-        child.expect("the budget per turn is [0-9,]+ tokens now")
-        child.expect("Done.")
-        child.expect("tokens in")
-        child.send("\x04")
-        child.expect(pexpect.EOF)
 
 
 def test_an_agent_with_a_budget(tmp_path: Path) -> None:

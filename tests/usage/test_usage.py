@@ -64,55 +64,34 @@ def log_of(session_id: str, steps: list[tuple[str, int, int, int, int]]) -> list
                 parent_agent_id=None if agent == "a0" else "a0",
             )
         )
-    for kind, day, agent_at, which, amount in sorted(steps, key=lambda step: step[1]):
-        head: dict[str, Any] = {
-            "session_id": session_id,
-            "agent_id": AGENTS[agent_at],
-            "seq": len(events) + 1,
-            "timestamp": f"{DAYS[day]}T10:00:00.000Z",
-        }
-        usage = Usage(amount, amount // 2, amount // 3, 0, amount // 4)
-        cost = None if amount % 3 == 0 else amount / 1000
-        match kind:
-            case "reply":
-                message = Message("assistant", [Text("x")], provider="scripted", model=MODELS[which])
-                events.append(
-                    MessageModel(
-                        **head, message=message, turn_id="t", finish_reason="stop", usage=usage, cost_usd=cost
-                    )
-                )
-            case "summary":
-                events.append(
-                    GcCompleted(
-                        **head,
-                        strategy="gc",
-                        reason="",
-                        tokens_before=1,
-                        tokens_after=1,
-                        usage=usage,
-                        cost_usd=cost,
-                    )
-                )
-            case "call":
-                result = ToolResult("c", TOOLS[which], True, [Text("y" * amount)])
-                events.append(
-                    ToolCallEnd(
-                        **head, call_id="c", tool=TOOLS[which], result=result, duration_s=float(amount)
-                    )
-                )
-            case "turn":
-                events.append(
-                    TurnCompleted(
-                        **head,
-                        turn_id="t",
-                        reason="stop",
-                        usage=usage,
-                        model_calls=1,
-                        tool_calls=0,
-                        duration_s=float(amount),
-                    )
-                )
+    for step in sorted(steps, key=lambda step: step[1]):
+        events.append(event_of(session_id, len(events) + 1, *step))
     return events
+
+
+def event_of(session_id: str, seq: int, kind: str, day: int, agent_at: int, which: int, amount: int) -> Event:
+    """One step of a log."""
+    head: dict[str, Any] = {
+        "session_id": session_id,
+        "agent_id": AGENTS[agent_at],
+        "seq": seq,
+        "timestamp": f"{DAYS[day]}T10:00:00.000Z",
+    }
+    usage = Usage(amount, amount // 2, amount // 3, 0, amount // 4)
+    cost: dict[str, Any] = {"usage": usage, "cost_usd": None if amount % 3 == 0 else amount / 1000}
+    match kind:
+        case "reply":
+            message = Message("assistant", [Text("x")], provider="scripted", model=MODELS[which])
+            return MessageModel(**head, message=message, turn_id="t", finish_reason="stop", **cost)
+        case "summary":
+            return GcCompleted(**head, strategy="gc", reason="", tokens_before=1, tokens_after=1, **cost)
+        case "call":
+            result = ToolResult("c", TOOLS[which], True, [Text("y" * amount)])
+            return ToolCallEnd(
+                **head, call_id="c", tool=TOOLS[which], result=result, duration_s=float(amount)
+            )
+    counts: dict[str, Any] = {"model_calls": 1, "tool_calls": 0}
+    return TurnCompleted(**head, turn_id="t", reason="stop", usage=usage, duration_s=float(amount), **counts)
 
 
 STEPS = st.lists(
@@ -153,7 +132,7 @@ def test_the_sums_are_those_of_the_events(
                     cost += event.cost_usd or 0
                 elif isinstance(event, ToolCallEnd):
                     wanted["tools"] += 1
-        report = UsageReport(by).add_all(store.read_usage(UsageQuery()))
+        report = UsageReport(by).add_all(store.usage.read(UsageQuery()))
     finally:
         store.close()
     for totals in ([row for _, row in report.sorted_rows], [report.total]):
@@ -179,7 +158,7 @@ def test_groups_and_times(tmp_path: Path) -> None:
     steps = [("reply", 0, 0, 1, 100), ("call", 0, 0, 0, 40), ("reply", 1, 1, 0, 50), ("turn", 2, 0, 0, 7)]
     store = stored(tmp_path, steps)
     try:
-        report = UsageReport().add_all(store.read_usage(UsageQuery()))
+        report = UsageReport().add_all(store.usage.read(UsageQuery()))
         rows = {
             key: (row.model_calls, row.input_tokens, row.tool_calls, row.time_s)
             for key, row in report.rows.items()
@@ -190,8 +169,8 @@ def test_groups_and_times(tmp_path: Path) -> None:
             ("2026-11-27", "scripted deep"): (0, 0, 0, 7.0),
         }
         later = UsageReport(["agent"], since="2026-11-26T00:00:00.000Z", until="2026-11-27T00:00:00.000Z")
-        assert set(later.add_all(store.read_usage(UsageQuery(since=later.since))).rows) == {("helper",)}
-        tools = UsageReport(["tool"]).add_all(store.read_usage(UsageQuery()))
+        assert set(later.add_all(store.usage.read(UsageQuery(since=later.since))).rows) == {("helper",)}
+        tools = UsageReport(["tool"]).add_all(store.usage.read(UsageQuery()))
         assert (tools.rows["readFile",].result_tokens, tools.rows["readFile",].time_s) == (10, 40.0)
     finally:
         store.close()
@@ -201,7 +180,7 @@ def test_the_summaries_of_compaction_are_counted(tmp_path: Path) -> None:
     """They are model calls with a price, and a note says how many."""
     store = stored(tmp_path, [("summary", 0, 0, 0, 100), ("reply", 0, 0, 0, 100)])
     try:
-        report = UsageReport().add_all(store.read_usage(UsageQuery()))
+        report = UsageReport().add_all(store.usage.read(UsageQuery()))
     finally:
         store.close()
     assert (report.total.model_calls, report.total.summaries, report.total.cost_usd) == (2, 1, 0.2)
@@ -219,7 +198,7 @@ def test_a_fork_is_not_counted_twice(tmp_path: Path) -> None:
             **head, message=message, turn_id="t", finish_reason="stop", usage=Usage(7, 1), cost_usd=0.1
         )
         store.append([new])
-        report = UsageReport(["session", "agent"]).add_all(store.read_usage(UsageQuery()))
+        report = UsageReport(["session", "agent"]).add_all(store.usage.read(UsageQuery()))
         sums = {(key[0].split()[0], key[1]): row.input_tokens for key, row in report.rows.items()}
         assert sums == {("s0", "main"): 100, (made, "helper"): 7}
     finally:
@@ -241,9 +220,9 @@ def test_damaged_records_are_skipped_and_reported(tmp_path: Path, data: Any, why
         with sqlite3.connect(tmp_path / "jaato.db") as connection:
             connection.execute("UPDATE event SET data = ? WHERE position & 4294967295 = 5", (data,))
         connection.close()
-        found = [record for _, record in store.read_usage(UsageQuery()) if isinstance(record, Damaged)]
+        found = [record for _, record in store.usage.read(UsageQuery()) if isinstance(record, Damaged)]
         assert [(one.seq, one.reason.startswith(why)) for one in found] == [(5, True)]
-        report = UsageReport().add_all(store.read_usage(UsageQuery()))
+        report = UsageReport().add_all(store.usage.read(UsageQuery()))
         assert report.total.input_tokens == 101
         assert report.notes[-1] == "1 damaged records were skipped: event 5 of s0."
     finally:
@@ -255,14 +234,14 @@ def test_a_second_reading_gives_what_is_new(tmp_path: Path) -> None:
     store = stored(tmp_path, [("reply", 0, 0, 0, 100)])
     try:
         query = UsageQuery()
-        assert sum(1 for _ in store.read_usage(query)) == 3
-        assert list(store.read_usage(query)) == []
+        assert sum(1 for _ in store.usage.read(query)) == 3
+        assert list(store.usage.read(query)) == []
         events = log_of("s0", [("reply", 0, 0, 0, 100), ("reply", 1, 0, 0, 1)])
         store.append(events[-1:])
         assert [
-            record.timestamp[:10] for _, record in store.read_usage(query) if not isinstance(record, Damaged)
+            record.timestamp[:10] for _, record in store.usage.read(query) if not isinstance(record, Damaged)
         ] == [DAYS[1]]
-        assert list(store.read_usage(UsageQuery(except_session="s0"))) == []
+        assert list(store.usage.read(UsageQuery(except_session="s0"))) == []
     finally:
         store.close()
 
@@ -275,7 +254,7 @@ def test_memory_does_not_grow_with_the_history(tmp_path: Path) -> None:
         store = stored(tmp_path / name, [("reply", 0, 0, 0, 100), ("call", 0, 0, 0, 300)] * (count // 2))
         try:
             tracemalloc.start()
-            UsageReport().add_all(store.read_usage(UsageQuery()))
+            UsageReport().add_all(store.usage.read(UsageQuery()))
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
         finally:
@@ -377,7 +356,7 @@ def test_usage_while_a_session_is_held(tmp_path: Path) -> None:
             try:
                 query = UsageQuery(session_id=live.state.session_id)
                 report = await anyio.to_thread.run_sync(
-                    lambda: UsageReport().add_all(reader.read_usage(query))
+                    lambda: UsageReport().add_all(reader.usage.read(query))
                 )
             finally:
                 reader.close()

@@ -82,6 +82,14 @@ class UsageQuery(Struct, frozen=True):
     read_up_to: dict[str, int] = field(default_factory=dict)
 
 
+class UsageReader(Protocol):
+    """Reads what sessions have used."""
+
+    def read(self, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
+        """What sessions have used, in order; a `Damaged` for each unreadable record. Slow, so not for the loop."""
+        ...
+
+
 class Holder(Struct, frozen=True):
     """Who has a session for writing: a process, the machine it runs on, and what it is; `since` is ISO 8601 UTC.
 
@@ -145,10 +153,6 @@ class Log(Protocol):
         """One page of the sessions that have all words of a query; slow, so not for the loop."""
         ...
 
-    def read_usage(self, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
-        """What sessions have used, in order; a `Damaged` for each unreadable record. Slow, so not for the loop."""
-        ...
-
     def fork(
         self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None
     ) -> str:
@@ -164,6 +168,9 @@ class Log(Protocol):
 
 class Store(Log, Protocol):
     """Where sessions live: their logs, who writes them, and blobs."""
+
+    @property
+    def usage(self) -> UsageReader: ...
 
     def hold(self, session_id: str) -> None:
         """Take the lease of a session, to be its only writer; raises `SessionBusy` naming the holder. Freed when a holder dies."""

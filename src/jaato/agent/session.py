@@ -103,9 +103,7 @@ class Session:
         self.active_tools = ActiveTools(
             journal, parts.catalog, deferred=parts.deferred_tools, core=parts.core_tools
         )
-        self.budget: BudgetAccount | None = (
-            supervisor.root.budget if supervisor is not None else self._budget_account()
-        )
+        self.budget = self._budget_account(supervisor)
         self.model = ModelClient(
             journal,
             parts.provider,
@@ -146,7 +144,9 @@ class Session:
         }
         self.services.setdefault("waypoints", Waypoints(journal))
 
-    def _budget_account(self) -> BudgetAccount | None:
+    def _budget_account(self, supervisor: Supervisor | None) -> BudgetAccount | None:
+        if supervisor is not None:
+            return supervisor.root.budget
         account = BudgetAccount(self.journal, self.parts.questions, self.parts.budget)
         return None if account.is_empty else account
 

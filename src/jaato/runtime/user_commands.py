@@ -113,7 +113,7 @@ async def usage_command(session: Session, rest: str) -> str:
     """`/usage [GROUP]`: what the session and its subagents have used. Raises `ConfigError` for an unknown group."""
     report = UsageReport(parse_groups(rest or "agent,model"))
     query = UsageQuery(session_id=session.state.session_id)
-    await anyio.to_thread.run_sync(lambda: report.add_all(session.journal.store.read_usage(query)))
+    await anyio.to_thread.run_sync(lambda: report.add_all(session.journal.store.usage.read(query)))
     return report.text or "Nothing has been used yet."
 
 

@@ -18,15 +18,12 @@ from jaato.abc.store import (
     Holder,
     Retention,
     SessionRow,
-    UsageQuery,
-    UsageRow,
     VacuumReport,
 )
 from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
-from jaato.protocol.usage import UsageRecord
 from jaato.storage.blobs import Blobs, chunks_of
 from jaato.storage.database import Checkpoint, ConnectionGuard, Durability, open_database
 from jaato.storage.errors import file_error, moved_error
@@ -57,7 +54,7 @@ from jaato.storage.schema import SEQ_BITS
 from jaato.storage.search import SearchIndex
 from jaato.storage.session_table import LAST, find_session, list_sessions, named_sessions
 from jaato.storage.snapshots import Snapshots
-from jaato.storage.usage import read_usage
+from jaato.storage.usage import StoredUsage
 
 LOOKS_EVERY_S = 0.5
 """How often the path is checked: another file may have taken its place."""
@@ -95,6 +92,7 @@ class SqliteStore:
         self._folds = Snapshots(self.path.parent / "folds")
         self._blobs = Blobs(self.path.parent / "blobs", sync=durability == "full")
         self._leases = Leases(self._guard, self.path.parent / "locks")
+        self.usage = StoredUsage(self._guard)
         self._search = SearchIndex(self.path, read_only=self.read_only)
         self._logs: dict[str, WriteHandle] = {}
         self._checkpoint = Checkpoint(self.path)
@@ -216,10 +214,6 @@ class SqliteStore:
         Raises `StoreError` for a query without a word.
         """
         return self._search.search(query, workspace, limit, before)
-
-    def read_usage(self, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
-        """What sessions have used, in order; a `Damaged` for each unreadable record. Memory does not grow with the logs."""
-        return read_usage(self._guard, query)
 
     def fork(
         self, session_id: str, seq: int | None = None, name: str | None = None, made: str | None = None

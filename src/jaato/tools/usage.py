@@ -225,16 +225,19 @@ HEADINGS = ("calls", "input", "cached", "output", "thinking", "tools", "~results
 
 
 def cells_of(totals: Totals) -> list[str]:
-    """Totals as cells below `HEADINGS`."""
+    """Totals as cells below `HEADINGS`; empty where nothing was counted."""
+    tokens = (
+        totals.input_tokens,
+        totals.cached_input_tokens,
+        totals.output_tokens,
+        totals.reasoning_tokens,
+    )
     return [
-        f"{totals.model_calls:,}",
-        f"{totals.input_tokens:,}",
-        f"{totals.cached_input_tokens:,}",
-        f"{totals.output_tokens:,}",
-        f"{totals.reasoning_tokens:,}",
-        f"{totals.tool_calls:,}",
-        f"~{totals.result_tokens:,}",
-        time_text(totals.time_s),
+        f"{totals.model_calls:,}" if totals.model_calls else "",
+        *[f"{count:,}" if totals.model_calls else "" for count in tokens],
+        f"{totals.tool_calls:,}" if totals.tool_calls else "",
+        f"~{totals.result_tokens:,}" if totals.tool_calls else "",
+        time_text(totals.time_s) if totals.time_s else "",
         totals.price_text if totals.model_calls else "",
     ]
 

@@ -60,7 +60,7 @@ class BudgetAccount:
     def __init__(self, journal: Journal, questions: Questions, budget: Budget) -> None:
         self._journal = journal
         self._questions = questions
-        self._spending = journal.family.spending
+        self._spending = journal.session_state.spending
         self._limits = {key: limit for key, limit in budget.limits.items() if limit}
         if budget.more:
             self._limits |= self._raised()
@@ -259,7 +259,7 @@ class OtherSessions:
 
     def _read(self, query: UsageQuery) -> Amount:
         found = Amount()
-        for _, record in self._store.read_usage(query):
+        for _, record in self._store.usage.read(query):
             if isinstance(record, AgentBegan) and record.parent_agent_id is None:
                 self._roots.add(record.agent_id)
             elif not isinstance(record, Damaged) and record.timestamp >= query.since:

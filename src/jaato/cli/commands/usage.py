@@ -50,7 +50,7 @@ def read_report(args: Namespace, report: UsageReport, store: SqliteStore) -> Non
             session_id = session_of(store, args.session, workspace_of(args))
         workspace = str(workspace_of(args)) if args.workspace and session_id is None else None
         query = UsageQuery(since=report.since, session_id=session_id, workspace=workspace)
-        report.add_all(store.read_usage(query))
+        report.add_all(store.usage.read(query))
     finally:
         store.close()
 
