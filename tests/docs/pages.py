@@ -38,7 +38,8 @@ CHANGING = (
     (re.compile(r"\b[a-z]{1,2}_?[0-9][0-9A-HJKMNP-TV-Zabcdefghjkmnp-tv-z]{25}\b"), "ID"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?"), "TIME"),
-    (re.compile(r"\b\d+\.\d+ s\b"), "SECONDS"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DATE"),
+    (re.compile(r"\b(?:\d+\.\d+ s|\d+:\d\d min)\b"), "SECONDS"),
     (re.compile(r"^scripted .*\n", re.MULTILINE), ""),
     (re.compile(r" {2,}"), "  "),
 )
