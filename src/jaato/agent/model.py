@@ -196,7 +196,7 @@ class ModelClient:
         attempt = functools.partial(
             with_retries, self.retry, lambda: self._stream_once(request, should_stop), show_retry
         )
-        return await self._within_budget(self._input_tokens(), attempt)
+        return await self._within_budget(self._input_tokens, attempt)
 
     async def _stream_once(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
         self.clear_partial()
@@ -231,13 +231,14 @@ class ModelClient:
     # --- within the budgets --------------------------------------------------------------------------------------
 
     async def _within_budget(
-        self, input_tokens: int, attempt: Callable[[], Awaitable[Reply]], *, asks: bool = True
+        self, count_input: Callable[[], int], attempt: Callable[[], Awaitable[Reply]], *, asks: bool = True
     ) -> Reply:
-        """Make a call that is reserved in the session's account first. Raises `LimitReached`."""
+        """Make a call that is reserved in the session's account first; `count_input` gives its input tokens. Raises
+        `LimitReached`."""
         account = self._budget
         if account is None:
             return await attempt()
-        agent_id = self._journal.state.agent_id
+        agent_id, input_tokens = self._journal.state.agent_id, count_input()
         await account.reserve(agent_id, self._needed(account, input_tokens), asks=asks)
         used: Amount | None = None
         try:
@@ -288,7 +289,7 @@ class ModelClient:
             attempt = functools.partial(with_retries, self.retry, lambda: read_reply(self.provider, request))
             try:
                 tokens = (len(question) + len(SUMMARY_SYSTEM)) // CHARS_PER_TOKEN
-                reply = await self._within_budget(tokens, attempt, asks=False)
+                reply = await self._within_budget(lambda: tokens, attempt, asks=False)
             except (ProviderError, LimitReached) as error:
                 return ModelAnswer(None, str(error))
             return self._answer_in(reply, purpose)

@@ -19,11 +19,11 @@ from jaato.storage.session_table import tenth_of_second
 PAGE = 200
 """Sessions looked up at once."""
 LOGS = (
-    "SELECT number, id, name, workspace, created_at, (SELECT position FROM event "  # noqa: S608 a number of ours
+    "SELECT number, id, name, workspace, created_at, touched_at, (SELECT position FROM event "  # noqa: S608 a number of ours
     f"WHERE position > number << {SEQ_BITS} AND position < (number + 1) << {SEQ_BITS} "
     "ORDER BY position DESC LIMIT 1) FROM session "
-    "WHERE number > ? AND touched_at >= ? AND (?3 IS NULL OR id = ?3) AND (?4 IS NULL OR workspace = ?4) "
-    "ORDER BY number LIMIT ?5"
+    "WHERE (touched_at, number) > (?1, ?2) AND (?3 IS NULL OR id = ?3) AND (?4 IS NULL OR workspace = ?4) "
+    "ORDER BY touched_at, number LIMIT ?5"
 )
 LAST_SEQ = (1 << SEQ_BITS) - 1
 
@@ -62,12 +62,13 @@ def stored_logs(guard: ConnectionGuard, query: UsageQuery) -> Iterator[StoredLog
     """The sessions that were used since then."""
     if not is_unicode(query.session_id or "") or not is_unicode(query.workspace or ""):
         return
-    number = 0
+    touched, number = tenth_of_second(query.since), -1
     while True:
         with guard as connection:
-            values = (number, tenth_of_second(query.since), query.session_id, query.workspace, PAGE)
+            values = (touched, number, query.session_id, query.workspace, PAGE)
             page = connection.execute(LOGS, values).fetchall()
-        for number, session_id, name, workspace, created_at, position in page:
+        for row in page:
+            number, session_id, name, workspace, created_at, touched, position = row
             if session_id != query.except_session:
                 last = (position or 0) & LAST_SEQ
                 yield StoredLog(number, UsageRow(session_id, name, workspace, created_at), last)

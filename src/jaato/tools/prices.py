@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -99,7 +98,11 @@ def load() -> Any:
     return genai_prices
 
 
-def preload(info: ModelInfo, start: Callable[[threading.Thread], None] = threading.Thread.start) -> None:
+def preload(info: ModelInfo) -> None:
     """Import the library in a thread, while a model that has a price there is answering."""
-    if info.priced_by is not None and info.price_input is None and not load.cache_info().currsize:
-        start(threading.Thread(target=load, name="jaato-prices", daemon=True))
+    if info.priced_by is None or info.price_input is not None or load.cache_info().currsize:
+        return
+    try:
+        threading.Thread(target=load, name="jaato-prices", daemon=True).start()
+    except RuntimeError:
+        pass  # no more threads: the first price imports it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from typing import NoReturn
 
@@ -62,9 +61,9 @@ class BudgetAccount:
         self._questions = questions
         self._spending = journal.session_state.spending
         self._limits = {key: limit for key, limit in budget.limits.items() if limit}
-        if budget.more:
-            self._limits |= self._raised()
         self._steps = dict(self._limits)
+        if budget.more:
+            self._raise_limits()
         self._reserved: dict[str, Amount] = {}
         self._released = anyio.Event()
         self._asking = anyio.Lock()
@@ -74,13 +73,13 @@ class BudgetAccount:
         """A turn, and when it began without the time of questions."""
         self._others = OtherSessions(journal.store, journal.state.session_id)
 
-    def _raised(self) -> dict[Key, float]:
-        """The budgets that were used up, with as much again."""
-        return {
-            key: max(self._limits.get(key, 0.0), event.limit + event.step)
-            for key, event in self._spending.budgets.items()
-            if key[0] == "session" or (key[0] == "day" and event.timestamp[:DAY_CHARS] == today())
-        }
+    def _raise_limits(self) -> None:
+        """Give the budgets that were used up as much again."""
+        for key, event in self._spending.budgets.items():
+            if key[0] == "session" or (key[0] == "day" and event.timestamp[:DAY_CHARS] == today()):
+                limit = event.limit + (event.step if event.status == "reached" else 0.0)
+                self._limits[key] = max(self._limits.get(key, 0.0), limit)
+                self._steps[key] = event.step
 
     @property
     def is_empty(self) -> bool:
@@ -248,23 +247,23 @@ class OtherSessions:
         self._roots: set[str] = set()
         self._date = ""
         self.amount = Amount()
+        self._reading = anyio.Lock()
 
     async def read_new(self) -> None:
         """Read what was recorded since the last time, in a thread. Raises `StoreError`."""
-        if self._date != today():
-            self._date, self.amount, self._roots = today(), Amount(), set()
-            self._query = UsageQuery(since=self._date, except_session=self._session_id)
-        found = await anyio.to_thread.run_sync(functools.partial(self._read, self._query))
-        self.amount.add(found)
+        async with self._reading:
+            if self._date != today():
+                self._date, self.amount, self._roots = today(), Amount(), set()
+                self._query = UsageQuery(since=self._date, except_session=self._session_id)
+            await anyio.to_thread.run_sync(self._read, self._query)
 
-    def _read(self, query: UsageQuery) -> Amount:
-        found = Amount()
+    def _read(self, query: UsageQuery) -> None:
+        """Add what is new; in the thread, as a cancelled reading has taken place all the same."""
         for _, record in self._store.usage.read(query):
             if isinstance(record, AgentBegan) and record.parent_agent_id is None:
                 self._roots.add(record.agent_id)
             elif not isinstance(record, Damaged) and record.timestamp >= query.since:
-                found.add(self._amount_of(record))
-        return found
+                self.amount.add(self._amount_of(record))
 
     def _amount_of(self, record: UsageRecord) -> Amount:
         match record:

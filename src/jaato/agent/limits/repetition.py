@@ -20,7 +20,7 @@ ASK_AFTER: dict[Kind, int] = {"call": 7, "cycle": 12, "error": 8}
 PERIODS = (1, 2, 3)
 STILL_RUNNING = frozenset(("running", "waiting", "pending", "blocked"))
 """What the `status` or `state` of a result says of something that has not ended; asking for it again is no repetition."""
-NUDGE_KEY = "repetition"
+NUDGE_KEY = "limit:repetition"
 """The idempotency key (`once`) of the message that tells the model."""
 QUESTION_CALL = "limit:repetition"
 """The `call_id` of the question to the user, which belongs to no call."""
