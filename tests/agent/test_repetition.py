@@ -10,7 +10,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kit import call, calls, provider_of, recorded, reopened, say, session
+from tests.kit import call, calls, plan, provider_of, recorded, reopened, runtime, say, session
 
 from jaato.agent.limits.repetition import ASK_AFTER, NUDGE_AFTER, RepetitionFold
 from jaato.agent.session import Session
@@ -132,6 +132,24 @@ def test_what_is_no_repetition(tmp_path: Path, step: Any) -> None:
     anyio.run(main)
 
 
+def test_rounds_of_editing_and_testing_are_no_repetition(tmp_path: Path) -> None:
+    """Another edit each time, and the same test with the same failure after it; also a file that is read again and again
+    between other calls."""
+
+    async def main() -> None:
+        rounds: list[Any] = []
+        for number in range(20):
+            rounds += [
+                call("look", where=f"edit {number}"),
+                call("fail", how="test"),
+                call("look", where="the file"),
+            ]
+        reason, _, _, told = await played(tmp_path, [*rounds, say("done")])
+        assert (reason, told) == ("stop", [])
+
+    anyio.run(main)
+
+
 def test_it_can_be_turned_off(tmp_path: Path) -> None:
     """With `loop_detection` off nothing is said and nothing ends."""
 
@@ -197,6 +215,34 @@ def test_the_count_survives_a_restart(tmp_path: Path) -> None:
             assert again.state.repetition.found(NUDGE_AFTER) is None
             assert any(isinstance(event, MessageUser) for event in events)
             assert provider_of(again).requests
+
+    anyio.run(main)
+
+
+def test_the_question_survives_a_restart(tmp_path: Path) -> None:
+    """A process dies while the user is asked; what is answered before the turn is resumed reaches the model."""
+
+    async def main() -> None:
+        script = [*[call("look", where="here")] * ASK_AFTER["call"], call("tick"), say("done")]
+        made = runtime(tmp_path, TOOLS)
+        live = made.create(plan(tmp_path, script, keep_interrupted_turns=True))
+        async with live, anyio.create_task_group() as group:
+            live.questions.add_responder(patient=True)
+            group.start_soon(live.post, "go")
+            while not live.state.questions:
+                await anyio.sleep(0.01)
+            [question] = live.state.questions
+            live.suspend()
+            group.cancel_scope.cancel()
+        made.close()
+        stored = live.state.session_id
+        async with reopened(tmp_path, stored, script, TOOLS, keep_interrupted_turns=True) as again:
+            again.questions.add_responder(patient=True)
+            assert again.questions.respond(question, ["look in the cellar"], "someone")
+            turn = await again.resume()
+            assert turn is not None
+            assert turn.reason == "stop"
+            assert "look in the cellar" in [message.text for message in again.state.messages]
 
     anyio.run(main)
 

@@ -272,6 +272,39 @@ def test_a_question_survives_a_restart(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+def test_more_gives_as_much_again_each_time(tmp_path: Path) -> None:
+    """A budget of a session that was used up twice has three times its size then, also without the flag that set it."""
+
+    async def main() -> None:
+        async with session(tmp_path, turns(90), [look], budget=limits(session_tokens=2_600)) as live:
+            await live.post("go")
+            session_id = live.state.session_id
+        for times in (2, 3):
+            async with reopened(tmp_path, session_id, turns(90), [look], budget=Budget(more=True)) as again:
+                assert again.budget is not None
+                assert again.budget.limit(("session", "tokens")) == times * 2_600
+                turn = await again.post("go on")
+                assert turn is not None
+                assert turn.reason == "limit"
+                assert again.journal.session_state.spending.session.tokens <= times * 2_600
+        async with reopened(tmp_path, session_id, turns(90), [look]) as free:
+            assert free.budget is None
+
+    anyio.run(main)
+
+
+def test_a_summary_is_not_asked_for_when_it_does_not_fit(tmp_path: Path) -> None:
+    """A question outside the conversation asks no one: it is left out."""
+
+    async def main() -> None:
+        async with session(tmp_path, [say("hi")], budget=limits(session_tokens=500)) as live:
+            answer = await live.model.ask("x" * 4_000, timeout_s=5, purpose="gc")
+            assert (answer.text, answer.problem) == (None, "The budget does not allow it.")
+            assert provider_of(live).requests == []
+
+    anyio.run(main)
+
+
 def test_subagents_share_the_account(tmp_path: Path) -> None:
     """Three subagents at the same time and their root stay within one budget; one question is asked for all of them, and
     what runs is not cut off."""

@@ -275,14 +275,13 @@ def apply_entry(state: State, event: Entry) -> None:
             agent.streaming.clear()
             if event.context_tokens:
                 agent.context_tokens, agent.context_limit = event.context_tokens, event.context_limit
-            if event.usage is not None:
-                state.usage = state.usage.plus(event.usage)
-                state.unpriced = state.unpriced or event.cost_usd is None
-                state.cost_usd += event.cost_usd or 0.0
+            add_usage(state, event)
         case ToolCallEnd():
             state.calls.pop(event.call_id, None)
-        case GcCompleted(problem=None):
-            agent_of(state, event).context_tokens = event.tokens_after
+        case GcCompleted():
+            add_usage(state, event)
+            if event.problem is None:
+                agent_of(state, event).context_tokens = event.tokens_after
         case TurnCompleted():
             agent_of(state, event).streaming.clear()
             if event.agent_id == state.root_agent_id:
@@ -293,6 +292,14 @@ def apply_entry(state: State, event: Entry) -> None:
     while len(state.entries) > 1 and (len(state.entries) > WINDOW or state.chars > WINDOW_CHARS):
         state.chars -= size_of(state.entries.pop(0))
         state.earlier += 1
+
+
+def add_usage(state: State, event: MessageModel | GcCompleted) -> None:
+    """Add what a model call has used: a reply, or a summary."""
+    if event.usage is not None:
+        state.usage = state.usage.plus(event.usage)
+        state.unpriced = state.unpriced or event.cost_usd is None
+        state.cost_usd += event.cost_usd or 0.0
 
 
 def snapshot(info: SessionInfo, state: State) -> SessionInfo:
