@@ -33,7 +33,6 @@ from jaato.protocol.events import (
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.scripted import ScriptedProvider
-from jaato.settings.budgets import amount_text, parse_amount, parse_budgets
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import tool
 
@@ -55,47 +54,6 @@ def limits(**more: float) -> Budget:
     """A budget by `turn_tokens=…`."""
     made: dict[Any, float] = {tuple(name.split("_")): value for name, value in more.items()}
     return Budget(made)
-
-
-# --- how budgets are written ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("50k tokens, $2, 10m per turn", {"turn_tokens": 50_000, "turn_usd": 2, "turn_s": 600}),
-        ("$2", {"session_usd": 2}),
-        ("50,000 tokens per turn, $5 per day", {"turn_tokens": 50_000, "day_usd": 5}),
-        ("1.5M tokens per day", {"day_tokens": 1_500_000}),
-        ("2m tokens", {"session_tokens": 2_000_000}),
-        ("1h30m/day", {"day_s": 5_400}),
-        ("90s a prompt and 0.5 usd per run", {"turn_s": 90, "session_usd": 0.5}),
-    ],
-)
-def test_budgets_as_people_write_them(text: str, found: dict[str, float]) -> None:
-    """Amounts with units, scopes with `per`; without a scope it is that of the next, else the session."""
-    assert parse_budgets([text]).settings == {f"budget_{name}": value for name, value in found.items()}
-
-
-@pytest.mark.parametrize(
-    "text", ["", ",", "10", "$", "5 parsecs", "$0", "0 tokens per turn", "$2 per week", "more $2", "-5k"]
-)
-def test_what_is_no_budget(text: str) -> None:
-    """It is refused with an example."""
-    with pytest.raises(ConfigError, match=r"budget|above zero"):
-        parse_budgets([text])
-
-
-def test_more_and_off() -> None:
-    """`more` stands beside other budgets; `off` sets every limit to none."""
-    assert parse_budgets(["more", "$2"]) == ({"budget_session_usd": 2.0}, True)
-    assert set(parse_budgets(["off"]).settings.values()) == {0}
-
-
-@given(st.sampled_from(["tokens", "usd", "s"]), st.integers(1, 10**7))
-def test_amounts_are_read_as_they_are_shown(unit: Any, value: int) -> None:
-    """What a question shows can be typed as its answer."""
-    assert parse_amount(amount_text(unit, value)) == (unit, value)
 
 
 # --- what is reserved ----------------------------------------------------------------------------------------------------
@@ -228,6 +186,25 @@ def test_the_user_is_asked(
             assert [one.status for one in updates] == (["reached", "extended"] if limit else ["reached"])
             if limit:
                 assert updates[1].limit >= limit
+
+    anyio.run(main)
+
+
+def test_turns_that_no_user_began_belong_to_the_one_before(tmp_path: Path) -> None:
+    """What ended background work begins counts against the budget of the user's turn."""
+
+    async def main() -> None:
+        async with session(tmp_path, turns(90), [look], budget=limits(turn_tokens=2_600)) as live:
+            first = await live.post("go")
+            assert first is not None
+            assert first.reason == "limit"
+            live.notify("The task b1 has ended.")
+            woken = await live.run_queued()
+            assert woken is not None
+            assert (woken.reason, woken.model_calls) == ("limit", 0)
+            again = await live.post("more")
+            assert again is not None
+            assert again.model_calls > 0
 
     anyio.run(main)
 

@@ -70,7 +70,7 @@ class BudgetAccount:
         self._stopped: tuple[str, str] | None = None
         """The turn in which no more calls are made, and why."""
         self._clock = ("", 0.0)
-        """A turn, and when it began without the time of questions."""
+        """An open turn, and when it began without the time of questions."""
         self._others = OtherSessions(journal.store, journal.state.session_id)
 
     def _raise_limits(self) -> None:
@@ -122,13 +122,12 @@ class BudgetAccount:
 
     def _used_s(self, scope: str) -> float:
         """The time of turns, without the time in which a question was pending."""
-        turn_id = self._spending.turn_id
-        if self._clock[0] != turn_id:
-            self._clock = (turn_id, time.monotonic() - self._questions.waited_s)
-        open_turn = self._journal.state.open_turn is not None
+        open_turn = self._journal.state.open_turn or ""
+        if self._clock[0] != open_turn:
+            self._clock = (open_turn, time.monotonic() - self._questions.waited_s)
         turn_s = time.monotonic() - self._questions.waited_s - self._clock[1] if open_turn else 0.0
         if scope == "turn":
-            return turn_s
+            return turn_s + self._spending.turn.s
         if scope == "session":
             return turn_s + self._spending.session.s
         return turn_s + self._own_day.s + self._others.amount.s

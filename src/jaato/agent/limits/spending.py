@@ -44,7 +44,7 @@ class Spending(msgspec.Struct):
     turn: Amount = msgspec.field(default_factory=Amount)
     day: Amount = msgspec.field(default_factory=Amount)
     turn_id: str = ""
-    """The latest turn of the root."""
+    """The latest turn of the root that a message of the user has begun; those that ended background work begins belong to it."""
     date: str = ""
     """The day that `day` is about, in UTC."""
     created_at: str = ""
@@ -59,26 +59,27 @@ class Spending(msgspec.Struct):
             case MessageModel() | GcCompleted():
                 self.unrecorded.pop(event.agent_id, None)
                 self._add(event.timestamp, amount_of(event))
-            case MessageUser() if is_root and event.turn_id != self.turn_id:
+            case MessageUser() if (
+                is_root and event.turn_id != self.turn_id and event.message.source == "user"
+            ):
                 self.turn_id = event.turn_id
                 self.turn = Amount()
                 self.budgets = {key: one for key, one in self.budgets.items() if key[0] != "turn"}
             case TurnCompleted() if is_root:
-                self._add(event.timestamp, Amount(s=event.duration_s), of_turn=False)
+                self._add(event.timestamp, Amount(s=event.duration_s))
             case BudgetUpdated():
                 self.budgets[event.scope, event.unit] = event
             case SessionCreated():
                 self.created_at = event.timestamp
 
-    def _add(self, timestamp: str, amount: Amount, *, of_turn: bool = True) -> None:
+    def _add(self, timestamp: str, amount: Amount) -> None:
         if timestamp < self.created_at:
             return
         date = timestamp[:DAY_CHARS]
         if date > self.date:
             self.date, self.day = date, Amount()
         self.session.add(amount)
-        if of_turn:
-            self.turn.add(amount)
+        self.turn.add(amount)
         if date == self.date:
             self.day.add(amount)
 

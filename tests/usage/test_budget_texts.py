@@ -1,0 +1,50 @@
+"""How budgets are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaato.errors import ConfigError
+from jaato.settings.budgets import amount_text, parse_amount, parse_budgets
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("50k tokens, $2, 10m per turn", {"turn_tokens": 50_000, "turn_usd": 2, "turn_s": 600}),
+        ("$2", {"session_usd": 2}),
+        ("50,000 tokens per turn, $5 per day", {"turn_tokens": 50_000, "day_usd": 5}),
+        ("1.5M tokens per day", {"day_tokens": 1_500_000}),
+        ("2m tokens", {"session_tokens": 2_000_000}),
+        ("1h30m/day", {"day_s": 5_400}),
+        ("90s a prompt and 0.5 usd per run", {"turn_s": 90, "session_usd": 0.5}),
+    ],
+)
+def test_budgets_as_people_write_them(text: str, found: dict[str, float]) -> None:
+    """Amounts with units, scopes with `per`; without a scope it is that of the next, else the session."""
+    assert parse_budgets([text]).settings == {f"budget_{name}": value for name, value in found.items()}
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",", "10", "$", "5 parsecs", "$0", "0 tokens per turn", "$2 per week", "more $2", "-5k"]
+)
+def test_what_is_no_budget(text: str) -> None:
+    """It is refused with an example."""
+    with pytest.raises(ConfigError, match=r"budget|above zero"):
+        parse_budgets([text])
+
+
+def test_more_and_off() -> None:
+    """`more` stands beside other budgets; `off` sets every limit to none."""
+    assert parse_budgets(["more", "$2"]) == ({"budget_session_usd": 2.0}, True)
+    assert set(parse_budgets(["off"]).settings.values()) == {0}
+
+
+@given(st.sampled_from(["tokens", "usd", "s"]), st.integers(1, 10**7))
+def test_amounts_are_read_as_they_are_shown(unit: Any, value: int) -> None:
+    """What a question shows can be typed as its answer."""
+    assert parse_amount(amount_text(unit, value)) == (unit, value)
