@@ -74,6 +74,7 @@ def test_the_extras_are_not_there() -> None:
         ("plugins list", 0, ""),
         ("models", 2, "jaato login"),
         ("sessions list", 0, ""),
+        ("usage", 0, "No session has used anything"),
         ("permissions list", 0, ""),
         ("permissions explain make", 0, "make"),
         ("config", 0, "provider"),
@@ -155,3 +156,11 @@ def test_the_library(core: CoreDesk) -> None:
         check=False,
     )
     assert made.stdout == "3.50 euros\n", made.stderr
+
+
+def test_a_budget_in_money_names_the_extra_for_prices(core: CoreDesk) -> None:
+    """Without the price list it could not be held: nothing is sent, and the remedy is named."""
+    flags = ["--provider", "anthropic", "--model", "claude-opus-5-5", "--budget", "$2"]
+    made = core.run("run", *flags, "hello", environ={"ANTHROPIC_API_KEY": "sk-test"})
+    assert (made.returncode, made.stdout) == (2, "")
+    assert LACKING.format("prices") in made.stderr
