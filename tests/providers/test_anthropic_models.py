@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from jaato.providers.anthropic.models import describe, generation, read_models
-from jaato.tools.prices import Rates, rates_of
+from jaato.tools.prices import Rates, find_rates
 
 
 def test_models_are_known_by_name() -> None:
@@ -14,11 +14,11 @@ def test_models_are_known_by_name() -> None:
     assert generation("us.anthropic.claude-sonnet-4-5-20250929-v1:0") == (4, 5)
     assert generation("claude-3-7-sonnet-latest") == (3, 7)
     assert generation("gpt-5") is None
-    assert rates_of(describe("claude-haiku-4-5-20251001")) == Rates(1.0, 5.0)
-    assert rates_of(describe("claude-opus-5-5")) == Rates(4.0, 20.0)
-    assert rates_of(describe("claude-opus-5@20260724")) == Rates(5.0, 25.0)
-    assert rates_of(describe("claude-opus-4-9")) is None
-    assert rates_of(describe("claude-opus-5-6")) is None
+    assert find_rates(describe("claude-haiku-4-5-20251001")) == Rates(1.0, 5.0)
+    assert find_rates(describe("claude-opus-5-5")) == Rates(4.0, 20.0)
+    assert find_rates(describe("claude-opus-5@20260724")) == Rates(5.0, 25.0)
+    assert find_rates(describe("claude-opus-4-9")) is None
+    assert find_rates(describe("claude-opus-5-6")) is None
 
 
 def test_the_list_of_models_is_read() -> None:

@@ -14,7 +14,7 @@ from jaato.protocol.specs import ModelInfo
 from jaato.providers.http import HttpProvider, ModelListing
 from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.profiles import make_provider, ollama_url
-from jaato.tools.prices import Rates, rates_of
+from jaato.tools.prices import Rates, find_rates
 
 KEY = {"OPENAI_API_KEY": "sk-1"}
 
@@ -72,16 +72,16 @@ def test_what_is_known_of_models() -> None:
     """Limits and prices are known by name; prices of other sellers are not claimed; local use is free."""
     provider = make_provider("openai", environ=KEY)
     info = provider.model_info("gpt-5.2-2025-12-11")
-    assert (info.context_limit, rates_of(info)) == (400_000, Rates(1.75, 14.0))
-    assert rates_of(provider.model_info("gpt-5-mini")) == Rates(0.25, 2.0)
+    assert (info.context_limit, find_rates(info)) == (400_000, Rates(1.75, 14.0))
+    assert find_rates(provider.model_info("gpt-5-mini")) == Rates(0.25, 2.0)
     assert provider.model_info("gpt-99") == ModelInfo("gpt-99", "openai", priced_by="openai")
-    assert rates_of(provider.model_info("gpt-99")) is None
+    assert find_rates(provider.model_info("gpt-99")) is None
     other = make_provider("openai", environ={}, base_url="https://gateway.test/v1")
     assert other.model_info("openai/gpt-4o").context_limit == 128_000
-    assert rates_of(other.model_info("openai/gpt-4o")) is None
-    assert rates_of(make_provider("ollama", environ={}).model_info("qwen3")) == Rates(0.0, 0.0)
+    assert find_rates(other.model_info("openai/gpt-4o")) is None
+    assert find_rates(make_provider("ollama", environ={}).model_info("qwen3")) == Rates(0.0, 0.0)
     away = make_provider("ollama", environ={"OLLAMA_HOST": "https://ollama.test"})
-    assert rates_of(away.model_info("qwen3")) is None
+    assert find_rates(away.model_info("qwen3")) is None
 
 
 def models(name: str, *answers: Answer, path: str = "/v1") -> tuple[list[ModelInfo], list[str]]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.errors import ConfigError
-from jaato.settings.budgets import amount_text, parse_amount, parse_budgets
+from jaato.settings.budgets import format_amount, parse_amount, parse_budgets
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_more_and_off() -> None:
 @given(st.sampled_from(["tokens", "usd", "s"]), st.integers(1, 10**7))
 def test_amounts_are_read_as_they_are_shown(unit: Any, value: int) -> None:
     """What a question shows can be typed as its answer."""
-    assert parse_amount(amount_text(unit, value)) == (unit, value)
+    assert parse_amount(format_amount(unit, value)) == (unit, value)

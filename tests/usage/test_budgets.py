@@ -93,7 +93,7 @@ def test_agents_at_once_never_overspend(
                 await anyio.lowlevel.checkpoint()
                 used = int(need * part)
                 account.settle(agent_id, Amount(used))
-                assert account.used(key) <= limit
+                assert account.get_used(key) <= limit
                 if tells:
                     await anyio.lowlevel.checkpoint()
                 message = Message("assistant", [Text("x")])
@@ -106,14 +106,14 @@ def test_agents_at_once_never_overspend(
                         usage=Usage(used),
                     )
                 )
-                assert account.used(key) <= limit
+                assert account.get_used(key) <= limit
 
         try:
             async with anyio.create_task_group() as group:
                 for number, needs in enumerate(agents):
                     group.start_soon(work, f"a{number}", needs)
             spent = journal.session_state.spending.turn.tokens
-            assert account.used(key) == spent <= limit
+            assert account.get_used(key) == spent <= limit
             total = sum(need for needs in agents for need, _ in needs)
             assert not refused or total > limit
         finally:
@@ -259,7 +259,7 @@ def test_more_gives_as_much_again_each_time(tmp_path: Path) -> None:
         for times in (2, 3):
             async with reopened(tmp_path, session_id, turns(90), [look], budget=Budget(more=True)) as again:
                 assert again.budget is not None
-                assert again.budget.limit(("session", "tokens")) == times * 2_600
+                assert again.budget.get_limit(("session", "tokens")) == times * 2_600
                 turn = await again.post("go on")
                 assert turn is not None
                 assert turn.reason == "limit"

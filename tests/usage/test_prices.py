@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaato.protocol.messages import Usage
 from jaato.protocol.specs import ModelInfo
-from jaato.tools.prices import price_of, rates_of, unknown_reason
+from jaato.tools.prices import compute_price, explain_unknown_price, find_rates
 
 SONNET = ModelInfo("claude-sonnet-4-5", "anthropic", priced_by="anthropic")
 GPT = ModelInfo("gpt-5.2", "openai", priced_by="openai")
@@ -22,44 +22,48 @@ def test_cached_and_written_tokens_have_their_own_rates() -> None:
     """Of 1,000 input tokens 600 are read from the cache and 100 written to it; thinking is part of the output."""
     usage = Usage(1_000, 200, cached_input_tokens=600, cache_write_tokens=100, reasoning_tokens=150)
     expected = (300 * 3 + 600 * 0.3 + 100 * 3.75 + 200 * 15) / 1e6
-    assert price_of(usage, SONNET) == pytest.approx(expected)
-    assert price_of(Usage(1_000, 200, 600), GPT) == pytest.approx((400 * 1.75 + 600 * 0.175 + 200 * 14) / 1e6)
+    assert compute_price(usage, SONNET) == pytest.approx(expected)
+    assert compute_price(Usage(1_000, 200, 600), GPT) == pytest.approx(
+        (400 * 1.75 + 600 * 0.175 + 200 * 14) / 1e6
+    )
 
 
 def test_long_contexts_have_their_tier() -> None:
     """Above 200,000 input tokens Sonnet 4.5 costs twice as much."""
-    assert price_of(Usage(300_000, 0), SONNET) == pytest.approx(300_000 * 6 / 1e6)
+    assert compute_price(Usage(300_000, 0), SONNET) == pytest.approx(300_000 * 6 / 1e6)
 
 
 def test_a_price_is_that_of_the_day_of_the_call() -> None:
     """OpenAI lowered the price of o3 in June 2025."""
     o3 = ModelInfo("o3", "openai", priced_by="openai")
     before, after = datetime(2025, 6, 1, tzinfo=UTC), datetime(2025, 7, 1, tzinfo=UTC)
-    assert price_of(Usage(1_000_000), o3, before) == pytest.approx(10.0)
-    assert price_of(Usage(1_000_000), o3, after) == pytest.approx(2.0)
+    assert compute_price(Usage(1_000_000), o3, before) == pytest.approx(10.0)
+    assert compute_price(Usage(1_000_000), o3, after) == pytest.approx(2.0)
 
 
 def test_unknown_prices_stay_unknown() -> None:
     """A model the list does not have, one of another seller, and a call without a count of tokens."""
-    assert price_of(Usage(10, 10), ModelInfo("claude-nine-9", "anthropic", priced_by="anthropic")) is None
-    assert price_of(Usage(10, 10), ModelInfo("gpt-5.2", "openai")) is None
-    assert price_of(None, SONNET) is None
-    assert rates_of(ModelInfo("x", "openai")) is None
-    assert "the price of x at openai is not known" in unknown_reason(ModelInfo("x", "openai"))
+    assert (
+        compute_price(Usage(10, 10), ModelInfo("claude-nine-9", "anthropic", priced_by="anthropic")) is None
+    )
+    assert compute_price(Usage(10, 10), ModelInfo("gpt-5.2", "openai")) is None
+    assert compute_price(None, SONNET) is None
+    assert find_rates(ModelInfo("x", "openai")) is None
+    assert "the price of x at openai is not known" in explain_unknown_price(ModelInfo("x", "openai"))
 
 
 def test_impossible_usage_has_no_price() -> None:
     """More cached tokens than input: no price, and no error in the middle of a turn."""
-    assert price_of(Usage(10, 10, cached_input_tokens=50, cache_write_tokens=50), SONNET) is None
+    assert compute_price(Usage(10, 10, cached_input_tokens=50, cache_write_tokens=50), SONNET) is None
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**6), st.floats(0, 1))
 def test_a_provider_of_its_own_price_needs_no_library(tokens: int, output: int, part: float) -> None:
     """Local models cost nothing; a provider's own prices count before the list."""
     free = ModelInfo("m", "local", price_input=0.0, price_output=0.0)
-    assert price_of(Usage(tokens, output, int(tokens * part)), free) == 0
+    assert compute_price(Usage(tokens, output, int(tokens * part)), free) == 0
     own = ModelInfo("gpt-5.2", "openai", price_input=1.0, price_output=2.0, priced_by="openai")
-    assert price_of(Usage(tokens, output, int(tokens * part)), own) == pytest.approx(
+    assert compute_price(Usage(tokens, output, int(tokens * part)), own) == pytest.approx(
         (tokens + 2 * output) / 1e6
     )
 
@@ -70,7 +74,7 @@ def test_the_library_is_imported_by_the_first_price_only() -> None:
         "import sys, jaato.cli, jaato.agent.session, jaato.providers.anthropic.models, jaato.tools.prices as p\n"
         "from jaato.providers.anthropic.models import describe\n"
         "info = describe('claude-opus-5')\n"
-        "print('genai_prices' in sys.modules, p.rates_of(info), 'genai_prices' in sys.modules)"
+        "print('genai_prices' in sys.modules, p.find_rates(info), 'genai_prices' in sys.modules)"
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout == "False Rates(input=5.0, output=25.0) True\n"
@@ -80,11 +84,11 @@ def test_without_the_library_prices_are_unknown_and_the_reason_says_how_to_get_t
     """The extra is named."""
     code = (
         "import sys; sys.modules['genai_prices'] = None\n"
-        "from jaato.tools.prices import price_of, unknown_reason\n"
+        "from jaato.tools.prices import compute_price, explain_unknown_price\n"
         "from jaato.protocol.messages import Usage\n"
         "from jaato.providers.anthropic.models import describe\n"
         "info = describe('claude-opus-5')\n"
-        "print(price_of(Usage(1, 1), info), unknown_reason(info))"
+        "print(compute_price(Usage(1, 1), info), explain_unknown_price(info))"
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout == "None the price list is not installed (pip install 'jaato[prices]')\n"

@@ -25,7 +25,7 @@ from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.call import problem_of
 from jaato.tools.ledger import TokenLedger
-from jaato.tools.prices import preload, price_of, unknown_reason
+from jaato.tools.prices import compute_price, explain_unknown_price, preload
 
 CHARS_PER_TOKEN = 4
 
@@ -147,7 +147,7 @@ class ModelClient:
 
     def price(self, usage: Usage | None) -> float | None:
         """What this many tokens cost in US dollars; None when unknown."""
-        return price_of(usage, self.info)
+        return compute_price(usage, self.info)
 
     def request(self) -> ModelRequest:
         """The next request to the model; building it costs the same for any length of the history."""
@@ -260,7 +260,7 @@ class ModelClient:
         price = self.price(Usage(input_tokens, output))
         if price is None and account.limits_money:
             raise LimitReached(
-                f"Stopped before the model was called: a budget in money cannot be held, because {unknown_reason(self.info)}. "
+                f"Stopped before the model was called: a budget in money cannot be held, because {explain_unknown_price(self.info)}. "
                 "Give a budget in tokens, such as --budget '200k tokens'."
             )
         return Amount(input_tokens + output, price or 0.0)

@@ -38,10 +38,10 @@ from jaato.runtime.session_store import load_requested_session, open_store, work
 from jaato.runtime.tracing.config import SpanCounters
 from jaato.runtime.tracing.tracer import tracer_for
 from jaato.settings import Settings
-from jaato.settings.budgets import SCOPES, UNITS, parse_budgets, setting_name
+from jaato.settings.budgets import SCOPES, UNITS, get_setting_name, parse_budgets
 from jaato.tools.permissions.gate import Policy
 from jaato.tools.permissions.policy_document import MAX_TIMEOUT_S
-from jaato.tools.prices import rates_of, unknown_reason
+from jaato.tools.prices import explain_unknown_price, find_rates
 from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def plan_of(
         settings=sampling,
         asker=options.asker,
         limits=options.limits or Limits(model_calls=settings["max_turns"]),
-        budget=budget_of(options, settings),
+        budget=read_budgets(options, settings),
         loop_detection=settings["loop_detection"],
         retry=options.retry,
         parallel=8 if settings["parallel_tools"] else 1,
@@ -288,11 +288,11 @@ def plan_of(
     )
 
 
-def budget_of(options: SessionOptions, settings: Settings) -> Budget:
+def read_budgets(options: SessionOptions, settings: Settings) -> Budget:
     """The budgets of a session. Raises `ConfigError` for one below zero."""
     limits: dict[Key, float] = {}
     for scope, unit in itertools.product(SCOPES, UNITS):
-        name = setting_name(scope, unit)
+        name = get_setting_name(scope, unit)
         value = settings[name] or 0
         if not 0 <= value < math.inf:
             raise ConfigError(
@@ -308,9 +308,9 @@ async def check_price(budget: Budget, provider: Provider, model: str) -> None:
     if not any(unit == "usd" for _, unit in budget.limits):
         return
     info = provider.model_info(model)
-    if await anyio.to_thread.run_sync(rates_of, info) is None:
+    if await anyio.to_thread.run_sync(find_rates, info) is None:
         raise ConfigError(
-            f"A budget in money cannot be held: {unknown_reason(info)}. Give a budget in tokens, such as "
+            f"A budget in money cannot be held: {explain_unknown_price(info)}. Give a budget in tokens, such as "
             "--budget '200k tokens', or --budget off."
         )
 

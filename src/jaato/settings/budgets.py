@@ -41,7 +41,7 @@ class BudgetFlags(NamedTuple):
     more: bool = False
 
 
-def setting_name(scope: Scope, unit: Unit) -> str:
+def get_setting_name(scope: Scope, unit: Unit) -> str:
     """The setting that has this limit."""
     return f"budget_{scope}_{unit}"
 
@@ -56,7 +56,7 @@ def parse_budgets(texts: Iterable[str]) -> BudgetFlags:
         if word == MORE:
             more = True
         elif word in OFF:
-            found |= {setting_name(scope, unit): 0 for scope in SCOPES for unit in UNITS}
+            found |= {get_setting_name(scope, unit): 0 for scope in SCOPES for unit in UNITS}
         else:
             found |= parse_budget(word)
     return BudgetFlags(found, more)
@@ -76,11 +76,11 @@ def parse_budget(text: str) -> dict[str, float]:
             raise ConfigError(f"A budget is above zero, not {part.strip()!r:.40}; off removes budgets.")
         waiting.append(amount)
         if name is not None:
-            found |= {setting_name(NAMES[name], unit): value for unit, value in waiting}
+            found |= {get_setting_name(NAMES[name], unit): value for unit, value in waiting}
             waiting.clear()
     if not found and not waiting:
         raise ConfigError(f"The budget is empty; {HELP}.")
-    return found | {setting_name("session", unit): value for unit, value in waiting}
+    return found | {get_setting_name("session", unit): value for unit, value in waiting}
 
 
 def parse_amount(text: str) -> tuple[Unit, float] | None:
@@ -97,7 +97,7 @@ def parse_amount(text: str) -> tuple[Unit, float] | None:
     return None
 
 
-def amount_text(unit: Unit, value: float) -> str:
+def format_amount(unit: Unit, value: float) -> str:
     """An amount for people, which `parse_amount` reads."""
     match unit:
         case "tokens":

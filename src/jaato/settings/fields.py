@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from jaato.settings.budgets import SCOPES, UNITS, Scope, Unit, setting_name
+from jaato.settings.budgets import SCOPES, UNITS, Scope, Unit, get_setting_name
 
 Kind = Literal["text", "number", "integer", "switch", "list"]
 
@@ -41,7 +41,7 @@ BUDGET_UNITS: dict[Unit, tuple[Kind, str]] = {
 }
 
 
-def budget_field(scope: Scope, unit: Unit) -> Field:
+def make_budget_field(scope: Scope, unit: Unit) -> Field:
     """The setting of one budget."""
     kind, words = BUDGET_UNITS[unit]
     text = f"{words} that {BUDGET_SCOPES[scope]} may use before the user is asked; 0 or none: no limit"
@@ -62,7 +62,7 @@ FIELDS: dict[str, Field] = {
     "effort": Field("text", None, "how hard the model thinks", ("minimal", "low", "medium", "high")),
     "max_output_tokens": Field("integer", None, "the longest reply, in tokens"),
     "max_turns": Field("integer", 200, "model calls one prompt may take", tighten=fewer),
-    **{setting_name(scope, unit): budget_field(scope, unit) for scope in SCOPES for unit in UNITS},
+    **{get_setting_name(scope, unit): make_budget_field(scope, unit) for scope in SCOPES for unit in UNITS},
     "loop_detection": Field(
         "switch",
         True,

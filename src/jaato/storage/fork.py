@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -130,6 +131,9 @@ def draft_session(guard: ConnectionGuard, session_id: str) -> Iterator[SessionDr
 
 
 MAX_NAME_CHARS = 200
+TICK_S = 0.002
+"""Timestamps are in milliseconds: a fork is created after the last event it copies, so that the usage of the copies, which
+is that of another session, can be told from its own."""
 DIGEST = lazy_pattern(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 SHARE = "INSERT OR IGNORE INTO blob SELECT ?, digest, size_bytes FROM blob WHERE session = ? AND digest = ?"
 
@@ -156,6 +160,7 @@ def fork_session(
         raise StoreError(f"Session {session_id} has the events 1 to {end}; fork it after one of them.")
     end = end if seq is None else seq
     digests: set[bytes] = set()
+    time.sleep(TICK_S)
     with draft_session(guard, made) as draft:
         after, root = 0, ""
         while after < end:

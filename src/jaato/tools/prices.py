@@ -22,18 +22,20 @@ class Rates(NamedTuple):
     output: float
 
 
-def price_of(usage: Usage | None, info: ModelInfo, at: datetime | None = None) -> float | None:
+def compute_price(usage: Usage | None, info: ModelInfo, at: datetime | None = None) -> float | None:
     """The price of one call in US dollars, at the time it was made; None when unknown."""
     if usage is None:
         return None
     if info.price_input is not None and info.price_output is not None:
-        return own_price(usage, info.price_input, info.price_output, info.price_cached_input)
+        return compute_own_price(usage, info.price_input, info.price_output, info.price_cached_input)
     if info.priced_by is None or (library := load()) is None:
         return None
-    return library_price(library, usage, info, at or datetime.now(UTC))
+    return compute_library_price(library, usage, info, at or datetime.now(UTC))
 
 
-def own_price(usage: Usage, price_input: float, price_output: float, price_cached: float | None) -> float:
+def compute_own_price(
+    usage: Usage, price_input: float, price_output: float, price_cached: float | None
+) -> float:
     """The price by what the provider itself says of its model, per million tokens."""
     cached = price_cached if price_cached is not None else price_input
     micro = (
@@ -44,7 +46,7 @@ def own_price(usage: Usage, price_input: float, price_output: float, price_cache
     return micro / 1_000_000
 
 
-def library_price(library: Any, usage: Usage, info: ModelInfo, at: datetime) -> float | None:
+def compute_library_price(library: Any, usage: Usage, info: ModelInfo, at: datetime) -> float | None:
     """The price by the library; None for a model it does not have, or usage that cannot be."""
     tokens = library.Usage(
         input_tokens=usage.input_tokens,
@@ -54,29 +56,29 @@ def library_price(library: Any, usage: Usage, info: ModelInfo, at: datetime) -> 
     )
     try:
         found = library.calc_price(
-            tokens, model_ref=model_ref(info), provider_id=info.priced_by, genai_request_timestamp=at
+            tokens, model_ref=strip_vendor(info), provider_id=info.priced_by, genai_request_timestamp=at
         )
     except (LookupError, ValueError):
         return None
     return float(found.total_price)
 
 
-def rates_of(info: ModelInfo) -> Rates | None:
+def find_rates(info: ModelInfo) -> Rates | None:
     """What a model costs; None when unknown."""
     million = 1_000_000
-    per_input = price_of(Usage(input_tokens=1), info)
-    per_output = price_of(Usage(output_tokens=1), info)
+    per_input = compute_price(Usage(input_tokens=1), info)
+    per_output = compute_price(Usage(output_tokens=1), info)
     if per_input is None or per_output is None:
         return None
     return Rates(round(per_input * million, 6), round(per_output * million, 6))
 
 
-def model_ref(info: ModelInfo) -> str:
+def strip_vendor(info: ModelInfo) -> str:
     """The name a model is looked up by: without a vendor in front."""
     return info.id.rpartition("/")[2]
 
 
-def unknown_reason(info: ModelInfo) -> str:
+def explain_unknown_price(info: ModelInfo) -> str:
     """Why a price is unknown, as the end of a sentence."""
     if info.priced_by is not None and load() is None:
         return f"the price list is not installed ({INSTALL})"

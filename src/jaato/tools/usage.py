@@ -194,8 +194,8 @@ class UsageReport:
     def table(self) -> list[list[str]]:
         """The report as rows of text: headings, groups, and the sum of several."""
         heading = [*self.by, *HEADINGS]
-        rows = [[*key, *cells_of(totals)] for key, totals in self.sorted_rows]
-        total = [["total", *[""] * (len(self.by) - 1), *cells_of(self.total)]] if len(rows) > 1 else []
+        rows = [[*key, *format_totals(totals)] for key, totals in self.sorted_rows]
+        total = [["total", *[""] * (len(self.by) - 1), *format_totals(self.total)]] if len(rows) > 1 else []
         return [[word.upper() for word in heading], *rows, *total] if rows else []
 
     @property
@@ -224,7 +224,7 @@ class UsageReport:
 HEADINGS = ("calls", "input", "cached", "output", "thinking", "tools", "~results", "time", "price")
 
 
-def cells_of(totals: Totals) -> list[str]:
+def format_totals(totals: Totals) -> list[str]:
     """Totals as cells below `HEADINGS`; empty where nothing was counted."""
     tokens = (
         totals.input_tokens,
@@ -237,12 +237,12 @@ def cells_of(totals: Totals) -> list[str]:
         *[f"{count:,}" if totals.model_calls else "" for count in tokens],
         f"{totals.tool_calls:,}" if totals.tool_calls else "",
         f"~{totals.result_tokens:,}" if totals.tool_calls else "",
-        time_text(totals.time_s) if totals.time_s else "",
+        format_duration(totals.time_s) if totals.time_s else "",
         totals.price_text if totals.model_calls else "",
     ]
 
 
-def time_text(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration for people."""
     if seconds < 60:
         return f"{seconds:.1f} s"

@@ -18,7 +18,7 @@ from jaato.errors import LimitReached
 from jaato.protocol.events import BudgetUpdated, now
 from jaato.protocol.ids import new_id
 from jaato.protocol.usage import AgentBegan, ReplyUsed, SummaryUsed, TurnUsed, UsageRecord
-from jaato.settings.budgets import amount_text, parse_amount
+from jaato.settings.budgets import format_amount, parse_amount
 
 STOP = "stop"
 CONTINUE = ("continue", "more", "yes", "y")
@@ -43,11 +43,13 @@ class Exceeded(Struct, frozen=True):
     def text(self) -> str:
         """The limit and its use in words."""
         scope, unit = self.key
-        limit, needed = amount_text(unit, self.limit), amount_text(unit, self.needed)
+        limit, needed = format_amount(unit, self.limit), format_amount(unit, self.needed)
         if not self.used:
             return f"the budget of {limit} per {scope} does not allow the next model call, which needs about {needed}"
         call = f", and the next model call needs about {needed}" if self.needed else ""
-        return f"the budget of {limit} per {scope} is used up: {amount_text(unit, self.used)} are used{call}"
+        return (
+            f"the budget of {limit} per {scope} is used up: {format_amount(unit, self.used)} are used{call}"
+        )
 
 
 class BudgetAccount:
@@ -76,7 +78,7 @@ class BudgetAccount:
     def _raise_limits(self) -> None:
         """Give the budgets that were used up as much again."""
         for key, event in self._spending.budgets.items():
-            if key[0] == "session" or (key[0] == "day" and event.timestamp[:DAY_CHARS] == today()):
+            if key[0] == "session" or (key[0] == "day" and event.timestamp[:DAY_CHARS] == get_today()):
                 limit = event.limit + (event.step if event.status == "reached" else 0.0)
                 self._limits[key] = max(self._limits.get(key, 0.0), limit)
                 self._steps[key] = event.step
@@ -93,17 +95,17 @@ class BudgetAccount:
 
     # --- what is used --------------------------------------------------------------------------------------------
 
-    def limit(self, key: Key) -> float | None:
+    def get_limit(self, key: Key) -> float | None:
         """The limit as it is now, with what the user has allowed beyond the setting."""
         base = self._limits.get(key)
         event = self._spending.budgets.get(key)
         if base is None or event is None or event.status != "extended":
             return base
-        if key[0] == "day" and event.timestamp[:DAY_CHARS] != today():
+        if key[0] == "day" and event.timestamp[:DAY_CHARS] != get_today():
             return base
         return max(base, event.limit)
 
-    def used(self, key: Key) -> float:
+    def get_used(self, key: Key) -> float:
         """What was used, with replies whose event is not recorded yet."""
         scope, unit = key
         spending = self._spending
@@ -118,7 +120,7 @@ class BudgetAccount:
 
     @property
     def _own_day(self) -> Amount:
-        return self._spending.day if self._spending.date == today() else Amount()
+        return self._spending.day if self._spending.date == get_today() else Amount()
 
     def _used_s(self, scope: str) -> float:
         """The time of turns, without the time in which a question was pending."""
@@ -135,7 +137,7 @@ class BudgetAccount:
     def _exceeded(self, need: Amount, *, with_reserved: bool) -> Exceeded | None:
         """The first limit a call would exceed, after what is used and, if asked, reserved."""
         for key in self._limits:
-            limit, used, unit = self.limit(key) or 0.0, self.used(key), key[1]
+            limit, used, unit = self.get_limit(key) or 0.0, self.get_used(key), key[1]
             if unit == "s":
                 if used >= limit:
                     return Exceeded(key, limit, used, 0.0)
@@ -184,7 +186,7 @@ class BudgetAccount:
             scope, unit = exceeded.key
             step = self._steps[exceeded.key]
             self._record("reached", agent_id, exceeded, exceeded.limit)
-            more = f"continue with {amount_text(unit, step)} more"
+            more = f"continue with {format_amount(unit, step)} more"
             asked = Clarification(
                 id=new_id("q"),
                 call_id=f"{OF_TURN}{scope}:{unit}",
@@ -192,14 +194,14 @@ class BudgetAccount:
                 questions=[
                     {
                         "question": "Continue, or stop? Another amount can be given, such as "
-                        f"{amount_text(unit, step / 2)}.",
+                        f"{format_amount(unit, step / 2)}.",
                         "choices": [more, STOP],
                         "default": STOP,
                     }
                 ],
             )
             answers = await self._questions.clarify(asked, agent_id)
-            allowed = allowed_amount((answers or [None])[0], exceeded.key, step)
+            allowed = parse_answer((answers or [None])[0], exceeded.key, step)
             if allowed is None:
                 self._stop(exceeded, asked=answers is not None)
             self._record("extended", agent_id, exceeded, max(exceeded.limit, exceeded.used) + allowed)
@@ -251,8 +253,8 @@ class OtherSessions:
     async def read_new(self) -> None:
         """Read what was recorded since the last time, in a thread. Raises `StoreError`."""
         async with self._reading:
-            if self._date != today():
-                self._date, self.amount, self._roots = today(), Amount(), set()
+            if self._date != get_today():
+                self._date, self.amount, self._roots = get_today(), Amount(), set()
                 self._query = UsageQuery(since=self._date, except_session=self._session_id)
             await anyio.to_thread.run_sync(self._read, self._query)
 
@@ -273,7 +275,7 @@ class OtherSessions:
         return Amount()
 
 
-def allowed_amount(answer: str | None, key: Key, step: float) -> float | None:
+def parse_answer(answer: str | None, key: Key, step: float) -> float | None:
     """How much more an answer allows; None when it does not."""
     word = (answer or "").strip().lower()
     if word.partition(" ")[0] in CONTINUE:
@@ -282,6 +284,6 @@ def allowed_amount(answer: str | None, key: Key, step: float) -> float | None:
     return amount[1] if amount is not None and amount[0] == key[1] and amount[1] > 0 else None
 
 
-def today() -> str:
+def get_today() -> str:
     """The day in UTC."""
     return now()[:DAY_CHARS]

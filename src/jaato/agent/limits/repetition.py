@@ -79,16 +79,16 @@ class RepetitionFold(msgspec.Struct):
             self.reset()
             return
         parts = [
-            (call.name, call.arguments, call.malformed, outcome_of(results[call.call_id])) for call in calls
+            (call.name, call.arguments, call.malformed, get_outcome(results[call.call_id])) for call in calls
         ]
         tools = tuple(dict.fromkeys(call.name for call in calls))
         errors = {(one.name, one.error.code, one.error.message) for one in given if one.error is not None}
         failed = len(errors) == 1 and all(not one.ok for one in given)
-        self._count(digest_of(parts), tools, digest_of(sorted(errors)) if failed else b"")
+        self._count(hash_data(parts), tools, hash_data(sorted(errors)) if failed else b"")
 
     def add_text(self, text: str) -> None:
         """Count a reply without calls."""
-        self._count(digest_of(text), (), b"")
+        self._count(hash_data(text), (), b"")
 
     def _count(self, step: bytes, tools: tuple[str, ...], error: bytes) -> None:
         for period in PERIODS:
@@ -135,7 +135,7 @@ def is_running_word(value: object) -> bool:
     return isinstance(value, str) and value in STILL_RUNNING
 
 
-def outcome_of(result: ToolResult) -> tuple[object, ...]:
+def get_outcome(result: ToolResult) -> tuple[object, ...]:
     """What the model reads of a result."""
     error = result.error
     texts = [item.text for item in result.content if isinstance(item, Text)]
@@ -145,6 +145,6 @@ def outcome_of(result: ToolResult) -> tuple[object, ...]:
 SORTED = msgspec.json.Encoder(order="deterministic")
 
 
-def digest_of(value: object) -> bytes:
+def hash_data(value: object) -> bytes:
     """A short hash of data; dictionaries with the same items in another order have the same."""
     return hashlib.blake2b(SORTED.encode(value), digest_size=12).digest()

@@ -58,7 +58,7 @@ class Spending(msgspec.Struct):
         match event:
             case MessageModel() | GcCompleted():
                 self.unrecorded.pop(event.agent_id, None)
-                self._add(event.timestamp, amount_of(event))
+                self._add(event.timestamp, measure_call(event))
             case MessageUser() if (
                 is_root and event.turn_id != self.turn_id and event.message.source == "user"
             ):
@@ -89,7 +89,7 @@ SPENDING_EVENTS = frozenset(
 )
 
 
-def amount_of(event: MessageModel | GcCompleted) -> Amount:
+def measure_call(event: MessageModel | GcCompleted) -> Amount:
     """What a model call has used; where the provider did not say, the tokens that the context has with it."""
     usage = event.usage
     if usage is not None:

@@ -17,7 +17,7 @@ from jaato.runtime.known_providers import NAMES
 from jaato.runtime.provider_keys import close_to_others, forget_key, keys_file, save_key
 from jaato.runtime.provider_selection import make_provider, usable_providers
 from jaato.settings import Settings, load
-from jaato.tools.prices import rates_of
+from jaato.tools.prices import find_rates
 
 LIST_TIMEOUT_S = 20.0
 MAX_KEY_CHARS = 10_000
@@ -84,7 +84,7 @@ async def fetch_models(
 def model_row(model: ModelInfo) -> tuple[str, ...]:
     """A model as a table row."""
     context = f"{model.context_limit:,}" if model.context_limit else "-"
-    rates = rates_of(model)
+    rates = find_rates(model)
     price = "-" if rates is None else f"${rates.input:g}/${rates.output:g}"
     features = [word for word, has in (("vision", model.vision), ("thinking", model.thinking)) if has]
     return (model.provider, model.id, context, price, " ".join(features))

@@ -10,7 +10,7 @@ from jaato.abc.store import UsageQuery
 from jaato.cli.arguments.values import clean_text, workspace_of
 from jaato.cli.commands.sessions import session_of
 from jaato.cli.exit_codes import print_message
-from jaato.cli.output.tables import print_json, print_rows
+from jaato.cli.output.console import print_json, print_rows
 from jaato.errors import ConfigError
 from jaato.settings import load
 from jaato.storage.sqlite import SqliteStore
@@ -62,12 +62,12 @@ def parse_time(text: str | None, now: datetime, option: str) -> str:
     word = text.strip().lower()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if word in ("today", "yesterday"):
-        return iso_text(midnight - timedelta(days=word == "yesterday"))
+        return format_time(midnight - timedelta(days=word == "yesterday"))
     try:
         if (found := AGO.fullmatch(word)) is not None:
-            return iso_text(now - timedelta(hours=int(found[1]) * HOURS[found[2]]))
+            return format_time(now - timedelta(hours=int(found[1]) * HOURS[found[2]]))
         moment = datetime.fromisoformat(text.strip())
-        return iso_text(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+        return format_time(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
     except (ValueError, OverflowError):
         raise ConfigError(
             f"{option} {clean_text(text)!r:.80} is no time; give a date (2026-11-27), a time (2026-11-27T14:00), today, "
@@ -75,6 +75,6 @@ def parse_time(text: str | None, now: datetime, option: str) -> str:
         ) from None
 
 
-def iso_text(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """A time as the log writes it."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -33,7 +33,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.state import AgentView
 from jaato.protocol.messages import Text, ToolResult, Usage
 from jaato.protocol.specs import SandboxView
-from jaato.settings.budgets import amount_text
+from jaato.settings.budgets import format_amount
 from jaato.tools.permissions.access import access_text
 
 MAX_LINES = 8
@@ -175,7 +175,7 @@ def event_lines(event: Event, width: int, *, verbose: bool) -> Iterator[Line]:
         case GcCompleted():
             yield compaction_text(event), "yellow" if event.problem else "dim"
         case BudgetUpdated(status="extended"):
-            limit = amount_text(event.unit, event.limit)
+            limit = format_amount(event.unit, event.limit)
             yield f"the budget per {event.scope} is {limit} now", "dim"
         case ErrorRaised():
             yield f"error: {event.error.message}", "red"
