@@ -70,12 +70,12 @@ async def played(path: Path, script: list[Any], **more: Any) -> tuple[str, str, 
 
 
 def test_the_same_call_with_the_same_result(tmp_path: Path) -> None:
-    """The model is told once after four calls; after seven the turn ends, as no one can answer."""
+    """The model is told once after four calls; after ten the turn ends, as no one can answer."""
 
     async def main() -> None:
         reason, why, model_calls, told = await played(tmp_path, [call("look", where="here")] * 20)
         assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER["call"], 1)
-        assert "look was called 7 times in a row with the same arguments and the same result" in why
+        assert "look was called 10 times in a row with the same arguments and the same result" in why
         assert "look was called 4 times in a row" in told[0]
 
     anyio.run(main)
@@ -99,7 +99,7 @@ def test_the_same_error_with_other_arguments(tmp_path: Path) -> None:
         script = [call("fail", how=str(number)) for number in range(20)]
         reason, why, model_calls, told = await played(tmp_path, script)
         assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER["error"], 1)
-        assert "fail has failed 8 times in a row with the same error" in why
+        assert "fail has failed 10 times in a row with the same error" in why
 
     anyio.run(main)
 
@@ -183,7 +183,7 @@ def test_the_user_decides(tmp_path: Path, answer: str, reason: str, said: str) -
             assert turn is not None
             assert turn.reason == reason
             assert len(asked) == 1
-            assert asked[0].context.startswith("The agent repeats itself: look was called 7 times")
+            assert asked[0].context.startswith("The agent repeats itself: look was called 10 times")
             users = [
                 message.text
                 for message in live.state.messages
@@ -208,7 +208,7 @@ def test_the_count_survives_a_restart(tmp_path: Path) -> None:
             state.apply(event)
         assert state.repetition == before
         assert before.found(ASK_AFTER) is not None
-        async with reopened(tmp_path, session_id, [say("")] * 8 + [say("done")], TOOLS) as again:
+        async with reopened(tmp_path, session_id, [say("done")] * 12, TOOLS) as again:
             turn = await again.post("go on")
             assert turn is not None
             assert turn.reason == "stop"

@@ -99,11 +99,11 @@ def test_the_question_in_the_terminal(desk: Desk, served: bool) -> None:
 @pytest.mark.parametrize("served", [False, True])
 def test_a_run_that_repeats_itself_stops_with_5(desk: Desk, served: bool) -> None:
     """The model is told first; with no one to ask the turn ends. The setting turns it off."""
-    script = [call("list_tools", query="tea") for _ in range(9)]
+    script = [call("list_tools", query="tea") for _ in range(12)]
     with desk.serving() if served else nullcontext():
         code, found = document(desk, *desk.script(*script, say("Done.")))
-        assert (code, found["reason"], found["model_calls"]) == (5, "limit", 7)
-        assert "list_tools was called 7 times in a row with the same arguments" in found["error"]["message"]
+        assert (code, found["reason"], found["model_calls"]) == (5, "limit", 10)
+        assert "list_tools was called 10 times in a row with the same arguments" in found["error"]["message"]
         shown = desk.run("sessions", "show", found["session_id"]).stdout
         assert "You are repeating yourself: list_tools was called 4 times in a row" in shown
     (desk.config).mkdir(parents=True, exist_ok=True)
@@ -114,11 +114,11 @@ def test_a_run_that_repeats_itself_stops_with_5(desk: Desk, served: bool) -> Non
 @pytest.mark.parametrize("served", [False, True])
 def test_what_to_do_instead_is_typed_at_the_terminal(desk: Desk, served: bool) -> None:
     """The answer reaches the agent as a message of the user, and the turn goes on."""
-    script = [*[call("list_tools", query="tea") for _ in range(7)], say("Coffee it is.")]
+    script = [*[call("list_tools", query="tea") for _ in range(10)], say("Coffee it is.")]
     with desk.serving() if served else nullcontext(), talking(desk, *desk.script(*script)) as child:
         child.expect("Ctrl-D leaves")
         child.send("find tea\r")
-        child.expect("The agent repeats itself: list_tools was called 7 times")
+        child.expect("The agent repeats itself: list_tools was called 10 times")
         child.expect("1. continue")
         child.send("look for coffee\r")
         child.expect("Coffee it is.")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaato.protocol.messages import Usage
 from jaato.protocol.specs import ModelInfo
-from jaato.tools.prices import compute_price, explain_unknown_price, find_rates
+from jaato.tools.prices import add_prices, compute_price, explain_unknown_price, find_rates
 
 SONNET = ModelInfo("claude-sonnet-4-5", "anthropic", priced_by="anthropic")
 GPT = ModelInfo("gpt-5.2", "openai", priced_by="openai")
@@ -50,6 +50,15 @@ def test_unknown_prices_stay_unknown() -> None:
     assert compute_price(None, SONNET) is None
     assert find_rates(ModelInfo("x", "openai")) is None
     assert "the price of x at openai is not known" in explain_unknown_price(ModelInfo("x", "openai"))
+
+
+def test_the_prices_of_a_listed_model() -> None:
+    """`jaato models` shows them; those of a provider's own stay, unknown ones are left out."""
+    info = add_prices(SONNET)
+    assert (info.price_input, info.price_cached_input, info.price_output) == (3.0, 0.3, 15.0)
+    own = ModelInfo("gpt-5.2", "openai", price_input=1.0, price_output=2.0, priced_by="openai")
+    other = ModelInfo("gpt-5.2", "openai")
+    assert (add_prices(own), add_prices(other)) == (own, other)
 
 
 def test_impossible_usage_has_no_price() -> None:

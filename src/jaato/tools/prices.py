@@ -7,11 +7,14 @@ import threading
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from jaato.log import logger
 from jaato.protocol.messages import Usage
 from jaato.protocol.specs import ModelInfo
 
 LOG = logger("prices")
+PER_MILLION = 1_000_000
 INSTALL = "pip install 'jaato[prices]'"
 
 
@@ -43,7 +46,7 @@ def compute_own_price(
         + usage.cached_input_tokens * cached
         + usage.output_tokens * price_output
     )
-    return micro / 1_000_000
+    return micro / PER_MILLION
 
 
 def compute_library_price(library: Any, usage: Usage, info: ModelInfo, at: datetime) -> float | None:
@@ -65,12 +68,25 @@ def compute_library_price(library: Any, usage: Usage, info: ModelInfo, at: datet
 
 def find_rates(info: ModelInfo) -> Rates | None:
     """What a model costs; None when unknown."""
-    million = 1_000_000
     per_input = compute_price(Usage(input_tokens=1), info)
     per_output = compute_price(Usage(output_tokens=1), info)
     if per_input is None or per_output is None:
         return None
-    return Rates(round(per_input * million, 6), round(per_output * million, 6))
+    return Rates(round(per_input * PER_MILLION, 6), round(per_output * PER_MILLION, 6))
+
+
+def add_prices(info: ModelInfo) -> ModelInfo:
+    """What is known of a model, with its prices as far as the library has them."""
+    rates = find_rates(info)
+    if rates is None or info.price_input is not None:
+        return info
+    cached = compute_price(Usage(input_tokens=1, cached_input_tokens=1), info)
+    return msgspec.structs.replace(
+        info,
+        price_input=rates.input,
+        price_output=rates.output,
+        price_cached_input=None if cached is None else round(cached * PER_MILLION, 6),
+    )
 
 
 def strip_vendor(info: ModelInfo) -> str:

@@ -15,7 +15,7 @@ from jaato.protocol.messages import Text, ToolCall, ToolResult
 Kind = Literal["call", "cycle", "error"]
 NUDGE_AFTER: dict[Kind, int] = {"call": 4, "cycle": 8, "error": 5}
 """Steps after which the model is told of a repetition."""
-ASK_AFTER: dict[Kind, int] = {"call": 7, "cycle": 12, "error": 8}
+ASK_AFTER: dict[Kind, int] = {"call": 10, "cycle": 12, "error": 10}
 """Steps after which the user is asked."""
 PERIODS = (1, 2, 3)
 STILL_RUNNING = frozenset(("running", "waiting", "pending", "blocked"))

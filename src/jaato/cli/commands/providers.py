@@ -17,7 +17,7 @@ from jaato.runtime.known_providers import NAMES
 from jaato.runtime.provider_keys import close_to_others, forget_key, keys_file, save_key
 from jaato.runtime.provider_selection import make_provider, usable_providers
 from jaato.settings import Settings, load
-from jaato.tools.prices import find_rates
+from jaato.tools.prices import add_prices
 
 LIST_TIMEOUT_S = 20.0
 MAX_KEY_CHARS = 10_000
@@ -47,7 +47,7 @@ def list_models(args: Namespace) -> int:
             "No provider can be used: set a key (jaato login PROVIDER), start Ollama, or pass --provider local."
         )
     found, errors = anyio.run(fetch_models, names, settings)
-    print_records(found, model_row, as_json=args.json)
+    print_records([add_prices(model) for model in found], model_row, as_json=args.json)
     if not args.json and not found and not errors:
         print_line("The provider lists no models.")
     if errors and (provider is not None or not found):
@@ -84,8 +84,9 @@ async def fetch_models(
 def model_row(model: ModelInfo) -> tuple[str, ...]:
     """A model as a table row."""
     context = f"{model.context_limit:,}" if model.context_limit else "-"
-    rates = find_rates(model)
-    price = "-" if rates is None else f"${rates.input:g}/${rates.output:g}"
+    price = "-"
+    if model.price_input is not None and model.price_output is not None:
+        price = f"${model.price_input:g}/${model.price_output:g}"
     features = [word for word, has in (("vision", model.vision), ("thinking", model.thinking)) if has]
     return (model.provider, model.id, context, price, " ".join(features))
 
