@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
 
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 
 Scope = Literal["turn", "session", "day"]
 Unit = Literal["tokens", "usd", "s"]
@@ -22,13 +22,13 @@ NAMES: dict[str, Scope] = {
     "run": "session",
     "day": "day",
 }
-PART = re.compile(r"(?P<amount>.*?)(?:\s*(?:per\b|/|\ba\b)\s*(?P<scope>\w+))?")
-NEXT = re.compile(r",(?!\d{3}(?!\d))|;|\band\b")
+PART = lazy_pattern(r"(?P<amount>.*?)(?:\s*(?:per\b|/|\ba\b)\s*(?P<scope>\w+))?")
+NEXT = lazy_pattern(r",(?!\d{3}(?!\d))|;|\band\b")
 """Between two budgets; not the comma of `50,000`."""
 NUMBER = r"(\d+(?:\.\d+)?)"
-MONEY = re.compile(rf"(?:us)?\$\s*{NUMBER}|{NUMBER}\s*(?:\$|usd|dollars?)")
-TOKENS = re.compile(rf"{NUMBER}\s*([km]?)\s*tok(?:ens?)?|{NUMBER}\s*k")
-TIME = re.compile(
+MONEY = lazy_pattern(rf"(?:us)?\$\s*{NUMBER}|{NUMBER}\s*(?:\$|usd|dollars?)")
+TOKENS = lazy_pattern(rf"{NUMBER}\s*([km]?)\s*tok(?:ens?)?|{NUMBER}\s*k")
+TIME = lazy_pattern(
     rf"(?:{NUMBER}\s*h(?:ours?)?)?\s*(?:{NUMBER}\s*m(?:in(?:utes?)?)?)?\s*(?:{NUMBER}\s*s(?:ec(?:onds?)?)?)?"
 )
 HELP = "write amounts and scopes such as '50k tokens per turn', '$2 per session', '1h30m per day', or more, or off"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
@@ -12,11 +11,12 @@ from jaato.cli.commands.sessions import session_of
 from jaato.cli.exit_codes import print_message
 from jaato.cli.output.console import print_json, print_rows
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.settings import load
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.usage import UsageReport, parse_groups
 
-AGO = re.compile(r"(\d{1,6})\s*(h|d|w)")
+AGO = lazy_pattern(r"(\d{1,6})\s*(h|d|w)")
 HOURS = {"h": 1, "d": 24, "w": 168}
 
 
