@@ -15,8 +15,8 @@ from tests.subagent.cast import PLUGINS, Cast
 
 from jaato import Agent
 from jaato.agent.journal import Journal
-from jaato.agent.limits.budget_account import Budget, BudgetAccount
-from jaato.agent.limits.spending import Amount, Key
+from jaato.agent.limits.budget_account import BudgetAccount
+from jaato.agent.limits.spending import Amount, Budget, Key
 from jaato.agent.questions import Questions
 from jaato.agent.session import Session
 from jaato.agent.state import State

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
 from jaato.protocol.events import Event
 from jaato.protocol.specs import SessionEntry
-from jaato.protocol.usage import UsageRecord
+
+if TYPE_CHECKING:
+    from jaato.protocol.usage import UsageRecord
 
 SessionRow = SessionEntry
 """What a list of sessions shows; what only a running session knows is not set."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -13,7 +13,6 @@ import msgspec
 from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta, ThinkingDelta
 from jaato.agent.active_tools import ActiveTools
 from jaato.agent.journal import Journal
-from jaato.agent.limits.budget_account import BudgetAccount
 from jaato.agent.limits.spending import Amount
 from jaato.agent.retry import RetryPolicy, with_retries
 from jaato.agent.state import State, chars_of
@@ -26,6 +25,9 @@ from jaato.protocol.specs import ModelInfo, ModelSettings
 from jaato.tools.call import problem_of
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.prices import compute_price, explain_unknown_price, preload
+
+if TYPE_CHECKING:
+    from jaato.agent.limits.budget_account import BudgetAccount
 
 CHARS_PER_TOKEN = 4
 

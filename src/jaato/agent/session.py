@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from msgspec import Struct, field
@@ -16,8 +16,8 @@ from jaato.agent.background_tasks import BackgroundGroup
 from jaato.agent.compaction.engine import CompactionContext, CompactionEngine, CompactionSetup
 from jaato.agent.inbox import NO_AUTHOR, Author, Enrich, Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.limits.budget_account import Budget, BudgetAccount
 from jaato.agent.limits.repetition_guard import RepetitionGuard
+from jaato.agent.limits.spending import Budget
 from jaato.agent.model import ModelClient, ProviderOpener
 from jaato.agent.questions import Questions
 from jaato.agent.recovery import Recovery, RecoveryContext
@@ -38,6 +38,9 @@ from jaato.tools.catalog import Catalog
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Gate
 from jaato.tools.task_records import TaskRecords
+
+if TYPE_CHECKING:
+    from jaato.agent.limits.budget_account import BudgetAccount
 
 CLOSING_S = 10.0
 """How long a closing session waits for tools that ignore their cancellation."""
@@ -147,7 +150,12 @@ class Session:
     def _budget_account(self, supervisor: Supervisor | None) -> BudgetAccount | None:
         if supervisor is not None:
             return supervisor.root.budget
-        account = BudgetAccount(self.journal, self.parts.questions, self.parts.budget)
+        budget = self.parts.budget
+        if not budget.limits and not budget.more:
+            return None
+        from jaato.agent.limits.budget_account import BudgetAccount
+
+        account = BudgetAccount(self.journal, self.parts.questions, budget)
         return None if account.is_empty else account
 
     def _tool_runner(self) -> ToolRunner:

@@ -16,7 +16,7 @@ from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
-from jaato.agent.limits.budget_account import Budget
+from jaato.agent.limits.spending import Budget
 from jaato.agent.prompt import system_prompt
 from jaato.agent.questions import Questions
 from jaato.agent.retry import RetryPolicy

@@ -17,8 +17,7 @@ from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.journal import Journal
-from jaato.agent.limits.budget_account import Budget
-from jaato.agent.limits.spending import Key
+from jaato.agent.limits.spending import Budget, Key
 from jaato.agent.session import Session
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError

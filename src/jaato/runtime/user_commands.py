@@ -23,7 +23,6 @@ from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.call import CURRENT, Call, replace_surrogates, to_json_data
 from jaato.tools.invisible_text import one_line
 from jaato.tools.permissions.access import grant_text
-from jaato.tools.usage import UsageReport, parse_groups
 
 if TYPE_CHECKING:
     from jaato.tools.processes.sandbox.sandbox import Sandbox
@@ -111,6 +110,8 @@ def permissions_command(session: Session, rest: str) -> str:
 
 async def usage_command(session: Session, rest: str) -> str:
     """`/usage [GROUP]`: what the session and its subagents have used. Raises `ConfigError` for an unknown group."""
+    from jaato.tools.usage import UsageReport, parse_groups
+
     report = UsageReport(parse_groups(rest or "agent,model"))
     query = UsageQuery(session_id=session.state.session_id)
     await anyio.to_thread.run_sync(lambda: report.add_all(session.journal.store.usage.read(query)))

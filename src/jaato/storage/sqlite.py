@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaato.abc.store import (
     KEEP_ALL,
@@ -18,6 +19,8 @@ from jaato.abc.store import (
     Holder,
     Retention,
     SessionRow,
+    UsageQuery,
+    UsageRow,
     VacuumReport,
 )
 from jaato.errors import SessionBusy, SessionNotFound, StoreError, StoreReadOnly
@@ -54,7 +57,9 @@ from jaato.storage.schema import SEQ_BITS
 from jaato.storage.search import SearchIndex
 from jaato.storage.session_table import LAST, find_session, list_sessions, named_sessions
 from jaato.storage.snapshots import Snapshots
-from jaato.storage.usage import StoredUsage
+
+if TYPE_CHECKING:
+    from jaato.protocol.usage import UsageRecord
 
 LOOKS_EVERY_S = 0.5
 """How often the path is checked: another file may have taken its place."""
@@ -65,6 +70,19 @@ CREATE = (
 )
 FIRST = "INSERT INTO event VALUES (?, ?, ?)"
 REFER = "INSERT OR IGNORE INTO blob VALUES (?, ?, ?)"
+
+
+class StoredUsage:
+    """Reads what the sessions of a store have used; what it needs is imported then."""
+
+    def __init__(self, guard: ConnectionGuard) -> None:
+        self._guard = guard
+
+    def read(self, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
+        """See `read_usage`."""
+        from jaato.storage.usage import read_usage
+
+        return read_usage(self._guard, query)
 
 
 class SqliteStore:

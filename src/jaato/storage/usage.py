@@ -36,26 +36,20 @@ class StoredLog(NamedTuple):
     last: int
 
 
-class StoredUsage:
-    """Reads what the sessions of a store have used."""
+def read_usage(guard: ConnectionGuard, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
+    """What sessions have used since `query.since`, session by session in the order of their logs.
 
-    def __init__(self, guard: ConnectionGuard) -> None:
-        self._guard = guard
-
-    def read(self, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
-        """What sessions have used since `query.since`, session by session in the order of their logs.
-
-        What a fork or an import has copied was used before the session was created, and is left out.
-        """
-        for log in stored_logs(self._guard, query):
-            after = query.read_up_to.get(log.row.session_id, 0)
-            try:
-                for record in read_log(self._guard, log, after):
-                    if isinstance(record, Damaged | AgentBegan) or record.timestamp >= log.row.created_at:
-                        yield log.row, record
-            except SessionNotFound:
-                continue  # it was deleted meanwhile
-            query.read_up_to[log.row.session_id] = log.last
+    What a fork or an import has copied was used before the session was created, and is left out.
+    """
+    for log in stored_logs(guard, query):
+        after = query.read_up_to.get(log.row.session_id, 0)
+        try:
+            for record in read_log(guard, log, after):
+                if isinstance(record, Damaged | AgentBegan) or record.timestamp >= log.row.created_at:
+                    yield log.row, record
+        except SessionNotFound:
+            continue  # it was deleted meanwhile
+        query.read_up_to[log.row.session_id] = log.last
 
 
 def stored_logs(guard: ConnectionGuard, query: UsageQuery) -> Iterator[StoredLog]:

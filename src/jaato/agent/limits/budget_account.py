@@ -12,7 +12,7 @@ from msgspec import Struct
 from jaato.abc.asker import Clarification
 from jaato.abc.store import Damaged, Store, UsageQuery
 from jaato.agent.journal import Journal
-from jaato.agent.limits.spending import DAY_CHARS, Amount, Key
+from jaato.agent.limits.spending import DAY_CHARS, Amount, Budget, Key
 from jaato.agent.questions import OF_TURN, Questions
 from jaato.errors import LimitReached
 from jaato.protocol.events import BudgetUpdated, now
@@ -22,13 +22,6 @@ from jaato.settings.budgets import format_amount, parse_amount
 
 STOP = "stop"
 CONTINUE = ("continue", "more", "yes", "y")
-
-
-class Budget(Struct, frozen=True):
-    """Limits by scope and unit; with `more`, budgets that were used up begin again with as much as they had."""
-
-    limits: dict[Key, float] = {}
-    more: bool = False
 
 
 class Exceeded(Struct, frozen=True):

@@ -19,6 +19,13 @@ Key = tuple[Scope, Unit]
 DAY_CHARS = len("2026-01-31")
 
 
+class Budget(msgspec.Struct, frozen=True):
+    """Limits by scope and unit; with `more`, budgets that were used up begin again with as much as they had."""
+
+    limits: dict[Key, float] = {}
+    more: bool = False
+
+
 class Amount(msgspec.Struct):
     """Tokens, US dollars and seconds."""
 

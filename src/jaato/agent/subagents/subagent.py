@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 from msgspec import Struct
@@ -11,13 +11,15 @@ from msgspec import Struct
 from jaato.agent.compaction.engine import CompactionEngine
 from jaato.agent.inbox import NO_AUTHOR, Author, Inbox
 from jaato.agent.journal import Journal
-from jaato.agent.limits.budget_account import BudgetAccount
 from jaato.agent.model import ModelClient
 from jaato.agent.state import State, SubagentRecord
 from jaato.errors import ToolError
 from jaato.protocol.events import AgentCreated, TurnCompleted
 from jaato.protocol.messages import Media, Source
 from jaato.protocol.specs import AgentBounds
+
+if TYPE_CHECKING:
+    from jaato.agent.limits.budget_account import BudgetAccount
 
 Status = Literal["waiting", "running", "blocked", "completed", "failed", "cancelled", "interrupted", "closed"]
 Ending = Literal["completed", "failed", "cancelled", "interrupted", "closed"]
