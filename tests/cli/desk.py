@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.cli.warm import warm
+from tests.processes import alive
 
 import jaato
 from jaato.settings import environment
@@ -152,6 +156,27 @@ class Desk:
                         process.wait(TIMEOUT_S)
                     finally:
                         process.kill()  # so that one that does not stop holds nobody up
+
+    def kill_server(self) -> None:
+        """End the server at once, as a crash would."""
+        said = self.run("serve", "--status").stdout
+        found = re.search(r"process (\d+)", said)
+        assert found is not None, said
+        os.kill(int(found[1]), signal.SIGKILL)
+        while alive(int(found[1])):
+            time.sleep(0.01)
+
+    def start_server(self) -> None:
+        """Start a server again after one was killed; `serving` stops it in the end."""
+        started = self.run("serve", "--daemon")
+        assert started.returncode == 0, started.stderr
+
+    def wait_for(self, name: str) -> None:
+        """Wait until a file of the workspace exists."""
+        until = time.monotonic() + TIMEOUT_S
+        while not (self.work / name).exists():
+            assert time.monotonic() < until, f"{name} was not made"
+            time.sleep(0.01)
 
     def sessions(self) -> list[dict[str, Any]]:
         """What is stored."""

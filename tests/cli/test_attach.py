@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import time
@@ -16,7 +15,6 @@ import pexpect
 import pytest
 from tests.cli.desk import Desk, call, say
 from tests.cli.terminal import leave, talking
-from tests.processes import alive
 
 ANCESTORS = "P=$PPID; while [ $P -gt 1 ]; do tr '\\0' ' ' </proc/$P/cmdline; P=$(awk '{print $4}' /proc/$P/stat); done"
 """The programs a command was started by, one after the other."""
@@ -28,16 +26,6 @@ def served(tmp_path: Path) -> Iterator[Desk]:
     """A desk with a server."""
     with Desk(tmp_path).serving() as desk:
         yield desk
-
-
-def kill_server(desk: Desk) -> None:
-    """End the server at once, as a crash would."""
-    said = desk.run("serve", "--status").stdout
-    found = re.search(r"process (\d+)", said)
-    assert found is not None, said
-    os.kill(int(found[1]), signal.SIGKILL)
-    while alive(int(found[1])):
-        time.sleep(0.01)
 
 
 @contextmanager
@@ -163,7 +151,7 @@ def test_a_server_that_dies_in_mid_turn(served: Desk) -> None:
         one.expect("> run echo x")
         while not (served.work / "begun").exists():
             time.sleep(0.01)
-        kill_server(served)
+        served.kill_server()
         one.expect("Lost the connection to the server")
         assert "(cut off) shared" in served.run("sessions", "list").stdout
         assert '"standing":"cut off"' in served.run("sessions", "list", "--json").stdout.replace(": ", ":")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cli.desk import Desk, call, say
 from tests.cli.terminal import talking
-from tests.cli.test_attach import attached, kill_server, served
+from tests.cli.test_attach import attached, served
 
 __all__ = ["served"]
 
@@ -19,7 +19,7 @@ def test_what_a_server_has_open(served: Desk) -> None:
         one.expect("> $")
         one.sendline("work")
         one.expect("> run sleep 60")
-        kill_server(served)
+        served.kill_server()
         assert served.run("serve", "--daemon").returncode == 0
         one.expect("Reconnected")
         one.expect("/continue or a message resumes it")

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 PATH = "/v1/connect"
 SOCKET = "jaato.sock"
 CONNECT_S = 10.0
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+"""The pauses between attempts to reconnect; each is twice the one before."""
+GIVE_UP_AFTER_S = 300.0
+"""How long to try to reconnect before the waiting commands fail."""
 
 
 class Address(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from jaato.client.address import Address, address_of
+from jaato.client.address import FIRST_PAUSE_S, GIVE_UP_AFTER_S, LONGEST_PAUSE_S, Address, address_of
 from jaato.client.state import BACKLOG, apply, snapshot
 from jaato.errors import ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode
@@ -93,11 +94,7 @@ class Client:
         if transport is None:
             if not isinstance(address, Address):
                 address = address_of(address, token, ca_file)
-            from jaato.client.websocket import (
-                SocketTransport,  # a server in the same process needs none of it
-            )
-
-            transport = SocketTransport(address)
+            transport = socket_transport(address)
         self.transport = transport
         self.address = address if isinstance(address, Address) else None
         self._name = name
@@ -111,6 +108,8 @@ class Client:
         self.welcome: Welcome
         self.on_progress: Callable[[InitProgress], None] = lambda _event: None
         """Called with the progress of what a new session waits for."""
+        self.on_lost: Callable[[ServerGone], object] | None = None
+        """Called by `begin` and `receive` when the connection is lost, to `reconnect`; without it they raise."""
 
     def __enter__(self) -> Client:
         return self if hasattr(self, "welcome") else self.open()
@@ -120,17 +119,44 @@ class Client:
 
     def open(self) -> Client:
         """Connect and greet, where no `with` does. Raises `ServerGone`, `NotAllowed`."""
-        self.transport.open()
+        self._open(self.transport)
+        return self
+
+    def _open(self, transport: BlockingTransport) -> None:
+        transport.open()
+        self.transport = transport
         try:
             self._greet()
         except BaseException:
-            self.transport.close()
+            transport.close()
             raise
-        return self
 
     def close(self) -> None:
         """Close the connection; sessions at the server continue."""
         self.transport.close()
+
+    def reconnect(self, wait: Callable[[float], object], rejoin: Callable[[], object]) -> None:
+        """Connect again after the connection was lost, with backoff, and send again the commands without a result.
+
+        `wait` waits so many seconds before an attempt; `rejoin` asks what a new connection needs first. Raises `ServerGone`
+        after `GIVE_UP_AFTER_S`, `NotAllowed`, and what `rejoin` raises.
+        """
+        assert self.address is not None
+        until, pause_s = time.monotonic() + GIVE_UP_AFTER_S, FIRST_PAUSE_S
+        waiting = list(self._asked)
+        while True:
+            self.transport.close()
+            wait(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 jitter
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            try:
+                self._open(socket_transport(self.address))
+                rejoin()
+                for command in [self._asked[name] for name in waiting if name not in self._replies]:
+                    self.transport.send(encode(command))
+                return
+            except ConnectionFault:
+                if time.monotonic() > until:
+                    raise
 
     def _greet(self) -> None:
         until = time.monotonic() + GREETING_S
@@ -165,7 +191,12 @@ class Client:
         self._ids += 1
         asked = msgspec.structs.replace(command, id=str(self._ids))
         self._asked[asked.id] = asked
-        self.transport.send(encode(asked))
+        try:
+            self.transport.send(encode(asked))
+        except ServerGone as error:
+            if self.on_lost is None:
+                raise
+            self.on_lost(error)
         return asked.id
 
     def result(self, asked: str) -> Result | None:
@@ -200,7 +231,13 @@ class Client:
     def receive(self, descriptors: Collection[int] = (), timeout_s: float | None = None) -> Collection[int]:
         """Wait for frames, a readable descriptor or the timeout, and process the frames; returns the readable descriptors.
         Raises `ServerGone` when the connection has ended."""
-        frames, readable = self.transport.wait(timeout_s, descriptors)
+        try:
+            frames, readable = self.transport.wait(timeout_s, descriptors)
+        except ServerGone as error:
+            if self.on_lost is None:
+                raise
+            self.on_lost(error)
+            return ()
         self._take(frames)
         return readable
 
@@ -257,6 +294,13 @@ class Client:
         if len(self._waiting) > BACKLOG:
             infos = self._infos.items()
             self._waiting = deque([snapshot(info, self.states[session_id]) for session_id, info in infos])
+
+
+def socket_transport(address: Address) -> BlockingTransport:
+    """A WebSocket to a server elsewhere, not connected yet."""
+    from jaato.client.websocket import SocketTransport  # a server in the same process needs none of it
+
+    return SocketTransport(address)
 
 
 def understood(message: bytes) -> Any:

@@ -13,7 +13,18 @@ from typing import Any, cast
 
 import msgspec
 
-from jaato.client.address import CONNECT_S, PATH, Address, address_of, check_owner, no_server, tls_of
+from jaato.client.address import (
+    CONNECT_S,
+    FIRST_PAUSE_S,
+    GIVE_UP_AFTER_S,
+    LONGEST_PAUSE_S,
+    PATH,
+    Address,
+    address_of,
+    check_owner,
+    no_server,
+    tls_of,
+)
 from jaato.client.blocking import Transport, understood
 from jaato.client.session import RemoteSession
 from jaato.client.state import apply
@@ -35,10 +46,6 @@ from jaato.protocol.frames import PROTOCOL, Hello, Opened, Reply, Result, Sessio
 READ_BYTES = 1 << 18
 MAX_UNREAD_BYTES = 1 << 20
 """What a server may leave unread and still be owed answers to its pings."""
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
-GIVE_UP_AFTER_S = 300.0
-"""How long to try to reconnect before the waiting commands fail."""
 
 
 class Client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaato.abc.provider import Provider
@@ -104,7 +103,7 @@ async def pick_provider(
         confirm = None if options.yes else options.confirm
         await prepare(settings, model, progress=options.progress, allowed=options.yes, confirm=confirm)
     if choice.name == "scripted" and model is not None:
-        made: Provider = scripted_provider(model, settings, options.state_dir)
+        made: Provider = scripted_provider(model, settings, options)
     else:
         made, model = make_provider(choice.name, settings, model=model, api_key=options.api_key)
     if options.chosen is not None:
@@ -112,15 +111,15 @@ async def pick_provider(
     return made, model
 
 
-def scripted_provider(name: str, settings: Settings, state_dir: Path | None) -> Provider:
-    """The scripted model that plays this file or stored session. Raises `ConfigError`."""
+def scripted_provider(name: str, settings: Settings, options: SessionOptions) -> Provider:
+    """The scripted model that plays this file, perhaps one of the workspace, or stored session. Raises `ConfigError`."""
     from jaato.runtime.scripted_sessions import open_scripted
     from jaato.runtime.session_store import open_store
 
-    if not ((state_dir or settings.state_dir) / "jaato.db").exists():
-        return open_scripted(name, None)
-    store = open_store(settings, state_dir)
+    if not ((options.state_dir or settings.state_dir) / "jaato.db").exists():
+        return open_scripted(name, None, options.workspace)
+    store = open_store(settings, options.state_dir)
     try:
-        return open_scripted(name, store)
+        return open_scripted(name, store, options.workspace)
     finally:
         store.close()

@@ -23,13 +23,14 @@ class Tagged(msgspec.Struct):
     type: str | None = None
 
 
-def open_scripted(text: str, store: Store | None) -> ScriptedProvider:
-    """A model that plays the file of this name, else the stored session with this id, prefix or name.
+def open_scripted(text: str, store: Store | None, workspace: Path | None = None) -> ScriptedProvider:
+    """A model that plays the file of this name, here or in the workspace, else the stored session with this id, prefix or
+    name.
 
     Raises `ConfigError` naming what is wrong with the file, or that there is neither.
     """
-    path = Path(text)
-    if is_existing(path):
+    paths = [Path(text), *([workspace / text] if workspace is not None else [])]
+    if (path := next(filter(is_existing, paths), None)) is not None:
         events = read_export(path)
         return ScriptedProvider.from_file(path) if events is None else replay_events(events, str(path))
     try:

@@ -26,6 +26,7 @@ TERMINAL_VARIABLES = {
 """Environment variables that differ between two commands of one shell and do not matter to tools."""
 MAX_STDIN_BYTES = 4_000_000
 STDIN_NOTICE_S = 1.0
+SCRIPTS = (".json", ".jsonl", ".jaato")
 MAX_VARIABLES = 1_000
 MAX_VARIABLE_CHARS = 100_000
 
@@ -86,7 +87,7 @@ def session_create(
         resume=args.resume,
         name=clean_text(args.name),
         provider=clean_text(args.provider),
-        model=clean_text(args.model),
+        model=clean_text(absolute_model(args.provider, args.model) if local else args.model),
         base_url=clean_text(args.base_url),
         interface=args.interface,
         system_prompt=clean_text(args.system_prompt),
@@ -112,15 +113,30 @@ def session_create(
 
 
 def session_environment() -> dict[str, str]:
-    """This process's environment variables to pass to a session at the server, within the limits of a command."""
+    """This process's environment variables to pass to a session at the server, within the limits of a command; paths in them
+    are absolute."""
+    environ = environment()
+    if model := environ.get("JAATO_MODEL"):
+        environ["JAATO_MODEL"] = absolute_model(None, model) or ""
+    if path := environ.get("JAATO_LOCAL_MODEL"):
+        environ["JAATO_LOCAL_MODEL"] = os.path.abspath(os.path.expanduser(path))
     found = {
         name: value
-        for name, value in environment().items()
+        for name, value in environ.items()
         if name not in TERMINAL_VARIABLES
         and len(name + value) <= MAX_VARIABLE_CHARS
         and clean_text(name + value) == name + value
     }
     return dict(list(found.items())[:MAX_VARIABLES])
+
+
+def absolute_model(provider: str | None, model: str | None) -> str | None:
+    """A model as any process finds it: that of the scripted provider may be the relative path of a file."""
+    provider = provider or environment().get("JAATO_PROVIDER")
+    if not model or provider not in (None, "", "scripted") or "\0" in model:
+        return model
+    is_script = (provider == "scripted" or model.endswith(SCRIPTS)) and os.path.exists(model)
+    return os.path.abspath(model) if is_script else model
 
 
 def read_attachment(path: Path) -> File:

@@ -1,12 +1,12 @@
-"""`jaato run`: run one prompt; the answer on stdout, everything else on stderr. Its result is folded from the events."""
+"""`jaato run`: run one prompt; the answer on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,156 +15,45 @@ import msgspec
 from jaato.abc.asker import Answer
 from jaato.cli.arguments.values import clean_text, join_input, read_attachment, read_schema, session_create
 from jaato.cli.connect import connect
-from jaato.cli.exit_codes import DENIED, ERROR, INTERRUPTED, OK, discard_output, print_message
+from jaato.cli.exit_codes import ERROR, INTERRUPTED, discard_output, print_message
 from jaato.cli.output.console import Console
+from jaato.cli.output.deltas import DeltaFilter
 from jaato.cli.output.printer import EventPrinter, SubagentNames, summary_line
+from jaato.cli.output.run_result import RunResult, failure_document, print_document
 from jaato.cli.signals import SignalPipe
 from jaato.client.blocking import Client
 from jaato.errors import (
     CancelledException,
     ConfigError,
     JaatoError,
-    LimitReached,
     MalformedReply,
     ServerGone,
-    from_code,
+    SessionBusy,
 )
 from jaato.protocol.commands import (
     ClientConfig,
     Command,
     MessageSend,
     SessionAttach,
+    SessionCreate,
     SessionDetach,
     SessionSettle,
     SessionStop,
     SessionUpdate,
+    TurnContinue,
 )
-from jaato.protocol.events import (
-    AgentStatusChanged,
-    BackgroundUpdated,
-    Event,
-    MessageModel,
-    SessionInfo,
-    ToolCallEnd,
-    TurnCompleted,
-)
+from jaato.protocol.events import AgentStatusChanged, Event, SessionInfo
 from jaato.protocol.frames import Done, Opened, Result
 from jaato.protocol.ids import session_name
-from jaato.protocol.messages import Usage
 from jaato.settings import environment
 
 MAX_SCHEMA_TRIES = 3
+MAX_MISSED = 900
+"""Durable events that are fetched after a snapshot; the server sends about so many."""
 INCOMPLETE = {
     "refusal": "The model refused to continue.",
     "length": "The answer was truncated at the maximum length.",
 }
-
-
-class RunResult:
-    """The result of a run: model, turns, last text, calls, and the background tasks still running."""
-
-    def __init__(self) -> None:
-        self.session_id = ""
-        self.agent_id = ""
-        self.provider = ""
-        self.model = ""
-        self.turns: list[TurnCompleted] = []
-        self.subagent_turns: list[TurnCompleted] = []
-        self.text = ""
-        self.arguments: dict[str, dict[str, Any]] = {}
-        """The arguments of each call, by its id."""
-        self.tasks: dict[str, BackgroundUpdated] = {}
-        self.began = False
-        """Whether the prompt was sent; earlier turns do not belong to this run."""
-
-    def open(self, session_id: str, agent_id: str, provider: str, model: str) -> None:
-        """Set the session, once it is open."""
-        self.session_id, self.agent_id, self.provider, self.model = session_id, agent_id, provider, model
-
-    def __call__(self, event: Event) -> None:
-        """Fold one event."""
-        match event:
-            case MessageModel():
-                self.arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
-                if event.agent_id == self.agent_id:
-                    self.text = event.message.text
-            case TurnCompleted() if self.began:
-                (self.turns if event.agent_id == self.agent_id else self.subagent_turns).append(event)
-            case BackgroundUpdated(status="running"):
-                self.tasks[event.task_id] = event
-            case BackgroundUpdated():
-                self.tasks.pop(event.task_id, None)
-
-    def exit_code(self, *, denied_last: bool) -> int:
-        """The exit code for the last turn. Raises the error that ended it."""
-        turn = self.turns[-1]
-        match turn.reason:
-            case "error" | "limit":
-                if turn.error is not None:
-                    raise from_code(turn.error.code, turn.error.message)
-                raise LimitReached("The turn reached its limit.")
-            case "cancelled" | "interrupted":
-                return INTERRUPTED
-            case "refusal":
-                return ERROR
-            case "length":
-                return LimitReached.exit_code
-        return DENIED if denied_last else OK
-
-    def document(
-        self, denied: Sequence[ToolCallEnd], data: Any, code: int, problem: JaatoError | None
-    ) -> dict[str, Any]:
-        """The document of a run that ended: text, usage including that of subagents, denied calls and the error."""
-        turns, all_turns = self.turns, [*self.turns, *self.subagent_turns]
-        usage, cost = Usage(), 0.0
-        for turn in all_turns:
-            usage, cost = usage.plus(turn.usage), cost + (turn.cost_usd or 0.0)
-        priced = all(turn.cost_usd is not None for turn in all_turns)
-        return {
-            "text": self.text if turns[-1].model_calls > 0 else "",
-            "data": data,
-            "session_id": self.session_id,
-            "provider": self.provider,
-            "model": self.model,
-            "reason": turns[-1].reason,
-            "exit_code": code,
-            "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
-            "cost_usd": cost if priced else None,
-            "duration_s": round(sum(turn.duration_s for turn in turns), 3),
-            "model_calls": sum(turn.model_calls for turn in all_turns),
-            "tool_calls": sum(turn.tool_calls for turn in all_turns),
-            "denied": [self._denial(event) for event in denied],
-            "error": {"code": problem.code, "message": str(problem)} if problem else None,
-        }
-
-    def _denial(self, event: ToolCallEnd) -> dict[str, Any]:
-        """A denied call as data."""
-        permission = event.permission
-        who = {} if event.agent_id == self.agent_id else {"agent_id": event.agent_id}
-        return who | {
-            "tool": event.tool,
-            "arguments": self.arguments.get(event.call_id, {}),
-            "reason": permission.reason if permission else "",
-            "method": permission.method if permission else "",
-        }
-
-
-def failure_document(session_id: str, error: JaatoError) -> dict[str, Any]:
-    """The document of a run that could not start, or whose answer is invalid."""
-    return {
-        "text": "",
-        "data": None,
-        "session_id": session_id or None,
-        "reason": "error",
-        "exit_code": error.exit_code,
-        "error": {"code": error.code, "message": str(error)},
-    }
-
-
-def print_document(document: Any) -> None:
-    """Print a JSON document on one line."""
-    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
-    sys.stdout.flush()
 
 
 def main(args: Namespace) -> int:
@@ -196,8 +85,17 @@ class Run:
         self.names = SubagentNames()
         quiet = args.output != "text" or self.schema is not None
         self.printer = EventPrinter(console, verbose=args.verbose, quiet_text=quiet, names=self.names)
+        self._print = DeltaFilter(self.printer)
         self._client: Client
+        self._config: ClientConfig
+        self._creation: SessionCreate
         self._signals: SignalPipe
+        self._seq = 0
+        """The last durable event that was handled."""
+        self._joined_seq = 0
+        """The last durable event of the session when it was attached to."""
+        self._restarted = False
+        """Whether the turn may have been interrupted by the end of the server."""
         self._questions: Any = None
         self._reader: Any = None
         self._stopped = False
@@ -232,7 +130,10 @@ class Run:
         answers = self.console.can_ask
         whole = self.console.whole_messages or self.args.output == "json" or self.schema is not None
         deltas = self.args.output == "events" or not whole or self.args.verbose
-        self._ask(ClientConfig(answers=answers, deltas=deltas, info=False))
+        self._config = ClientConfig(answers=answers, deltas=deltas, info=False)
+        if not self._client.transport.in_process:
+            self._client.on_lost = self._reconnect
+        self._ask(self._config)
         if answers:
             from jaato.cli.repl.editor import LineReader
             from jaato.cli.repl.questions import Questions
@@ -243,9 +144,10 @@ class Run:
         files = [read_attachment(Path(image)) for image in self.args.image]
         self._client.on_progress = lambda event: self.console.progress(event.step, event.done, event.total)
         local, in_process = bool(self._client.welcome.state_dir), self._client.transport.in_process
-        command = session_create(self.args, local=local, in_process=in_process, schema=self.schema)
-        opened = self._ask(command)
+        self._creation = session_create(self.args, local=local, in_process=in_process, schema=self.schema)
+        opened = self._ask(self._creation)
         assert isinstance(opened, Opened)
+        self._seq = opened.before
         self._print_opened(opened)
         self._ask(SessionAttach(session_id=opened.session_id, after_seq=opened.before))
         name = session_name(clean_text(self.args.name))
@@ -257,8 +159,16 @@ class Run:
             for task in self.result.tasks.values():
                 text = f"background task {task.task_id} ({task.tool}) is still running and is stopped now"
                 self.console.note(text, "yellow")
-            self._ask(SessionDetach(session_id=opened.session_id))
+            self._detach()
         return self._report(data)
+
+    def _detach(self) -> None:
+        """Leave the session; without a connection the server does so by itself."""
+        self._client.on_lost = None
+        try:
+            self._ask(SessionDetach(session_id=self.result.session_id))
+        except ServerGone:
+            pass
 
     def _print_opened(self, opened: Opened) -> None:
         """Print the model and why it was chosen, and the workspace if it is not the requested one."""
@@ -275,21 +185,83 @@ class Run:
 
     def _run_turns(self, prompt: str, files: list[Any]) -> Any:
         """Run the turn, and with a schema further ones until the answer is valid; return the answer's value."""
-        self.result.began = True
-        once = "" if self._client.transport.in_process else Client.word()
-        session_id = self.result.session_id
         text: str | None = prompt
         data: Any = None
         while text is not None:
-            before = len(self.result.turns)
-            self._ask(MessageSend(session_id=session_id, text=text, files=files, once=once))
-            while len(self.result.turns) == before:
-                self._wait()
+            self._run_turn(text, files)
             if self.result.turns[-1].reason == "stop" and self.names and not self._signals.count:
-                self._ask(SessionSettle(session_id=session_id))
+                self._settle()
             data, text = self._validate()
-            files, once = [], once and Client.word()
+            files = []
         return data
+
+    def _run_turn(self, text: str, files: list[Any]) -> None:
+        """Send a message and wait for the end of its turn, which another process of the server may reach."""
+        once = Client.word()
+        self.result.expect(once)
+        self._ask(MessageSend(session_id=self.result.session_id, text=text, files=files, once=once))
+        while self.result.is_running:
+            if self._restarted and self._seq >= self._joined_seq:
+                self._continue()
+            else:
+                self._wait()
+
+    def _settle(self) -> None:
+        """Wait until the subagents have ended."""
+        settle = SessionSettle(session_id=self.result.session_id)
+        self._ask(settle)
+        while self._restarted:
+            self._continue()
+            self._ask(settle)
+
+    def _continue(self) -> None:
+        """Resume what the end of the server interrupted, unless the answer to a question does."""
+        self._restarted = False
+        if self._questions is not None and self._questions.current is not None:
+            return
+        self.console.note("The turn is resumed; calls that had started are not repeated.", "yellow")
+        try:
+            self._ask(TurnContinue(session_id=self.result.session_id))
+        except ConfigError:
+            pass  # it had ended, or another client has resumed it
+
+    # --- the server ----------------------------------------------------------------------------------------------
+
+    def _reconnect(self, _lost: ServerGone) -> None:
+        """Return to the server when it runs again. Raises `CancelledException` for a signal."""
+        client = self._client
+        self.console.end_text()
+        self.console.note("Lost the connection to the server; reconnecting. Ctrl-C gives up.", "yellow")
+        client.on_lost = None
+        client.reconnect(self._wait_to_reconnect, self._rejoin)
+        client.on_lost = self._reconnect
+        self.console.note("Reconnected.", "green")
+
+    def _wait_to_reconnect(self, seconds: float) -> None:
+        if not self._signals.count:
+            select.select([self._signals.descriptor], [], [], seconds)
+        if self._signals.count:
+            resume = f"; `jaato attach {self.result.session_id}` resumes it" if self.result.session_id else ""
+            raise CancelledException(f"Interrupted; the session is kept{resume}.")
+
+    def _rejoin(self) -> None:
+        """Configure a new connection, and take the session again with what the command line has of it."""
+        client, session_id = self._client, self.result.session_id
+        client.ask(self._config)
+        if not session_id:
+            return
+        again = msgspec.structs.replace(self._creation, session_id=session_id, resume=False, name=None)
+        try:
+            opened = client.ask(again)
+            assert isinstance(opened, Opened)
+            self._restarted = self._restarted or not opened.again
+        except SessionBusy:
+            pass  # another client has resumed it
+        if self._restarted:
+            self._print.reset()
+        joined = client.ask(SessionAttach(session_id=session_id, after_seq=self._seq))
+        assert isinstance(joined, Opened)
+        self._joined_seq = joined.seq
 
     # --- events --------------------------------------------------------------------------------------------------
 
@@ -318,8 +290,13 @@ class Run:
             self._handle_event(event)
 
     def _handle_event(self, event: Event) -> None:
+        if event.durable:
+            if event.seq <= self._seq:
+                return  # sent again after a connection was lost
+            self._seq = event.seq
         match event:
             case SessionInfo():
+                self._catch_up(event)
                 return
             case AgentStatusChanged(status="error", reason=str(reason)) if (
                 event.agent_id == self.result.agent_id
@@ -332,11 +309,25 @@ class Run:
 
                 sys.stdout.write(encode(event).decode() + "\n")
                 sys.stdout.flush()
-            self.printer(event)
+            self._print(event)
         except BrokenPipeError:
             self._close_output()
-        if self._questions is not None:
+        if self._questions is not None and self.result.began:
             self._questions(event)
+
+    def _catch_up(self, info: SessionInfo) -> None:
+        """Handle what was missed where the server sends a snapshot in its place: the events, or the snapshot when they are
+        too many."""
+        if info.state is None:
+            return
+        if info.state.seq - self._seq <= MAX_MISSED:
+            self._client.begin(SessionAttach(session_id=info.session_id, after_seq=self._seq))
+            return
+        for entry in info.state.entries:
+            self._handle_event(entry)
+        self._seq = max(self._seq, info.state.seq)
+        if self._questions is not None and self.result.began:
+            self._questions.restore(list(info.state.questions.values()))
 
     def _close_output(self) -> None:
         """Interrupt the turn because the reader of stdout exited."""

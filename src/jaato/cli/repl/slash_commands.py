@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 import msgspec
 
-from jaato.cli.arguments.values import read_attachment
+from jaato.cli.arguments.values import absolute_model, read_attachment
 from jaato.cli.connect import same_state_dir
 from jaato.cli.output.console import one_line
 from jaato.cli.output.printer import price_text, sandbox_lines, summary_line, usage_text
@@ -116,6 +116,8 @@ async def model_command(context: CommandContext, rest: str) -> None:
         return
     words = rest.split()
     provider, model = (words[0], words[1]) if len(words) > 1 else (state.provider, words[0])
+    if context.client.welcome.state_dir:
+        model = absolute_model(provider, model) or model
     await context.client.ask(SessionUpdate(session_id=context.session.id, provider=provider, model=model))
     if context.creation is not None:
         context.creation = msgspec.structs.replace(context.creation, provider=provider, model=model)

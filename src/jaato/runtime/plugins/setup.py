@@ -38,7 +38,7 @@ def create_registry(
 ) -> PluginRegistry:
     """The plugins of a session and the functions it was given; `secrets` are those the session masks, `trust` is what was
     vouched for when it began."""
-    granted = [Path(path).expanduser() for path in settings["roots"]]
+    granted = [workspace / Path(path).expanduser() for path in settings["roots"]]
     sandbox = sandbox_for(workspace, settings, options.state_dir or settings.state_dir)
     trust = trust or load_trust(settings, options.state_dir)
     services = {

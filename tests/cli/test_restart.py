@@ -1,0 +1,162 @@
+"""`jaato run` at a server that is killed and started again; paths that a client gives to a server elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import pexpect
+import pytest
+from tests.cli.desk import TIMEOUT_S, Desk, call, say
+from tests.cli.terminal import talking
+
+BEGIN = "echo x >> begun; sleep 60"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Desk]:
+    """A desk with a server."""
+    with Desk(tmp_path).serving() as desk:
+        yield desk
+
+
+def ended(running: Popen[bytes]) -> tuple[int, str, str]:
+    """The exit code and the output of a command that ends by itself."""
+    out, err = running.communicate(timeout=TIMEOUT_S)
+    return running.returncode, (out or b"").decode(), err.decode()
+
+
+def test_a_run_comes_back_to_a_restarted_server(served: Desk) -> None:
+    """kill -9 of the server during a call: the run waits for the next server and resumes its turn; the call is shown as
+    interrupted and not repeated, the answer is on stdout and the exit code is 0."""
+    script = served.script(call("run", command=BEGIN), say("Half."), say("More."))
+    running = served.start("run", *script, "--yes", "--name", "k", "work")
+    served.wait_for("begun")
+    served.kill_server()
+    served.start_server()
+    code, out, err = ended(running)
+    assert (code, out) == (0, "Half.\n"), err
+    assert "Lost the connection to the server" in err
+    assert "Reconnected." in err
+    assert "x run: Interrupted" in err
+    assert (served.work / "begun").read_text() == "x\n"
+    again = served.run("run", "--session", "k", *script, "more")
+    assert (again.returncode, again.stdout) == (0, "More.\n"), again.stderr
+
+
+def test_a_run_follows_its_own_turn(served: Desk) -> None:
+    """A session whose turn a crash interrupted: a later run closes that turn, and prints the answer of its own, after all of
+    its calls; then the session is at rest."""
+    calls = [call("run", command=f"sleep 0.2; echo {number} >> done") for number in range(3)]
+    script = served.script(
+        call("run", command=BEGIN), *calls, say("Answer."), call("run", command="true"), say("Last.")
+    )
+    running = served.start("run", *script, "--yes", "--name", "k", "work")
+    served.wait_for("begun")
+    running.kill()
+    running.communicate()
+    served.kill_server()
+    served.start_server()
+    for answer in ("Answer.", "Last."):
+        made = served.run("run", "--session", "k", *script, "--yes", "more")
+        assert (made.returncode, made.stdout) == (0, f"{answer}\n"), made.stderr
+        assert "Interrupted; completed work is kept" not in made.stderr
+    assert (served.work / "done").read_text() == "0\n1\n2\n"
+    assert (served.work / "begun").read_text() == "x\n"
+
+
+def test_a_run_whose_server_stays_away_can_be_interrupted(served: Desk) -> None:
+    """Without a server, Ctrl-C ends the run with 130, and it names the session."""
+    running = served.start("run", *served.script(call("run", command=BEGIN)), "--yes", "work")
+    served.wait_for("begun")
+    served.kill_server()
+    assert running.stderr is not None
+    while b"reconnecting" not in running.stderr.readline():
+        pass
+    running.send_signal(signal.SIGINT)
+    code, out, err = ended(running)
+    assert (code, out) == (130, "")
+    assert f"`jaato attach {served.sessions()[0]['id']}` resumes it" in err
+    served.start_server()
+
+
+def test_a_question_survives_the_server(served: Desk) -> None:
+    """A permission request that waits on the terminal when the server dies is answered at the next one, and the call runs
+    once."""
+    script = served.script(call("run", command="echo y >> made", need=["write"]), say("Done."))
+    with talking(served, *script, "work", command="run") as child:
+        child.expect("allow. $")
+        served.kill_server()
+        child.expect("reconnecting")
+        served.start_server()
+        child.expect("Reconnected")
+        child.sendline("y")
+        child.expect("Done.")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+    assert (served.work / "made").read_text() == "y\n"
+
+
+def test_the_outcome_of_an_interrupted_call_is_asked_for(served: Desk) -> None:
+    """At a terminal the user is asked what came of the call that the crash interrupted; the answer resumes the turn."""
+    script = served.script(call("run", command=BEGIN), say("I see."))
+    with talking(served, *script, "--yes", "work", command="run") as child:
+        served.wait_for("begun")
+        served.kill_server()
+        served.start_server()
+        child.expect("What came of run")
+        child.expect(r"answer \[.*\]: $")
+        child.sendline("1")
+        child.expect("I see.")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+
+
+def test_a_run_that_was_too_slow_still_ends(served: Desk) -> None:
+    """A run that is stopped while more happens than the server keeps for it takes the rest from a snapshot: it has the whole
+    answer, and ends."""
+    text = "".join(f"{number:06} {'.' * 90}\n" for number in range(60_000))
+    script = served.script(
+        say("Hello. ") | {"calls": [{"name": "run", "arguments": {"command": "touch begun; sleep 1"}}]},
+        say(text, chunks=6_000),
+    )
+    out = served.root / "out"
+    with out.open("wb") as file:
+        running = served.start("run", *script, "--yes", "--verbose", "go", stdout=file, stderr=PIPE)
+        served.wait_for("begun")
+        os.kill(running.pid, signal.SIGSTOP)
+        until = time.monotonic() + TIMEOUT_S
+        while not (rows := served.sessions()) or rows[0]["standing"] == "at work":
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        os.kill(running.pid, signal.SIGCONT)
+        code, _, err = ended(running)
+    assert code == 0, err
+    assert out.read_text() == f"Hello. \n{text}"
+
+
+@pytest.mark.parametrize("how", ["flag", "variable", "configuration"])
+def test_a_relative_script_is_the_clients(served: Desk, how: str) -> None:
+    """`--model script.json` names a file of the directory the command was typed in, and so does JAATO_MODEL; one in the
+    workspace's configuration is a file of the workspace. The server runs elsewhere."""
+    served.script(say("Found."))
+    (served.root / "script.json").rename(served.work / "script.json")
+    flags, environ = ["--provider", "scripted", "--model", "script.json"], {}
+    if how == "variable":
+        flags, environ = [], {"JAATO_PROVIDER": "scripted", "JAATO_MODEL": "script.json"}
+    elif how == "configuration":
+        flags = []
+        served.config.mkdir(parents=True)
+        (served.config / "config.toml").write_text('provider = "scripted"\nmodel = "script.json"\n')
+        served.run("serve", "--reload")
+    made = served.run("run", *flags, "--name", "k", "go", environ=environ)
+    assert (made.returncode, made.stdout) == (0, "Found.\n"), made.stderr
+    (served.root / "other").mkdir()
+    again = served.run("run", "--session", "k", "--output", "json", "more", cwd=served.root / "other")
+    assert "The script is over" in again.stdout, again.stderr
