@@ -21,11 +21,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     process; if it is a process of this program, its environment is removed from view, and it ends here. With `argv`, the
     process is not changed.
     """
-    words = sys.argv[1:] if argv is None else argv
+    return run_program(sys.argv[1:] if argv is None else argv, own=argv is None)
+
+
+def run_program(words: Sequence[str], *, own: bool) -> int:
+    """Run one command line; `own` is that of this process."""
     from jaato.cli.clean_environment import is_program, protect
     from jaato.cli.exit_codes import leave
 
-    if argv is None and is_program():
+    if own and is_program():
         if words and words[0] not in UNPROTECTED:
             protect()
         leave(run_line(words))
@@ -49,5 +53,6 @@ def run_line(words: Sequence[str]) -> int:
 
 
 def attach(argv: Sequence[str] | None = None) -> int:
-    """`jaato attach` with these arguments, or those of this process: a terminal at a session of a server."""
-    return main(["attach", *(sys.argv[1:] if argv is None else argv)])
+    """`jaato attach --new` with these arguments, or those of this process: a terminal at a session of a server, which is
+    started where the directory has none."""
+    return run_program(["attach", "--new", *(sys.argv[1:] if argv is None else argv)], own=argv is None)

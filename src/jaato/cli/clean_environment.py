@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 VARIABLE = "JAATO_ENVIRON_FD"
 """The variable of the clean environment with the descriptor of the memory file."""
-PROGRAMS = frozenset(("jaato.__main__", "jaato.cli.__main__", "server.__main__"))
+PROGRAMS = frozenset(
+    ("jaato.__main__", "jaato.cli.__main__", "server.__main__", "server.test_client", "rich_client.__main__")
+)
 """The modules that are this program with `python -m`."""
-SCRIPT = "jaato"
-"""The name of the installed script."""
+SCRIPTS = ("jaato", "rich_client.py")
+"""The names of the installed script, and of the documented one."""
 OWN_IMAGE = "/proc/self/exe"
 PR_SET_DUMPABLE = 4
 ENV_START, ENV_END = 47, 48
@@ -70,7 +72,7 @@ def is_program() -> bool:
     spec = getattr(main, "__spec__", None)
     if spec is not None:
         return spec.name in PROGRAMS
-    return os.path.basename(getattr(main, "__file__", None) or "") == SCRIPT
+    return os.path.basename(getattr(main, "__file__", None) or "") in SCRIPTS
 
 
 def hide_environment() -> bool:

@@ -36,7 +36,8 @@ examples:
   jaato chat "what changed since yesterday?"
   jaato chat --provider ollama --model qwen3"""
 ATTACH = """examples:
-  jaato attach                           the busy session, else the most recent one of this directory
+  jaato attach                           of this directory: the busy session, else the most recent one
+  jaato attach --new                     the same, else a new session
   jaato attach "the slow test"
   jaato attach s01k --connect ws://laptop:8391 --token-file ~/.config/jaato/laptop-token
 
@@ -84,7 +85,7 @@ OPTIONS = {
     ),
     "session:attach": value(
         "SESSION",
-        "session id, a prefix of it, or its name (default: the busy session, else the most recent one of this directory)",
+        "session id, a prefix of it, or its name (default: of this directory, the busy session, else the most recent one)",
     ),
     "--by": value(
         "GROUP[,GROUP]",
@@ -95,6 +96,7 @@ OPTIONS = {
     "--until": value("TIME", "before this time"),
     "--output:usage": choice(("text", "json"), "text (default) or one JSON object", default="text"),
     "--workspace:usage": value("DIR", "only sessions of this directory (default: of all)"),
+    "--new": flag("start a session if this directory has none"),
     "--follow": flag("keep printing new events until Ctrl-C"),
     "--after": value("SEQ", "only events after this sequence number", type=natural, default=0),
     "--no-deltas": flag("with --follow: whole messages only, no streamed text"),
@@ -144,9 +146,10 @@ COMMANDS = (
     Command(
         "attach",
         "attach this terminal to a session of the server",
-        "[session:attach] --verbose --connect --token-file",
+        "[session:attach] --new --verbose --connect --token-file",
         ATTACH,
         module="commands.chat",
+        unused=f"{MODEL} --system-prompt --max-turns --workspace --continue --name {PERMISSIONS}",
     ),
     Command(
         "events",

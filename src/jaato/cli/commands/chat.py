@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from jaato.cli.arguments.values import session_create
+from jaato.cli.arguments.values import session_create, workspace_of
 from jaato.cli.connect import client_name, connect_to, connect_to_server, in_process_options, parse_address
 from jaato.cli.output.console import Console
 from jaato.cli.repl.loop import Repl
 from jaato.client.address import Address, socket_path
 from jaato.client.connection import Client, connect
 from jaato.errors import SessionNotFound
-from jaato.protocol.commands import SessionList
+from jaato.protocol.commands import SessionCreate, SessionList
 from jaato.protocol.frames import Sessions
 from jaato.settings import environment
 
@@ -26,7 +25,8 @@ def main(args: Namespace) -> int:
     creation = None
     if args.command == "attach":
         address = parse_address(args) or Address(path=socket_path(environment()))
-        args.session = args.session or choose_session(address)
+        if not args.session:
+            args.session, creation = choose_session(args, address)
         connection = connect(address, name=client_name())
     elif (client := connect_to_server(args, console)) is not None:
         client.close()
@@ -51,13 +51,19 @@ async def connect_in_process(args: Namespace, console: Console) -> AsyncIterator
         yield client
 
 
-def choose_session(address: Address) -> str:
-    """The session to attach to by default: a busy one, else one of this directory, else the most recent one. Raises
-    `SessionNotFound`."""
+def choose_session(args: Namespace, address: Address) -> tuple[str, SessionCreate | None]:
+    """The session to attach to by default: of those of this directory, or of all at a server on another machine, a busy one,
+    else the most recent one. Without any: with `--new` the command that creates one. Raises `SessionNotFound`."""
     with connect_to(address) as client:
-        found = client.ask(SessionList(limit=50))
+        local = bool(client.welcome.state_dir)
+        here = str(workspace_of(args)) if local else None
+        found = client.ask(SessionList(workspace=here, limit=50))
     assert isinstance(found, Sessions)
-    if not found.sessions:
-        raise SessionNotFound("The server has no sessions; `jaato chat` starts one.")
-    here = os.path.realpath(os.getcwd())
-    return min(found.sessions, key=lambda row: (not row.busy, row.workspace != here)).id
+    if found.sessions:
+        return min(found.sessions, key=lambda row: not row.busy).id, None
+    if args.new:
+        return "", session_create(args, local=local, in_process=False)
+    raise SessionNotFound(
+        f"The server has no sessions{' of this directory' if local else ''}: `jaato attach --new` or `jaato chat` starts one, "
+        "`jaato sessions list --all` lists those of other directories."
+    )
