@@ -102,6 +102,8 @@ class Enrichment(msgspec.Struct, frozen=True):
     pattern: str = ""
     present: tuple[str, ...] = ()
     instant: bool = False
+    refuses: bool = False
+    """Whether the `ToolError` of a built-in plugin refuses the message, instead of leaving the plugin out."""
 
 
 class Plugin:

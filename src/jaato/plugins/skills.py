@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from jaato.abc.plugin import Host, Plugin, UserCommand
+from jaato.abc.plugin import Enrichment, Host, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import ConfigError, InvalidArguments, ToolError
 from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
@@ -26,6 +26,7 @@ from jaato.tools.filesystem.containment import similar_names
 from jaato.tools.filesystem.private_directory import PrivateDirectory, SourceDirectory
 from jaato.tools.host_services import source_directories
 from jaato.tools.invisible_text import escape_all, find_invisible, one_line
+from jaato.tools.markdown import SLASH, slash_name
 from jaato.tools.tool import Tool, tool
 
 FENCE = "---"
@@ -344,6 +345,7 @@ class SlashCommandPlugin(DocumentsPlugin):
     parameters: ClassVar[dict[str, Any]] = PROMPT_PARAMETERS
     category: ClassVar[str] = "prompt"
     looks_at: ClassVar[tuple[str, ...]] = (".jaato/commands/*", "config:commands/*")
+    enrichment: ClassVar[Enrichment] = Enrichment(10, rf"\A{SLASH.pattern}", refuses=True)
 
     @tool(
         category="prompt",
@@ -358,15 +360,31 @@ class SlashCommandPlugin(DocumentsPlugin):
         """Get a stored prompt by name with its arguments filled in, when the user writes /NAME or asks for one.
         Returns instructions to follow."""
         name = command_name.strip().removeprefix("/")
-        item = self._found.items.get(name) or self._found.items.get(name.removesuffix(".md"))
-        if item is None:
-            self._found = discover(self.host, self.kind)
-            item = self._found.items.get(name)
+        item = self._find(name) or self._find(name.removesuffix(".md"))
         if item is None:
             close = similar_names(name, self._found.items) or list(self._found.items)[:20]
             there = f"There are: {', '.join(close)}." if close else "Users put them into .jaato/commands/."
             raise NotADocument(f"No stored prompt is called {name[:200]!r}. {there}")
         return self._text(item, args.split() if isinstance(args, str) else list(args or []))
+
+    def enrich_prompt(self, prompt: str) -> PromptEnrichmentResult:
+        """A message that begins with `/NAME` and that stored prompt, filled in with the words after its name. Raises
+        `InvalidArguments` for words that are missing, `ToolError` for a file that cannot be read."""
+        item = self._find(slash_name(prompt))
+        if item is None:
+            return PromptEnrichmentResult(prompt)
+        line, _, below = prompt.partition("\n")
+        given = line.split()[1:] + ([below.strip()] if below.strip() else [])
+        text = self._text(item, given).text
+        return PromptEnrichmentResult(
+            f"{prompt}\n\nThe user asks for the stored prompt {item.name}:\n\n{text}"
+        )
+
+    def _find(self, name: str) -> Item | None:
+        """The prompt of this name, also one written since."""
+        if name and name not in self._found.items:
+            self._found = discover(self.host, self.kind)
+        return self._found.items.get(name)
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """The user lists them."""

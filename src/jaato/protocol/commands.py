@@ -35,6 +35,8 @@ class MessageSend(CommandBase, frozen=True, kw_only=True, omit_defaults=True, ta
     files: list[File] = field(default_factory=list)
     """Attachments the server does not have yet."""
     once: str = ""
+    check_prompt: bool = False
+    """Whether a text that begins with `/NAME` is refused when no stored prompt has the name."""
 
 
 class PermissionResponse(

@@ -198,6 +198,8 @@ class CommandEntry(Struct, frozen=True, gc=False, omit_defaults=True):
     description: str
     parameters: str = ""
     plugin: str = ""
+    is_prompt: bool = False
+    """Whether it is a stored prompt: it is sent as a message, `/NAME ARGUMENTS`, and not executed."""
 
 
 class MemoryEntry(Struct, frozen=True, gc=False, omit_defaults=True):

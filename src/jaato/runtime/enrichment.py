@@ -17,7 +17,7 @@ import msgspec
 
 from jaato.abc.plugin import PromptEnrichmentResult
 from jaato.agent.tool_runner import copy_arguments, make_cancellable
-from jaato.errors import PluginError
+from jaato.errors import PluginError, ToolError
 from jaato.log import logger
 from jaato.runtime.plugins.adapter import Toolset
 from jaato.runtime.plugins.isolation import run_bounded, short_message
@@ -74,7 +74,9 @@ def enrich_now(turn: Round, toolset: Toolset, value: Any, *, waits: bool = False
         return run_bounded(turn.seconds, work, "", late=SlowEnrichment) if toolset.foreign else work()
     except PASSED_ON:
         raise
-    except BaseException as error:  # noqa: BLE001 the user's words and the result must reach the model whatever it does
+    except BaseException as error:  # the user's words and the result must reach the model whatever it does
+        if isinstance(error, ToolError) and toolset.enrichment.refuses and not toolset.foreign:
+            raise
         return skip_plugin(turn, toolset, value, error)
 
 

@@ -19,9 +19,11 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.specs import CommandEntry, Mode, SandboxView
 from jaato.runtime.plugins.isolation import BROKEN
 from jaato.runtime.plugins.lazy import LazyPlugin
+from jaato.runtime.plugins.lifecycle import PluginHost
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.call import CURRENT, Call, replace_surrogates, to_json_data
 from jaato.tools.invisible_text import one_line
+from jaato.tools.markdown import slash_name
 from jaato.tools.permissions.access import grant_text
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ PERMISSIONS_COMMAND = UserCommand(
 USAGE_COMMAND = UserCommand(
     "usage", "What this session and its subagents have used: usage [agent | model | tool | day]"
 )
-MAX_COMMANDS, MAX_NAME_CHARS, MAX_WORDS_CHARS = 500, 100, 300
+MAX_COMMANDS, MAX_NAME_CHARS, MAX_WORDS_CHARS, MAX_NAMED = 500, 100, 300, 20
 
 
 async def run_command(session: Session, registry: PluginRegistry, name: str, rest: str = "") -> str | None:
@@ -85,7 +87,34 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
     keeper = session.services.get("keeper")
     if keeper is not None and name in (command.name for command in COMMANDS):
         return str(await keeper.command(name, rest))
+    if name in await anyio.to_thread.run_sync(stored_prompts, registry):
+        raise ConfigError(f"/{name} is a stored prompt: send it as a message.")
     return None
+
+
+def stored_prompts(registry: PluginRegistry) -> dict[str, str]:
+    """The stored prompts as their files are now: name and description; none where their plugin is off."""
+    from jaato.plugins.skills import SlashCommandPlugin, discover  # not every session has any
+
+    if registry.toolset(SlashCommandPlugin.name) is None:
+        return {}
+    found = discover(PluginHost(registry, {}), SlashCommandPlugin.kind).items
+    return {item.name: item.description for item in found.values()}
+
+
+async def check_prompt(registry: PluginRegistry, text: str) -> None:
+    """Raise `ConfigError` for a text that begins with `/NAME` when no stored prompt has the name."""
+    name = slash_name(text)
+    if not name:
+        return
+    prompts = await anyio.to_thread.run_sync(stored_prompts, registry)
+    if name not in prompts:
+        known = ", ".join(f"/{one}" for one in list(prompts)[:MAX_NAMED])
+        there = f"there are {known}" if known else ".jaato/commands/NAME.md makes one"
+        raise ConfigError(
+            f"There is no command /{name}, and no stored prompt of that name ({there}); /help in a chat lists all. To send "
+            "the text as it is, begin it with a space."
+        )
 
 
 def permissions_command(session: Session, rest: str) -> str:
@@ -134,7 +163,7 @@ def call_of(session: Session, name: str, rest: str) -> Call:
 
 
 def commands_of(session: Session, registry: PluginRegistry) -> list[CommandEntry]:
-    """Every command `run_command` would run, by name; no more than some, and of bounded length."""
+    """Every command `run_command` would run, and every stored prompt, by name; no more than some, and of bounded length."""
     found = {one.name: entry_of(one, "session") for one in (MODE_COMMAND, PERMISSIONS_COMMAND, USAGE_COMMAND)}
     for toolset in registry.toolsets():
         for name, (command, run) in toolset.commands.items():
@@ -143,6 +172,9 @@ def commands_of(session: Session, registry: PluginRegistry) -> list[CommandEntry
     if "keeper" in session.services:
         for command in COMMANDS:
             found.setdefault(command.name, entry_of(command, "session"))
+    for name, description in stored_prompts(registry).items():
+        words = one_line(description, MAX_WORDS_CHARS)
+        found.setdefault(name, CommandEntry(name, words, plugin="slash_command", is_prompt=True))
     return [found[name] for name in sorted(found)[:MAX_COMMANDS]]
 
 

@@ -1,4 +1,4 @@
-"""Markdown as messages use it: code fences and `@` mentions outside them."""
+"""Messages as users write them: code fences of Markdown, `@` mentions outside them, and `/NAME` at the beginning."""
 
 from __future__ import annotations
 
@@ -49,6 +49,16 @@ def fence_of(line: str) -> tuple[str, str] | None:
         return None
     words = body.lstrip(body[0])
     return None if "`" in words else (body[: len(body) - len(words)], words.strip())
+
+
+SLASH = re.compile(r"/([A-Za-z0-9][A-Za-z0-9._-]{0,55})(?=\s|\Z)")
+"""A stored prompt or a command, at the beginning of a message; a path goes on with another slash."""
+
+
+def slash_name(text: str) -> str:
+    """The name in a message that begins with `/NAME`; empty for another message."""
+    found = SLASH.match(text)
+    return found[1] if found is not None else ""
 
 
 MENTION = re.compile(r"(?:^|(?<=[\s(\[\"'`]))@(?:\"([^\"\n]{1,300})\"|([^\s\"'`<>|;]{1,300}))")

@@ -153,6 +153,18 @@ def clean_text(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def strip_message(text: str) -> str:
+    """A message without blanks around it; one blank before a slash stays, as such a text is no command."""
+    stripped = text.strip()
+    return f" {stripped}" if stripped.startswith("/") and text[0].isspace() else stripped
+
+
+def is_command(text: str) -> bool:
+    """Whether a message is a command or a stored prompt: it starts with a slash, and not with a path."""
+    word = text.split(None, 1)[0] if text.strip() else ""
+    return text.startswith("/") and "/" not in word[1:] and (word == "/" or not os.path.lexists(word))
+
+
 def clean_list(texts: Iterable[str]) -> list[str]:
     """Arguments as valid Unicode."""
     return [clean_text(text) or "" for text in texts]
@@ -201,7 +213,7 @@ def parse_object(text: str, source: str) -> dict[str, Any]:
 def join_input(words: list[str]) -> str:
     """The words of the command line, followed by the piped input."""
     text = clean_text(" ".join(word for word in words if word != "-")) or ""
-    return "\n\n".join(part for part in (text.strip(), read_piped().strip("\n")) if part.strip())
+    return "\n\n".join(part for part in (strip_message(text), read_piped().strip("\n")) if part.strip())
 
 
 def read_piped() -> str:

@@ -13,7 +13,14 @@ from typing import Any
 import msgspec
 
 from jaato.abc.asker import Answer
-from jaato.cli.arguments.values import clean_text, join_input, read_attachment, read_schema, session_create
+from jaato.cli.arguments.values import (
+    clean_text,
+    is_command,
+    join_input,
+    read_attachment,
+    read_schema,
+    session_create,
+)
 from jaato.cli.connect import connect
 from jaato.cli.exit_codes import ERROR, INTERRUPTED, discard_output, print_message
 from jaato.cli.output.console import Console
@@ -199,7 +206,8 @@ class Run:
         """Send a message and wait for the end of its turn, which another process of the server may reach."""
         once = Client.word()
         self.result.expect(once)
-        self._ask(MessageSend(session_id=self.result.session_id, text=text, files=files, once=once))
+        message = MessageSend(session_id=self.result.session_id, text=text, files=files, once=once)
+        self._ask(msgspec.structs.replace(message, check_prompt=is_command(text)))
         while self.result.is_running:
             if self._restarted and self._seq >= self._joined_seq:
                 self._continue()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaato.cli.arguments.values import clean_text
+from jaato.cli.arguments.values import clean_text, strip_message
 from jaato.cli.output.console import Console, Look
 from jaato.cli.signals import get_handled_signals
 from jaato.settings import user_dir
@@ -286,9 +286,9 @@ class Keyboard:
         if line.endswith("\\"):
             self._continued.append(line[:-1])
             return None
-        text = (clean_text("\n".join([*self._continued, line])) or "").strip()
+        text = clean_text("\n".join([*self._continued, line])) or ""
         self._continued = []
-        return text
+        return strip_message(text)
 
     @property
     def _has_prompt(self) -> bool:
@@ -308,8 +308,3 @@ class Keyboard:
         self._console.note(text, look)
         if self._has_prompt and prompt_again:
             self._console.prompt(PROMPT)
-
-    @staticmethod
-    def is_command(text: str) -> bool:
-        """Whether a line is a command: it starts with a slash, and its first word is not a path such as /etc/hosts."""
-        return text.startswith("/") and "/" not in text.split(None, 1)[0][1:]

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from jaato.abc.asker import Answer
-from jaato.cli.arguments.values import clean_text
+from jaato.cli.arguments.values import clean_text, is_command
 from jaato.cli.exit_codes import INTERRUPTED, OK
 from jaato.cli.output.console import Console, one_line
 from jaato.cli.output.printer import print_sandbox
@@ -198,7 +198,7 @@ class Repl:
         if line == INTERRUPT:
             self._print_hint()
         elif line is None:
-            await self._end_input()
+            await self.end_input()
         else:
             await self._handle_line(line, working=working)
 
@@ -214,27 +214,25 @@ class Repl:
         if not text:
             return
         try:
-            if not self.keyboard.is_command(text):
+            if not is_command(text):
                 await self._send_message(text)
-            elif not working:
-                await run_slash_command(self, text[1:])
-            elif text == "/stop":
-                await self.session.stop()
-            else:
-                self.console.note(
-                    "Commands are not available during a turn; /stop or Ctrl-C interrupts it.", "dim"
-                )
+            elif not await run_slash_command(self, text[1:], working=working):
+                await self._send_message(text, check_prompt=True)
         except JaatoError as error:
             self.console.note(str(error), "red")
 
-    async def _send_message(self, text: str) -> None:
+    async def _send_message(self, text: str, *, check_prompt: bool = False) -> None:
         self.output.interrupts = 0
         self.output.sent.append(text)
         files, self.attachments = self.attachments, []
         try:
-            taken = await self.client.ask(MessageSend(session_id=self.session.id, text=text, files=files))
+            message = MessageSend(
+                session_id=self.session.id, text=text, files=files, check_prompt=check_prompt
+            )
+            taken = await self.client.ask(message)
         except JaatoError as error:
             self.output.sent.remove(text)
+            self.attachments = files
             self.console.note(str(error), "red")
             self._code = self._code if self.keyboard.interactive else error.exit_code
             return
@@ -243,7 +241,7 @@ class Repl:
         if taken.queued:
             self.console.note("(queued until the agent's next pause)", "dim")
 
-    async def _end_input(self) -> None:
+    async def end_input(self) -> None:
         """Leave at the end of input: with `creation` after the turn, else at once."""
         output, interactive = self.output, self.keyboard.interactive
         if self.creation is None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from jaato.protocol.commands import File, SessionCreate
 
 ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usage", "status": "session"}
+AT_REST = {"model", "new", "resume", "fork", "continue", "delete-session"}
+"""Commands that are not available during a turn."""
 MAX_MODELS = 40
 
 
@@ -47,31 +49,43 @@ class CommandContext(Protocol):
     async def open_session(self, creation: SessionCreate | None, session_id: str | None) -> None:
         """Switch to another session. Raises `JaatoError`, and stays in this one."""
 
-    def leave(self) -> None:
-        """Leave the REPL."""
+    async def end_input(self) -> None:
+        """Leave the REPL, as at the end of input."""
 
 
 Command = Callable[[CommandContext, str], Awaitable[None]]
 
 
-async def run_slash_command(context: CommandContext, text: str) -> None:
-    """Run one command and print its failure. Raises `JaatoError`."""
+def is_unknown(context: CommandContext, name: str) -> bool:
+    """Whether the session has no command of this name, so that it may be a stored prompt; False until its commands are known."""
+    found = context.session.state.commands
+    return bool(found) and all(command.is_prompt or command.name != name for command in found)
+
+
+async def run_slash_command(context: CommandContext, text: str, *, working: bool = False) -> bool:
+    """Run one command and print its failure; False when there is none, as for a stored prompt. Raises `JaatoError`."""
     name, _, rest = text.strip().partition(" ")
     rest = rest.strip()
     name = ALIASES.get(name, name)
     _, command = COMMANDS.get(name, ("", None))
+    if name not in COMMANDS and is_unknown(context, name):
+        return False
+    if working and name in AT_REST:
+        context.console.note(f"/{name} is not available during a turn; /stop or Ctrl-C interrupts it.", "dim")
+        return True
     try:
         if command is not None:
             await command(context, rest)
         else:
             context.console.note(await context.session.execute(name, rest))
     except ConfigError as error:
-        unknown = f"There is no command /{name}." in str(error)
-        more = " /help lists all commands." if unknown else ""
-        context.console.note(f"{one_line(str(error), 1_000)}{more}", "yellow")
+        if name not in COMMANDS and is_unknown(context, name):
+            return False
+        context.console.note(one_line(str(error), 1_000), "yellow")
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         context.console.note(f"{place}{error.strerror or error}", "red")
+    return True
 
 
 async def help_command(context: CommandContext, _rest: str) -> None:
@@ -241,7 +255,7 @@ async def stop_command(context: CommandContext, _rest: str) -> None:
 
 async def exit_command(context: CommandContext, _rest: str) -> None:
     """/exit"""
-    context.leave()
+    await context.end_input()
 
 
 async def session_command(context: CommandContext, rest: str) -> None:

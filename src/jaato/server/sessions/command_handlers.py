@@ -41,7 +41,7 @@ from jaato.protocol.frames import Blob, Done, History, Opened, Result, Said, Set
 from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
 from jaato.runtime.session_store import namesakes
-from jaato.runtime.user_commands import find_backend
+from jaato.runtime.user_commands import check_prompt, find_backend
 from jaato.server.sessions.creation import checked_word, create, load_interrupted, send_progress, visited
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.messages import get_settled, send_message, stop_task, wait_for_subagents
@@ -270,6 +270,8 @@ class CommandHandlers:
     async def _send(self, command: MessageSend) -> Taken:
         room = await self._room(command)
         live = await self._hub.load(room.session_id)
+        if command.check_prompt:
+            await check_prompt(live.session.services["registry"], command.text)
         word = checked_word(command.once) or new_id("m")
         if (before := room.recall.taken.get(word)) is not None:
             return msgspec.structs.replace(before, again=True)
