@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from tests.cli.desk import Desk
 
-BOTH_WAYS = {"test_run", "test_chat", "test_asking", "test_endings", "test_hangup", "test_talking", "test_stored_prompts"}
+BOTH_WAYS = {
+    "test_run",
+    "test_chat",
+    "test_asking",
+    "test_endings",
+    "test_hangup",
+    "test_talking",
+    "test_stored_prompts",
+}
 """Modules whose tests pass with a server as they do without; a test marked `one_way` says why it cannot."""
 
 

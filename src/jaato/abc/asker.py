@@ -29,6 +29,8 @@ class Question(Struct, frozen=True, kw_only=True):
     agent_id: str = ""
     access: SandboxAccess | None = None
     """What a yes opens to the process of the call; None for a call that starts none."""
+    preview: str = ""
+    """A unified diff of what the call would change, where its tool makes one."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):

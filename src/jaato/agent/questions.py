@@ -232,6 +232,7 @@ class Questions:
                 shape=question.shape,
                 deadline=question.deadline,
                 access=question.access,
+                preview=question.preview,
             )
             waiting = self._put(asked)
         answer = await self._wait(waiting, f"permission for {question.tool}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from jaato.abc.asker import Asker
@@ -42,10 +43,14 @@ from jaato.runtime.user_commands import run_command
 from jaato.tools.call import Call
 from jaato.tools.filesystem.control_files import STANDARD
 from jaato.tools.ledger import TokenLedger
-from jaato.tools.permissions.gate import Gate, Policy
+from jaato.tools.permissions.gate import Gate, Policy, preview_call
 from jaato.tools.processes.sandbox.sandbox import profiles_of
 from jaato.tools.redaction.redactor import Redactor
+from jaato.tools.tool import Tool
 from jaato.version import __version__
+
+PREVIEW_S = 3.0
+"""How long a permission question waits for the diff of its call."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -194,6 +199,7 @@ class Runtime:
             control_names=roots.names if roots is not None else STANDARD,
             timeout_s=plan.question_timeout_s,
             profiles=profiles_of(self.registry.services, self.registry.workspace),
+            preview=preview_in_thread,
         )
         parts = SessionParts(
             journal=journal,
@@ -242,3 +248,11 @@ class Runtime:
         """Shut the plugins down and close the store."""
         self.shut_down()
         self.store.close()
+
+
+async def preview_in_thread(tool: Tool, arguments: dict[str, Any]) -> str:
+    """What a call would change in files, as `preview_call`, off the loop; empty when that takes long."""
+    if tool.previews is not None:
+        with anyio.move_on_after(PREVIEW_S):
+            return await anyio.to_thread.run_sync(preview_call, tool, arguments, abandon_on_cancel=True)
+    return ""

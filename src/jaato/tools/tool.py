@@ -44,6 +44,7 @@ class ToolOptions(msgspec.Struct, frozen=True):
     confines: bool = False
     examines: str | None = None
     reaches: str | None = None
+    previews: str | None = None
 
 
 class Remote(Protocol):
@@ -99,7 +100,7 @@ class Tool(msgspec.Struct, eq=False):
     `tags` and `source` are published by a registry. A tool that `resumes` continues a call that a crash interrupted when it
     is made again, as `call.again` says. One that `confines` starts its process in the sandbox of `call.access`;
     `examines` finds problems of arguments that the schema accepts, `reaches` gives the access of the process that a call
-    uses, None where that is unknown.
+    uses, None where that is unknown; `previews` returns a unified diff of what a call would change in files.
     """
 
     spec: ToolSpec
@@ -124,6 +125,7 @@ class Tool(msgspec.Struct, eq=False):
     confines: bool = False
     examines: Callable[[dict[str, Any]], list[tuple[str, str]]] | None = None
     reaches: Callable[[Call], SandboxAccess | None] | None = None
+    previews: Callable[[dict[str, Any]], str] | None = None
     _validator: Validator | None = None
 
     @property
@@ -165,14 +167,15 @@ def tool(
     confines: bool = False,
     examines: str | None = None,
     reaches: str | None = None,
+    previews: str | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     """Mark a function or method as a tool: its name, docstring and signature are what the model sees.
 
     `access` says what it may touch (`read` is allowed by default, the others ask); `core` declares it from the start;
     `background_after_s` lets a slow call go on as a background task; `parameters` replaces the generated schema; `version`,
-    `returns` and `tags` are for those to whom a registry offers it; `resumes` and `confines`: see `Tool`; `means`, `examines`
-    and `reaches` name methods of its object.
+    `returns` and `tags` are for those to whom a registry offers it; `resumes` and `confines`: see `Tool`; `means`, `examines`,
+    `reaches` and `previews` name methods of its object.
     """
     if function is not None:
         setattr(function, MARK, ToolOptions())
@@ -231,6 +234,7 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
         confines=options.confines,
         examines=method_of(function, options.examines),
         reaches=method_of(function, options.reaches),
+        previews=method_of(function, options.previews),
     )
 
 

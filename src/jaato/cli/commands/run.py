@@ -322,6 +322,8 @@ class Run:
             self._close_output()
         if self._questions is not None and self.result.began:
             self._questions(event)
+            if self.console.covered:
+                self._questions.redraw()
 
     def _catch_up(self, info: SessionInfo) -> None:
         """Handle what was missed where the server sends a snapshot in its place: the events, or the snapshot when they are
@@ -361,7 +363,8 @@ class Run:
     def _read_answer(self) -> None:
         more = self._reader.read_ready()
         while self._questions.current is not None and (line := self._reader.next()) is not None:
-            self._questions.take(line)
+            if self._questions.take_line(self._reader, line):
+                self._questions.refuse_paste()
         if not more:
             self._questions.end()
             self._questions = None

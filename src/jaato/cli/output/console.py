@@ -21,6 +21,8 @@ SURROGATES = lazy_pattern("[\ud800-\udfff]")
 COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 Look = Literal["", "dim", "bold", "red", "green", "yellow", "blue", "cyan"]
 BAR_CHARS = 24
+BRACKETED_PASTE, PLAIN_PASTE = "\x1b[?2004h", "\x1b[?2004l"
+"""Have the terminal mark pasted text, or not."""
 
 
 def printable(text: str) -> str:
@@ -60,7 +62,9 @@ class Console:
         """Whether stdout is a file; only complete messages are written to it."""
         self.beside: Callable[[Callable[[], None]], object] | None = None
         """Runs a write above the line that an editor is drawing."""
-        self._open_line = False
+        self.covered = False
+        """Whether other text was written after a prompt whose answer has not come."""
+        self._open_line = self._prompted = self._marks_paste = False
         self._bar = ""
         self._progress = ""
         """The last progress that was printed."""
@@ -87,6 +91,7 @@ class Console:
         """Write a part of the answer. Raises BrokenPipeError when its reader exited."""
         if not text:
             return
+        self._leave_prompt()
         self._clear_bar()
         self._put(printable(text) if self.out_is_terminal else text)
         self._open_line = not text.endswith("\n")
@@ -110,15 +115,38 @@ class Console:
         """Write a line to stderr."""
         if self._open_line and self.out_is_terminal and self.err_is_terminal:
             self.end_text()
+        self._leave_prompt()
         self._clear_bar()
         self._write(self.paint(printable(text), look) + "\n")
 
-    def prompt(self, text: str) -> None:
-        """Write a prompt to stderr, without a newline."""
+    @property
+    def in_text(self) -> bool:
+        """Whether a line of the answer is not complete."""
+        return self._open_line
+
+    def prompt(self, text: str, *, stays: bool = False) -> None:
+        """Write a prompt to stderr, without a newline. Text that is written before the answer to one that `stays` begins a
+        new line, and sets `covered`."""
         if self._open_line and self.out_is_terminal:
             self.end_text()
+        self._leave_prompt()
         self._clear_bar()
-        self._write(self.paint(printable(text), "bold"))
+        paste = BRACKETED_PASTE if stays and self.moves else ""
+        self._write(paste + self.paint(printable(text), "bold"))
+        self._prompted, self.covered = stays, False
+        self._marks_paste = bool(paste)
+
+    def end_prompt(self) -> None:
+        """End a prompt that `stays`: its answer has come, with a newline, or it needs none."""
+        self._prompted = self.covered = False
+        if self._marks_paste:
+            self._marks_paste = False
+            self._write(PLAIN_PASTE)
+
+    def _leave_prompt(self) -> None:
+        if self._prompted:
+            self._prompted, self.covered = False, True
+            self._write("\n")
 
     def progress(self, step: str, done: int, total: int | None) -> None:
         """Show progress: as a bar on a terminal, else as a line for every tenth."""

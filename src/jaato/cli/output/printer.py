@@ -19,7 +19,6 @@ from jaato.protocol.events import (
     GcCompleted,
     InitProgress,
     MessageModel,
-    MidTurnInjected,
     PlanUpdated,
     Retry,
     SystemMessage,
@@ -128,8 +127,6 @@ class EventPrinter:
                 self._notes(event_lines(event, self.console.width, verbose=self.verbose))
                 if self.interactive or self.verbose:
                     self._notes(progress_lines(event, self.console.width))
-                if self.interactive and isinstance(event, MidTurnInjected):
-                    self.console.note("(your message was delivered to the agent)", "dim")
 
     def _note(self, line: Line) -> None:
         self.console.note(*line)
@@ -216,7 +213,7 @@ def subagent_lines(event: Event, width: int, *, verbose: bool) -> Iterator[Line]
             yield one_line(reason, width), "yellow"
         case ToolCallStart() | Retry():
             yield from event_lines(event, width, verbose=verbose)
-        case PlanUpdated() if verbose:
+        case PlanUpdated():
             yield from progress_lines(event, width)
         case AgentCompleted(reason="completed" | "closed"):
             yield event.reason, "dim"

@@ -154,10 +154,8 @@ def print_state(console: Console, state: State, info: SessionInfo) -> None:
             console.note(line)
     for line in work_lines(state, info, console.width):
         console.note(line, "cyan")
-    plan = root_plan(state)
-    if plan is not None and plan.status == "active":
-        for line in plan_lines(plan):
-            console.note(line, "blue")
+    for line in plans_lines(state, active=True):
+        console.note(line, "blue")
 
 
 def entry_lines(entry: Event, arguments: Arguments, width: int) -> Iterator[str]:
@@ -192,10 +190,16 @@ def work_lines(state: State, info: SessionInfo, width: int) -> Iterator[str]:
         yield "The last turn was interrupted, or runs in another process; /continue or a message resumes it."
 
 
-def root_plan(state: State) -> Plan | None:
-    """The plan of the root agent."""
-    agent = state.agents.get(state.root_agent_id)
-    return agent.plans.get(agent.plan_id or "") if agent is not None else None
+def plans_lines(state: State, *, active: bool = False) -> Iterator[str]:
+    """The lines of the agents' current plans, or of those that are `active`: the root agent's, then those of subagents after
+    their names."""
+    for agent in sorted(state.agents.values(), key=lambda agent: agent.id != state.root_agent_id):
+        plan = agent.plans.get(agent.plan_id or "")
+        if plan is None or (active and plan.status != "active"):
+            continue
+        if agent.id != state.root_agent_id:
+            yield f"[{one_line(agent.name, 80)}]"
+        yield from plan_lines(plan)
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:

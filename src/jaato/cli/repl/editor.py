@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import select
 import signal
 import sys
 import termios
@@ -28,6 +30,20 @@ READ_BYTES = 65_536
 MAX_HISTORY_BYTES = 1_000_000
 
 
+NO_INPUT = "\x1b"
+"""A line that is none: keys such as F2 and arrows, or a line that was begun before it could be an answer."""
+PASTE = "\x1b[200~"
+"""What a terminal with bracketed paste sends before pasted text."""
+KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]")
+"""What a terminal sends for a key that is no character."""
+
+
+def typed_text(line: str) -> str:
+    """The characters of a line that was typed; `NO_INPUT` for one of other keys alone."""
+    text = KEY.sub("", line)
+    return text if text or not line else NO_INPUT
+
+
 class LineReader:
     """Reads lines from stdin, one reader at a time; None is the end of input."""
 
@@ -36,11 +52,22 @@ class LineReader:
         self._lines: deque[str] = deque()
         self._rest = b""
         self._ended = False
+        self._is_terminal = os.isatty(self.descriptor)
+        self._begun = False
+        """Whether the next line was begun before it could be an answer."""
 
     @property
     def pending(self) -> bool:
         """Whether a line has been read ahead."""
         return bool(self._lines)
+
+    def read_pasted(self, line: str) -> list[str]:
+        """The lines that came at once with one from a terminal, that one first, as a paste does; one for a line that was typed."""
+        while self._is_terminal and not self._ended and select.select([self.descriptor], [], [], 0)[0]:
+            self._feed(os.read(self.descriptor, READ_BYTES))
+        found = [line, *self._lines] if self._is_terminal else [line]
+        self._lines.clear()
+        return found
 
     async def read(self) -> str | None:
         """The next line without its newline; None at the end of input."""
@@ -55,7 +82,7 @@ class LineReader:
             except (PermissionError, OSError):
                 await anyio.lowlevel.checkpoint()  # a regular file cannot be polled, and is always ready
             self._feed(os.read(self.descriptor, READ_BYTES))
-        return self._lines.popleft()
+        return self._next_line()
 
     def read_ready(self) -> bool:
         """Read from a `descriptor` that is readable; False at the end of input. For a program without an event loop."""
@@ -64,9 +91,15 @@ class LineReader:
 
     def next(self) -> str | None:
         """A line that has been read ahead, or None."""
-        return self._lines.popleft() if self._lines else None
+        return self._next_line() if self._lines else None
 
-    def _feed(self, data: bytes) -> None:
+    def _next_line(self) -> str:
+        line, begun, self._begun = self._lines.popleft(), self._begun, False
+        return NO_INPUT if begun else line
+
+    def _feed(self, data: bytes, *, whole: bool = True) -> None:
+        if not data and not whole:
+            return
         if not data:
             self._ended = not os.isatty(self.descriptor) or not self._rest
             lines, self._rest = ([self._rest] if self._rest else []), b""
@@ -76,17 +109,38 @@ class LineReader:
             *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(line.decode("utf-8", "replace").rstrip("\r") for line in lines)
 
-    def discard(self) -> None:
-        """Discard typed-ahead input, so that it does not answer a question that was not yet visible."""
+    def take_typed(self) -> tuple[list[str], str]:
+        """Remove what was typed so far: the lines, and the line that is begun. It does not answer a question that was not
+        visible yet."""
+        if self._is_terminal:
+            self._feed(read_unfinished(self.descriptor), whole=False)
+        lines, rest = [typed_text(line) for line in self._lines], self._rest.decode("utf-8", "replace")
         self._lines.clear()
         self._rest = b""
-        if os.isatty(self.descriptor):
-            termios.tcflush(self.descriptor, termios.TCIFLUSH)
+        return lines, rest
+
+    def discard(self) -> None:
+        """Discard typed-ahead input, with the rest of a line that is begun: it is read as `NO_INPUT`."""
+        self._begun = bool(self.take_typed()[1]) or self._begun
 
     def reopen(self) -> None:
         """Continue after Ctrl-D on a terminal, which ends one read but not the input."""
         if os.isatty(self.descriptor):
             self._ended = False
+
+
+def read_unfinished(descriptor: int) -> bytes:
+    """What was typed at a terminal and not read yet, an unfinished line too."""
+    before = termios.tcgetattr(descriptor)
+    raw = [*before]
+    raw[3] &= ~termios.ICANON
+    raw[6] = [*before[6]]
+    raw[6][termios.VMIN], raw[6][termios.VTIME] = 0, 0
+    termios.tcsetattr(descriptor, termios.TCSANOW, raw)
+    try:
+        return os.read(descriptor, READ_BYTES)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 class Editor:
@@ -115,6 +169,8 @@ class Editor:
         elif able and importlib.util.find_spec("readline") is not None:
             self.kind = "readline"
         self._session: Any = None
+        self._draft = ""
+        """The unfinished line of a read that was cancelled."""
 
     async def read(self, *, alone: bool) -> str | None:
         """The next message. `alone`: nothing else needs the event loop meanwhile."""
@@ -164,15 +220,21 @@ class Editor:
         return fitting[state] if state < len(fitting) else None
 
     async def _read_toolkit(self) -> str | None:
+        import asyncio
+
         from prompt_toolkit.application import run_in_terminal
 
         if self._session is None:
             self._session = self._toolkit_session()
         self._console.beside = run_in_terminal
+        draft, self._draft = self._draft, ""
         try:
-            line: str = await self._session.prompt_async(PROMPT, handle_sigint=False)
+            line: str = await self._session.prompt_async(PROMPT, default=draft, handle_sigint=False)
         except EOFError:
             return None
+        except asyncio.CancelledError:
+            self._draft = self._session.default_buffer.text
+            raise
         finally:
             self._console.beside = None
         return line

@@ -18,10 +18,10 @@ from jaato.cli.exit_codes import INTERRUPTED, OK
 from jaato.cli.output.console import Console, one_line
 from jaato.cli.output.printer import print_sandbox
 from jaato.cli.output.transcript import print_opening, print_state
-from jaato.cli.repl.editor import INTERRUPT, Keyboard
+from jaato.cli.repl.editor import INTERRUPT, NO_INPUT, Keyboard, typed_text
 from jaato.cli.repl.questions import answer_command
 from jaato.cli.repl.session_output import SessionOutput
-from jaato.cli.repl.slash_commands import COMMANDS, run_slash_command
+from jaato.cli.repl.slash_commands import ALIASES, COMMANDS, run_slash_command
 from jaato.cli.signals import flush_streams, get_handled_signals
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
@@ -64,6 +64,10 @@ class Repl:
         self._connection = connection
         self._task: asyncio.Task[Any]
         self._tasks: set[asyncio.Task[None]] = set()
+        self._typed: list[str] = []
+        """Lines that were typed before a question."""
+        self._begun = ""
+        """The beginning of a line, typed before a question."""
         self._hung_up = False
         """Whether the terminal was closed, which disconnects from a server without detaching."""
         self._greeted = False
@@ -121,6 +125,7 @@ class Repl:
         self.session = session
         verbose = getattr(self.args, "verbose", False)
         self.output = SessionOutput(self.client, session, self.console, self.keyboard, self, verbose=verbose)
+        self.output.questions.on_question = self.keep_typed
         assert session.info is not None
         if creation is None:
             print_state(self.console, session.state, session.info)
@@ -175,10 +180,15 @@ class Repl:
         """Read one line and handle it, or return when the session's activity changes."""
         output = self.output
         output.changed.clear()
+        if self._typed:
+            await self._handle_message(self._typed.pop(0), working=output.busy)
+            output.questions.redraw()
+            return
+        asked = output.questions.current
         if not self.keyboard.interactive:
             while output.busy:
                 await output.wait_for_change()
-        working = output.busy or output.questions.current is not None
+        working = output.busy or asked is not None
         alone = self.client.in_process and not (self.session.state.tasks or self._working_subagents())
         create = asyncio.get_running_loop().create_task
         change = create(output.wait_for_change())
@@ -199,16 +209,47 @@ class Repl:
             self._print_hint()
         elif line is None:
             await self.end_input()
+        elif output.questions.current is not None:
+            await self._answer(line, typed_before=output.questions.current is not asked)
         else:
-            await self._handle_line(line, working=working)
+            await self._handle_message(line, working=working)
 
     def _working_subagents(self) -> list[str]:
         """The names of the subagents that are working."""
         return [agent.name for agent in self.session.state.agents.values() if agent.working]
 
-    async def _handle_line(self, line: str, *, working: bool) -> None:
-        if self.output.questions.current is not None:
-            self.output.questions.take(line)
+    def keep_typed(self) -> None:
+        """Keep what was typed before a question as messages, so that it does not become an answer."""
+        lines, begun = self.keyboard.reader.take_typed()
+        self._typed += lines
+        self._begun += begun
+        if self._begun:
+            note = f"(unfinished: {one_line(self._begun, 60)!r}. Enter sends it as a message; then answer.)"
+            self.console.note(note, "dim")
+
+    async def _answer(self, line: str, *, typed_before: bool) -> None:
+        """Use a line as the answer to a question; a command is run, and what is no answer is sent as a message."""
+        questions = self.output.questions
+        word = line.strip().partition(" ")[0]
+        if typed_before:
+            self._typed.append(line)
+        elif not self._begun and (word[1:] in COMMANDS or word[1:] in ALIASES) and word[:1] == "/" != word:
+            self.console.end_prompt()
+            await self._handle_message(line, working=True)
+        else:
+            begun, self._begun = self._begun, ""
+            if text := questions.take_line(self.keyboard.reader, line, begun):
+                await self._handle_message(text, working=True)
+                self.console.note("(sent as a message, which is no answer)", "dim")
+            else:
+                return
+        questions.redraw()
+
+    async def _handle_message(self, line: str, *, working: bool) -> None:
+        """Send a line as a message, or run it as a command."""
+        begun, self._begun = self._begun, ""
+        line = typed_text(begun + line) if self.keyboard.interactive else line
+        if line == NO_INPUT:
             return
         text = self.keyboard.join(line)
         if not text:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jaato.abc.asker import Answer
 from jaato.cli.output.console import Console, Look, one_line, visible
 from jaato.cli.output.printer import SubagentNames, indented
-from jaato.cli.repl.editor import LineReader
+from jaato.cli.repl.editor import NO_INPUT, PASTE, LineReader, typed_text
 from jaato.protocol.commands import ClarificationResponse, Command, PermissionResponse
 from jaato.protocol.events import (
     ClarificationQuestion,
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from jaato.agent.session import Session
 
 WORDS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e"}
+IN_PREVIEW = {"content", "new_content", "old", "new", "prologue", "epilogue", "edits", "patch"}
+"""Arguments that the diff of a call shows."""
+DIFF_LOOKS: dict[str, Look] = {"+": "green", "-": "red", "@": "cyan"}
+EDIT_PROMPT = "arguments as JSON (empty: cancel): "
 PLAIN = {"y", "n", "a", "t", "i", "once", "never", "all"}
 KEYS = "y yes · n no · a always · t this turn · i until idle · once · never · all pending · e edit · c TEXT · ? help"
 CALL_KEYS = "y yes · n no · never · e edit · c TEXT · ? help"
@@ -57,6 +61,8 @@ class Questions:
         self._pending: list[PermissionRequested | ClarificationQuestion] = []
         self._replies: list[str | None] = []
         self._editing = False
+        self._prompt = ""
+        """The prompt of the current question."""
         self._answered: set[str] = set()
         """The ids of the questions that were answered here."""
         self.on_question: Callable[[], object] = lambda: None
@@ -82,6 +88,8 @@ class Questions:
                 self._pending = [one for one in self._pending if one.question_id != event.question_id]
                 if first is not None and self._has_changed(first):
                     self._show()
+                elif self.current is None:
+                    self._console.end_prompt()
 
     def _has_changed(self, before: Event | None) -> bool:
         """Reset the reply if another question is current now; whether there is one to show."""
@@ -126,7 +134,21 @@ class Questions:
                 *lines, prompt = question_lines(question.questions[len(self._replies)])
                 for number, line in enumerate(lines):
                     self._console.note(line, "" if number else "yellow")
-                self._console.prompt(prompt)
+                self._ask(prompt)
+
+    def _ask(self, prompt: str) -> None:
+        self._prompt = prompt
+        self._console.prompt(prompt, stays=True)
+
+    def redraw(self) -> None:
+        """Show the prompt of the current question again, below other text."""
+        if self.current is None:
+            self._console.end_prompt()
+        elif not self._console.in_text:
+            subject = self._prompt
+            if isinstance(self.current, PermissionRequested) and not self._editing:
+                subject = f"{self._prefix(self.current)}May {self.current.tool} run? {self._prompt}"
+            self._console.prompt(subject, stays=True)
 
     def _prefix(self, question: Event) -> str:
         """The prefix of a subagent's question; empty for the root agent."""
@@ -137,7 +159,10 @@ class Questions:
         note = self._console.note
         note(f"{self._prefix(question)}May {question.tool} run?", "yellow")
         for name, value in question.arguments.items():
-            note(indented(name, value))
+            if not question.preview or name not in IN_PREVIEW:
+                note(indented(name, value))
+        for line in visible(question.preview).splitlines():
+            note(f"  {line}", diff_look(line))
         if question.access is not None:
             look: Look = "red" if question.access.profile == "full" else "yellow"
             note("  yes allows:", "yellow")
@@ -152,10 +177,30 @@ class Questions:
         if question.deadline:
             note(f"  denied at {local_time(question.deadline)} without an answer", "dim")
         note(KEYS if question.shape else CALL_KEYS, "dim")
-        self._console.prompt("allow? ")
+        self._ask("allow? ")
+
+    def take_line(self, reader: LineReader, line: str, begun: str = "") -> str:
+        """Use a line as the answer, and return what is none: pasted lines, and a line that was `begun` before the question.
+        Keys that are no characters are ignored."""
+        lines = [typed_text(one) for one in reader.read_pasted(line)]
+        if begun or len(lines) > 1 or PASTE in line:
+            self._console.end_prompt()
+            return "\n".join([begun + lines[0].strip(NO_INPUT), *(one.strip(NO_INPUT) for one in lines[1:])])
+        if lines[0] == NO_INPUT:
+            self._console.end_prompt()
+            self.redraw()
+        else:
+            self.take(lines[0])
+        return ""
+
+    def refuse_paste(self) -> None:
+        """Say that what was pasted is no answer, where it cannot be a message."""
+        self._console.note("Pasted text is no answer; type it.", "yellow")
+        self.redraw()
 
     def take(self, line: str) -> None:
         """Use a line as the answer to the current question."""
+        self._console.end_prompt()
         match self.current:
             case PermissionRequested() as question:
                 parse = self._parse_arguments if self._editing else self._parse_answer
@@ -180,10 +225,10 @@ class Questions:
         if word == "e" and not rest:
             self._editing = True
             self._console.note(json.dumps(question.arguments, ensure_ascii=False))
-            self._console.prompt("arguments as JSON (empty: cancel): ")
+            self._ask(EDIT_PROMPT)
             return None
         self._console.note(HELP)
-        self._console.prompt("allow? ")
+        self._ask("allow? ")
         return None
 
     def _parse_arguments(self, question: PermissionRequested, line: str) -> Answer | None:
@@ -201,11 +246,12 @@ class Questions:
         if arguments is not None:
             self._console.note("The arguments must be a JSON object: {…}.", "red")
         self._editing = True
-        self._console.prompt("arguments as JSON (empty: cancel): ")
+        self._ask(EDIT_PROMPT)
         return None
 
     def end(self) -> None:
         """Answer every pending question with no, as the input has ended."""
+        self._console.end_prompt()
         for question in list(self._pending):
             match question:
                 case PermissionRequested():
@@ -214,6 +260,11 @@ class Questions:
                     )
                 case ClarificationQuestion():
                     self._answer(question.question_id, [None] * len(question.questions))
+
+
+def diff_look(line: str) -> Look:
+    """The colour of a line of a unified diff."""
+    return DIFF_LOOKS.get(line[:1], "") if not line.startswith(("+++", "---")) else "bold"
 
 
 def local_time(timestamp: str) -> str:
@@ -278,8 +329,10 @@ def attend_terminal(session: Session, console: Console) -> Callable[[], None]:
                     stop_listening()
                     questions.end()
                     return
-                if questions.current is not None:
-                    questions.take(line)
+                if questions.current is None:
+                    break  # it was resolved meanwhile
+                if questions.take_line(reader, line):
+                    questions.refuse_paste()
             arrived.clear()
 
     def stop_listening() -> None:
@@ -297,8 +350,10 @@ def attend_terminal(session: Session, console: Console) -> Callable[[], None]:
 
 async def confirm(console: Console, text: str) -> bool:
     """Whether the user confirms."""
+    reader = LineReader()
+    reader.discard()
     console.prompt(f"{text} [y/N] ")
-    line = await LineReader().read()
+    line = await reader.read()
     return line is not None and is_yes(line)
 
 

@@ -18,6 +18,7 @@ from jaato.protocol.events import (
     CommandList,
     Event,
     MessageUser,
+    MidTurnInjected,
     SessionInfo,
     SystemMessage,
     TurnCompleted,
@@ -59,6 +60,8 @@ class SessionOutput:
         self.turns: list[TurnCompleted] = []
         self.sent: list[str] = []
         """Messages from this terminal whose event has not arrived."""
+        self._own_messages: set[str] = set()
+        """The ids of messages from this terminal."""
         self.interrupts = 0
         """How often Ctrl-C was pressed in this turn."""
         self.exit_after_turn = False
@@ -108,6 +111,8 @@ class SessionOutput:
             self._print_event(event)
         if isinstance(event, SessionInfo | CommandList):
             self._update_completions()
+        if self.console.covered:
+            self.questions.redraw()
         if before != (self.busy, self.questions.current) or self.leaving:
             self.changed.set()
 
@@ -126,6 +131,8 @@ class SessionOutput:
             self._turn_open = self._turn_open or event.seq == self.printed_seq  # resumed after a crash
             self.interruption_printed = False
         self._print(event)
+        if isinstance(event, MidTurnInjected) and event.message_id in self._own_messages:
+            self.console.note("(your message was delivered to the agent)", "dim")
         self.questions(event)
         if isinstance(event, TurnCompleted):
             if is_root:
@@ -139,6 +146,7 @@ class SessionOutput:
         own = next((sent for sent in self.sent if text.startswith(sent)), None)
         if own is not None:
             self.sent.remove(own)
+            self._own_messages.add(event.message.id)
         elif event.message.source == "user":
             line = f"{one_line(event.message.by, 80) or 'somebody'}: {one_line(user_text(event), 2_000)}"
             self.keyboard.note(line, "bold", prompt_again=False)

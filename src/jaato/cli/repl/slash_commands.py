@@ -13,7 +13,7 @@ from jaato.cli.arguments.values import absolute_model, read_attachment
 from jaato.cli.connect import same_state_dir
 from jaato.cli.output.console import one_line
 from jaato.cli.output.printer import price_text, sandbox_lines, summary_line, usage_text
-from jaato.cli.output.transcript import file_text, plan_lines, root_plan
+from jaato.cli.output.transcript import file_text, plans_lines
 from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.protocol.commands import SessionFork, SessionUpdate, TaskStop, TurnContinue
 from jaato.protocol.frames import Done, Opened
@@ -150,8 +150,7 @@ async def mode_command(context: CommandContext, rest: str) -> None:
 
 async def plan_command(context: CommandContext, _rest: str) -> None:
     """/plan"""
-    plan = root_plan(context.session.state)
-    for line in plan_lines(plan) if plan is not None else ["There is no plan."]:
+    for line in list(plans_lines(context.session.state)) or ["There is no plan."]:
         context.console.note(line)
 
 
@@ -357,7 +356,7 @@ COMMANDS: dict[str, tuple[str, Command | None]] = {
     "help": ("list the commands", help_command),
     "tools": ("[CATEGORY] list the tools; * marks those declared to the model", tools_command),
     "model": ("[NAME | PROVIDER NAME] show or switch the model", model_command),
-    "plan": ("show the agent's plan", plan_command),
+    "plan": ("show the plans of the agent and its subagents", plan_command),
     "tasks": ("list the background tasks; /tasks stop ID stops one", tasks_command),
     "mode": (
         "[NAME] show or switch the permission mode: ask, accept-edits, auto, plan, read-only",

@@ -7,11 +7,12 @@ import stat
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
-from jaato.plugins.files import reading
+from jaato.plugins.files import previews, reading
 from jaato.plugins.files.apply_patch import MAX_PATCH_CHARS, apply
 from jaato.plugins.files.diff import unified_diff
 from jaato.plugins.files.edits import (
@@ -85,6 +86,7 @@ class FilesPlugin(Plugin):
         category=FILES,
         access="write",
         examples=({"patch": "--- a/app.py\n+++ b/app.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"},),
+        previews="preview_patch",
     )
     def apply_patch(
         self,
@@ -114,7 +116,7 @@ class FilesPlugin(Plugin):
             return read_handle(path, offset, limit, call)
         return read_lines(self.roots, path, offset, limit, call)
 
-    @tool(category=FILES, access="write", aliases={"writeFile": {}})
+    @tool(category=FILES, access="write", aliases={"writeFile": {}}, previews="preview_write")
     def writeNewFile(self, path: str, content: str, *, call: Call) -> dict[str, Any]:
         """Create a file: write or save text to a new file, making its missing directories. Refuses a path
         that exists; use updateFile for that."""
@@ -137,6 +139,7 @@ class FilesPlugin(Plugin):
             {"path": "app.py", "old": "retries = 3", "new": "retries = 5"},
             {"path": "app.py", "old": "return None", "new": "return total", "prologue": "def total_price("},
         ),
+        previews="preview_update",
     )
     def updateFile(
         self,
@@ -225,6 +228,7 @@ class FilesPlugin(Plugin):
                 ]
             },
         ),
+        previews="preview_many",
     )
     def multiFileEdit(
         self,
@@ -249,6 +253,7 @@ class FilesPlugin(Plugin):
             },
             {"pattern": "(\\w+)_old", "replacement": "\\1", "regex": True},
         ),
+        previews="preview_replacements",
     )
     def findAndReplace(
         self,
@@ -286,3 +291,27 @@ class FilesPlugin(Plugin):
     def listBackups(self, path: str | None = None, limit: int = 50) -> dict[str, Any]:
         """List the old versions that are kept of a file, or of all, newest first."""
         return reading.list_backups(self.changes, path, max(1, limit))
+
+    # --- previews ------------------------------------------------------------------------------------------------
+
+    def preview_patch(self, arguments: dict[str, Any]) -> str:
+        """The patch itself."""
+        return previews.join_diffs([arguments["patch"]])
+
+    def preview_write(self, arguments: dict[str, Any]) -> str:
+        """The new file."""
+        return previews.file_diff(arguments["path"], None, arguments["content"])
+
+    def preview_update(self, arguments: dict[str, Any]) -> str:
+        """The edit of a file."""
+        return previews.preview_edits(self.changes, [Edit(**arguments)])
+
+    def preview_many(self, arguments: dict[str, Any]) -> str:
+        """The edits of each file."""
+        return previews.preview_edits(self.changes, msgspec.convert(arguments["edits"], list[Edit]))
+
+    def preview_replacements(self, arguments: dict[str, Any]) -> str:
+        """The edits of each file in which something would be replaced."""
+        given = {name: value for name, value in arguments.items() if name != "dry_run"}
+        everything: dict[str, Any] = {"path": ".", "glob": "*", "regex": False}
+        return previews.preview_replace(self.changes, Search(**everything | given))

@@ -179,6 +179,8 @@ class PermissionRequested(
     default: str = "n"
     access: SandboxAccess | None = None
     """What a yes opens to the call's process."""
+    preview: str = ""
+    """A unified diff of what the call would change in files, where its tool makes one; a long one is cut and says so."""
 
 
 class PermissionResolved(

@@ -37,6 +37,7 @@ class KnownTool(msgspec.Struct, frozen=True, omit_defaults=True):
     confines: bool = False
     examines: bool = False
     reaches: bool = False
+    previews: bool = False
 
 
 COPIED = ("spec", "checked", "is_async", "background_after_s", "timeout_s", "resumes", "confines")
@@ -117,11 +118,16 @@ class LazyPlugin(ToolsetSource):
             aliases=known.aliases,
             examines=functools.partial(self._examined, name) if known.examines else None,
             reaches=functools.partial(self._reached, name) if known.reaches else None,
+            previews=functools.partial(self._previewed, name) if known.previews else None,
         )
 
     def _examined(self, name: str, arguments: dict[str, Any]) -> list[tuple[str, str]]:
         examine = self._tool(name).examines
         return examine(arguments) if examine is not None else []
+
+    def _previewed(self, name: str, arguments: dict[str, Any]) -> str:
+        preview = self._tool(name).previews
+        return preview(arguments) if preview is not None else ""
 
     def _reached(self, name: str, call: Call) -> SandboxAccess | None:
         """What a process may reach that a call talks to; a plugin that is not made has started none."""
@@ -197,6 +203,7 @@ def manifest_of(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> Pl
             aliases={alias: dict(rename) for alias, rename in tool.aliases.items()},
             examines=tool.examines is not None,
             reaches=tool.reaches is not None,
+            previews=tool.previews is not None,
         )
         for tool in toolset.tools
     ]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from jaato.abc.asker import Answer, Asker
-from jaato.errors import ConfigError, NotAllowed
+from jaato.errors import ConfigError, NotAllowed, ToolError
 from jaato.protocol.specs import Grant, Mode, SandboxProfile, Scope
 from jaato.tools.filesystem.control_files import STANDARD, ControlNames
 from jaato.tools.permissions.access import WORKSPACE_WRITE, covers, difference, union
@@ -48,6 +48,16 @@ INDIVIDUAL = frozenset(("control_path", "plan"))
 """Methods of verdicts whose questions an answer `all` does not cover."""
 
 
+def preview_call(tool: Tool, arguments: dict[str, Any]) -> str:
+    """A unified diff of what a call would change; empty where its tool makes none, or the call would fail."""
+    if tool.previews is None:
+        return ""
+    try:
+        return tool.previews(arguments)
+    except (ToolError, OSError):
+        return ""
+
+
 class NoSerialization:
     """A turnstile that never waits, for a caller that asks one question at a time anyway."""
 
@@ -68,7 +78,7 @@ class Gate:
     `turnstile` serializes questions; behind it the call is evaluated again. `on_grant` and `on_revoke` are called for
     every grant that begins or ends, `on_mode` for another mode. `grants` are those of a resumed session, `protected`
     directories that no lasting grant covers. A question waits `timeout_s`, unless the channel sets a time. `profiles`
-    returns those that a sandbox enforces for tools that confine what they start.
+    returns those that a sandbox enforces for tools that confine what they start. `preview` makes the diff of a question.
     """
 
     def __init__(
@@ -86,6 +96,7 @@ class Gate:
         control_names: ControlNames = STANDARD,
         timeout_s: float | None = None,
         profiles: Callable[[], frozenset[SandboxProfile]] = none_enforced,
+        preview: Callable[[Tool, dict[str, Any]], str | Awaitable[str]] = preview_call,
     ) -> None:
         self.policy = policy
         self._asker = asker
@@ -98,6 +109,7 @@ class Gate:
         self._control = (tuple(one.resolve() for one in protected), control_names)
         self._timeout_s = timeout_s
         self.profiles = profiles
+        self._preview = preview
         self._waiting: list[PendingCall] = []
         self._edited: dict[str, str] = {}
         self._given: PermissionContext | None = None
@@ -251,10 +263,13 @@ class Gate:
         """Ask until there is a valid answer, at most three times."""
         assert self._asker is not None
         reason = verdict.reason
+        made = self._preview(tool, waiting.call.arguments)
+        preview = made if isinstance(made, str) else await made
         for _question in range(MAX_QUESTIONS):
             question = make_question(
                 waiting, verdict, reason, self.policy.channel.timeout_s or self._timeout_s
             )
+            question = replace(question, preview=preview)
             try:
                 given = self._asker.ask(question)
                 answer = (

@@ -1,0 +1,159 @@
+"""Permission prompts at a real terminal: diffs, text that comes between, keys, pasted text, and messages that are no answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pexpect
+import pytest
+from tests.cli.desk import USAGE, Desk, call, say
+from tests.cli.terminal import talking
+
+EDIT = call("updateFile", path="a.py", old="retries = 3", new="retries = 5")
+TOUCH = call("run", command="touch made", need=["write"])
+SLOW = call("run", command="touch begun; sleep 1.5", need=["write"])
+ALLOW_SLOW = ("--allow", "run(touch begun)", "--allow", "run(sleep *)")
+
+
+def both(*steps: dict[str, Any]) -> dict[str, Any]:
+    """One reply with the calls of several."""
+    return {"calls": [one for step in steps for one in step["calls"]], "usage": USAGE}
+
+
+def test_an_edit_is_asked_for_with_its_diff(desk: Desk) -> None:
+    """A permission prompt for an edit shows a unified diff of the file as it is, in place of the arguments; a new file is
+    compared with nothing; an edit that does not fit shows its arguments."""
+    (desk.work / "a.py").write_text("import time\n\nretries = 3\nwait_s = 1\n")
+    steps = [
+        call("get_tool_schemas", names=["updateFile", "writeNewFile", "multiFileEdit"]),
+        EDIT,
+        call("writeNewFile", path="b.txt", content="one\ntwo\n"),
+        call(
+            "multiFileEdit",
+            edits=[
+                {"path": "a.py", "old": "wait_s = 1", "new": "wait_s = 2"},
+                {"path": "a.py", "old": "wait_s = 2", "new": "wait_s = 3"},
+                {"path": "c.txt", "new_content": "new\n"},
+            ],
+        ),
+        call("updateFile", path="a.py", old="not there", new="x"),
+        say("Over."),
+    ]
+    with talking(desk, *desk.script(*steps), "go", command="run") as child:
+        for diff in (
+            ["--- a.py", "+++ a.py", "@@ -1,4 +1,4 @@", " import time", "-retries = 3", "+retries = 5"],
+            ["--- /dev/null", "+++ b.txt", "+one", "+two"],
+            ["--- a.py", "-wait_s = 1", "+wait_s = 3", "--- /dev/null", "+++ c.txt", "+new"],
+        ):
+            for line in diff:
+                child.expect_exact(f"  {line}\r\n")
+            child.expect(r"allow\? $")
+            assert "old:" not in child.before
+            child.sendline("y")
+        child.expect_exact("  old: not there")
+        child.expect(r"allow\? $")
+        child.sendline("y")
+        child.expect("Over.")
+        child.expect(pexpect.EOF)
+    assert (desk.work / "a.py").read_text() == "import time\n\nretries = 5\nwait_s = 3\n"
+    asked = [e for e in desk.events(desk.sessions()[0]["id"]) if e["type"] == "permission.requested"]
+    assert "+retries = 5" in asked[0]["preview"]
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_a_prompt_is_redrawn_below_other_text(desk: Desk, command: str) -> None:
+    """Text that is printed while a question waits begins on a line of its own, and the prompt follows it."""
+    other = call("run", command="sleep 1.5; echo hello")
+    script = desk.script(both(other, TOUCH), say("Over."))
+    with talking(desk, *script, "--verbose", "go", command=command) as child:
+        child.expect(r"allow\? $")
+        child.expect(r"^\r\n    hello\r\nMay run run\? allow\? ")
+        child.sendline("y")
+        child.expect("Over.")
+    assert (desk.work / "made").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_keys_are_not_input(desk: Desk, command: str) -> None:
+    """F2 and the arrows before an answer do not change it, and alone they are no answer."""
+    ask = call("request_clarification", context="", questions=[{"question": "Colour?", "default": "red"}])
+    steps = [TOUCH, call("get_tool_schemas", names=["request_clarification"]), ask, say("Over.")]
+    with talking(desk, *desk.script(*steps), "go", command=command, term="xterm") as child:
+        child.expect(r"allow\? ")
+        child.sendline("\x1bOQ")
+        child.expect(r"allow\? ")
+        child.sendline("\x1b[A\x1bOQy\x1b[D\x1b[12~")
+        child.expect(r"answer \[red\]: ")
+        child.sendline("\x1bOQ")
+        child.expect(r"answer \[red\]: ")
+        child.sendline("\x1b[Cblue")
+        child.expect("Over.")
+    assert (desk.work / "made").exists()
+    [resolved] = [e for e in desk.events(desk.sessions()[0]["id"]) if e["type"] == "clarification.resolved"]
+    assert [answer for _, answer in resolved["qa_pairs"]] == ["blue"]
+
+
+@pytest.mark.parametrize("pasted", ["\x1b[200~y\n\x1b[201~", "y\nand more\n"])
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_pasted_text_is_no_answer(desk: Desk, command: str, pasted: str) -> None:
+    """Pasted lines do not answer a permission request, marked by the terminal or not; in a chat they are sent as a message."""
+    with talking(desk, *desk.script(TOUCH, say("Over.")), "go", command=command, term="xterm") as child:
+        child.expect(r"allow\? ")
+        child.send(pasted)
+        child.expect(
+            "sent as a message, which is no answer" if command == "chat" else "Pasted text is no answer"
+        )
+        child.expect(r"allow\? ")
+        assert not (desk.work / "made").exists()
+        child.sendline("n")
+        child.expect("Over.")
+    assert not (desk.work / "made").exists()
+
+
+def test_a_line_begun_before_a_question_is_no_answer(desk: Desk) -> None:
+    """What was typed when the question came is a message: whole lines, and the line that was begun, once it is ended."""
+    script = desk.script(SLOW, TOUCH, say("Over."), say("And more."))
+    with talking(desk, *ALLOW_SLOW, *script, "go") as child:
+        desk.wait_for("begun")
+        child.sendline("first message")
+        child.expect("queued until")
+        child.send("fix the test ")
+        child.expect("unfinished: 'fix the test'")
+        child.expect(r"allow\? ")
+        child.sendline("y")
+        child.expect("sent as a message, which is no answer")
+        child.expect(r"allow\? ")
+        assert not (desk.work / "made").exists()
+        child.sendline("n")
+        child.expect("Over.")
+    assert not (desk.work / "made").exists()
+    events = desk.events(desk.sessions()[0]["id"])
+    said = [e["message"]["parts"][0]["text"] for e in events if e["type"] == "message.user"]
+    assert said[:1] == ["go"]
+    assert {"first message", "fix the test y"} <= set(said)
+
+
+def test_commands_work_during_a_turn(desk: Desk) -> None:
+    """/plan and /usage answer while a command runs, and while a question waits, whose prompt is shown again; what leaves the
+    session is refused; only messages of the user are confirmed."""
+    plan = call("createPlan", title="Mend it", steps=["Look", "Repair"])
+    script = desk.script(plan, SLOW, TOUCH, say("Over."))
+    with talking(desk, *ALLOW_SLOW, *script, "go") as child:
+        desk.wait_for("begun")
+        child.sendline("/plan")
+        child.expect("Mend it")
+        child.expect("Repair")
+        child.sendline("/usage")
+        child.expect("session: .* tokens in")
+        child.sendline("/new")
+        child.expect("/new is not available during a turn")
+        child.sendline("be quick")
+        child.expect("queued until")
+        child.expect("your message was delivered")
+        child.expect(r"allow\? ")
+        child.sendline("/plan")
+        child.expect("Repair")
+        child.expect(r"allow\? ")
+        child.sendline("y")
+        child.expect("Over.")
+    assert (desk.work / "made").exists()
