@@ -22,7 +22,8 @@ PERMISSIONS_HELP = """examples:
   jaato permissions list --json
   jaato permissions explain writeNewFile '{"path": "a.txt", "content": ""}'
   jaato permissions revoke 3f9c2a61b07d
-  jaato permissions trust"""
+  jaato permissions trust
+  jaato permissions trust rules.json"""
 SANDBOX = """Runs COMMAND in the sandbox of the agent's commands: the profile read-only can read files, workspace-write can also change
 the workspace. The exit code is the command's.
 
@@ -65,6 +66,7 @@ OPTIONS = {
     "grants": value("ID", "id of the grant, as shown by list"),
     "subject": value("COMMAND|TOOL", "a shell command, or the name of a tool followed by JSON"),
     "arguments": value("JSON", "arguments of the tool"),
+    "file:policy": value("FILE", "a permission file (default: .jaato/permissions.json)"),
     "--profile": choice(
         ("read-only", "workspace-write"), "sandbox profile (default: read-only)", "read-only"
     ),
@@ -92,7 +94,11 @@ PERMISSION_ACTIONS = (
         "show whether a command or a tool call would be allowed, and why",
         f"subject [arguments] {PERMISSIONS} --workspace --json",
     ),
-    Command("trust", "trust the current permission file of this workspace", "--workspace --json"),
+    Command(
+        "trust",
+        "trust the current permission file of this workspace, or another permission file",
+        "[file:policy] --workspace --json",
+    ),
 )
 PLUGIN_ACTIONS = (
     Command("list", "list all plugins, and why one is not loaded", "--workspace --json"),

@@ -55,6 +55,13 @@ def main(args: Namespace) -> int:
         case "explain":
             explain(args, options, settings, policy, workspace)
         case "trust":
+            if args.file:
+                policy = Policy.load(
+                    Path(args.file).absolute(),
+                    workspace=workspace,
+                    state_dir=settings.state_dir,
+                    trusted=False,
+                )
             policy.trust()
             print_line(f"trusted the current {policy.path}; after a change it must be trusted again")
             print_line(NEW_SESSIONS_ONLY)
@@ -137,7 +144,7 @@ def explain(
             control_names=control_names(tuple(settings["control_files"])),
             profiles=profiles_of(registry.services, workspace),
         )
-        print_verdict(args, gate.explain(call, tool), tool)
+        print_verdict(args, gate.explain(call, tool), tool, policy.distrust)
     finally:
         registry.shutdown()
 
@@ -161,8 +168,8 @@ def subject_of(args: Namespace, find: Any) -> tuple[Tool, dict[str, Any]]:
     return found.tool, {found.rename.get(key, key): value for key, value in arguments.items()}
 
 
-def print_verdict(args: Namespace, verdict: Verdict, tool: Tool) -> None:
-    """Print a decision."""
+def print_verdict(args: Namespace, verdict: Verdict, tool: Tool, distrust: str) -> None:
+    """Print a decision, and `distrust` of the permission file."""
     if args.json:
         print_json(
             {
@@ -173,6 +180,7 @@ def print_verdict(args: Namespace, verdict: Verdict, tool: Tool) -> None:
                 "shape": verdict.shape,
                 "lasting": verdict.lasting,
                 "access": msgspec.to_builtins(verdict.access),
+                "distrust": distrust or None,
                 "parts": [{"text": p.text, "effect": p.effect, "reason": p.reason} for p in verdict.parts],
             }
         )
@@ -180,6 +188,8 @@ def print_verdict(args: Namespace, verdict: Verdict, tool: Tool) -> None:
     words = {"allow": "allowed", "deny": "denied", "ask": "asked about"}
     print_line(f"{words[verdict.effect]} ({verdict.method}): {verdict.reason}")
     print_rows((f"  {words[part.effect]}", part.text, part.reason) for part in verdict.parts)
+    if distrust:
+        print_line(distrust)
     if verdict.access is not None and verdict.effect != "deny":
         print_line("it would run with" if verdict.effect == "allow" else "yes would allow")
         for line in access_lines(verdict.access):

@@ -50,7 +50,9 @@ class PermissionPlugin:
     """A policy file and a channel. `gate` judges calls; `check_permission` is the same for a name and
     arguments.
 
-    `config_path` is relative to `workspace` (default: the current directory) and need not exist.
+    `config_path` is relative to `workspace` (default: the current directory) and need not exist. An absolute path outside
+    of the workspace is the program's own, and holds as it was read here; later changes only tighten. So does any file with
+    `trusted=True`. Another file of the workspace allows nothing until its content is trusted: `jaato permissions trust FILE`.
     `tools` finds the
     tool of a name, to know what it may touch; without it every tool counts as one that may execute. Raises
     `ConfigError` for a damaged file or an unknown channel.
@@ -82,8 +84,12 @@ class PermissionPlugin:
     def _open(self, config_path: Path, channel_type: str) -> None:
         self._config_path = config_path
         path = self._workspace / config_path
+        own = config_path.is_absolute() and not is_below(config_path, self._workspace)
         policy = Policy.load(
-            path, workspace=self._workspace, state_dir=self._state_dir, trusted=self._trusted
+            path,
+            workspace=self._workspace,
+            state_dir=self._state_dir,
+            trusted=True if own and self._trusted is None else self._trusted,
         )
         kind = policy.channel.type if policy.channel.type and channel_type == "console" else channel_type
         self.channel: Asker = self._given or make_channel(kind, policy.channel, self._places)
@@ -203,6 +209,11 @@ class PermissionPlugin:
     def get_user_commands(self) -> list[UserCommand]:
         """It has no commands."""
         return []
+
+
+def is_below(path: Path, directory: Path) -> bool:
+    """Whether a path is below a directory as it is written, or where its links lead."""
+    return path.is_relative_to(directory) or path.resolve().is_relative_to(directory)
 
 
 def refuse_to_run(_arguments: dict[str, Any], _call: Call) -> Any:

@@ -138,8 +138,10 @@ def make_question(waiting: PendingCall, verdict: Verdict, reason: str, timeout_s
     )
 
 
-def deny_without_channel(call: Call, tool: Tool, verdict: Verdict, path: Path | None) -> Decision:
-    """Denied because no one can be asked, with the ways to allow it."""
+def deny_without_channel(
+    call: Call, tool: Tool, verdict: Verdict, path: Path | None, distrust: str = ""
+) -> Decision:
+    """Denied because no one can be asked, with the ways to allow it; `distrust` says that the file at `path` is not trusted."""
     by_command = tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS
     pattern = f"{tool.name}({verdict.shape})" if verdict.shape and by_command else tool.name
     where = path or "a permission file"
@@ -148,6 +150,7 @@ def deny_without_channel(call: Call, tool: Tool, verdict: Verdict, path: Path | 
         remedy = "Only someone who is asked can allow it, for this one call."
     if verdict.remedy:
         remedy = verdict.remedy
+    remedy = f"{distrust} {remedy}".strip()
     return deny(
         f"{verdict.reason}, and no one can answer the permission request for {call.name}. {remedy}",
         "no_channel",

@@ -237,7 +237,7 @@ class Gate:
     async def _ask(self, call: Call, tool: Tool) -> Decision:
         """Wait for the turnstile, evaluate again, and ask if that is still needed."""
         if self._asker is None:
-            return deny_without_channel(call, tool, self._judge(call, tool), self.policy.path)
+            return self._deny_unasked(call, tool, self._judge(call, tool))
         waiting = PendingCall(call, digest_of(call))
         self._waiting.append(waiting)
         try:
@@ -251,6 +251,9 @@ class Gate:
                 return await self._question_user(waiting, tool, verdict)
         finally:
             self._waiting.remove(waiting)
+
+    def _deny_unasked(self, call: Call, tool: Tool, verdict: Verdict) -> Decision:
+        return deny_without_channel(call, tool, verdict, self.policy.path, self.policy.distrust)
 
     def _is_settled(self, waiting: PendingCall, verdict: Verdict) -> bool:
         """Whether an answer `all` covers this question: not an individual one, nor one that opens more than was shown."""
@@ -280,7 +283,7 @@ class Gate:
             except TimeoutError:
                 return deny("no answer came in time, so the call is denied", "timeout")
             if answer is None:
-                return deny_without_channel(waiting.call, tool, verdict, self.policy.path)
+                return self._deny_unasked(waiting.call, tool, verdict)
             self.policy.reload()
             overtaken = self._superseding_decision(waiting, tool)
             decision = overtaken or self._apply_answer(waiting, tool, verdict, answer)

@@ -5,6 +5,7 @@ Of the workspace's file only trusted content allows; several processes write it 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
@@ -358,6 +359,16 @@ class Policy:
     def untrusted(self) -> bool:
         """Whether there is an untrusted file that allows something."""
         return self._file is not None and not self._file.trusted and self._file.document.loosens
+
+    @property
+    def distrust(self) -> str:
+        """That the file is not trusted, and how to trust it; empty where there is nothing to trust."""
+        if not self.untrusted:
+            return ""
+        command = f"jaato permissions trust {shlex.quote(str(self.path))}"
+        return (
+            f"{self.path} is not trusted, so what it allows does not apply: review it, then run `{command}`."
+        )
 
     @property
     def deferred(self) -> bool:
