@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import httpx2
 import pytest
 from tests.docs.forks import Forks
 from tests.docs.pages import ROOT
 
 EXAMPLES = ROOT / "examples"
+WEBSOCKET = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Version": "13",
+}
 PRINTED = {
     "ten_lines": "Tea and cake cost 7.70 euros together.\n",
     "own_tool": "denied: writeNewFile\nGreen tea (3) and honey (1) are short. I was not allowed to note it.\n",
@@ -55,7 +63,7 @@ def test_every_example_is_run_and_listed() -> None:
     programs = {path.stem for path in EXAMPLES.glob("*.py")} - {"demo"}
     assert (
         programs
-        == {*PRINTED, "client", "registries"}
+        == {*PRINTED, "client", "registries", "websocket"}
         == {path.stem for path in (EXAMPLES / "replies").glob("*.json")}
     )
     listed = (EXAMPLES / "README.md").read_text()
@@ -123,6 +131,56 @@ def test_the_client_of_the_server(tmp_path: Path, forks: Forks) -> None:
             assert done.stdout.splitlines()[0] == "I was not allowed to write it."
             assert done.stdout.splitlines()[1].startswith("1 turn, ")
             assert not (tmp_path / "tea.md").exists()
+        finally:
+            run("-m", "jaato", "serve", "--stop")
+
+
+def test_the_client_in_ten_lines(tmp_path: Path, forks: Forks) -> None:
+    """The ten lines of the guide are the program in examples/, and work over the network with the server's own token; at
+    another path, and without a token, the server says where the WebSocket is."""
+    program = (EXAMPLES / "websocket.py").read_text()
+    python = forks.program(tmp_path / "python")
+    assert program in (ROOT / "docs/guides/client.md").read_text()
+    with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
+        env = {
+            "PATH": os.defpath,
+            "HOME": str(tmp_path),
+            "XDG_RUNTIME_DIR": runtime,
+            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "JAATO_PROVIDER": "scripted",
+            "JAATO_MODEL": str(EXAMPLES / "replies" / "websocket.json"),
+        }
+
+        def run(*args: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [python, *args], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120,
+                check=False,
+            )  # fmt: skip
+
+        started = run("-m", "jaato", "serve", "--daemon", "--web-socket", ":0")
+        try:
+            found = re.search(r"ws://([\d.]+:\d+)", started.stderr)
+            assert found, started.stderr
+            token = tmp_path / ".local/state/jaato/server-token"
+            done = run("-W", "error", str(EXAMPLES / "websocket.py"), found[0], str(token))
+            assert (done.returncode, done.stderr) == (0, "")
+            assert done.stdout == "A list of the stock, and one of what is to do."
+            lost = run(str(EXAMPLES / "websocket.py"), f"{found[0]}/elsewhere", str(token))
+            assert "404" in lost.stderr
+            headers = {"Authorization": f"Bearer {token.read_text().strip()}"}
+            for path, given, status in (
+                ("/", {}, 401),
+                ("/", headers, 404),
+                ("/v1/connect", headers, 426),
+                ("/none", headers, 404),
+            ):
+                for upgrade in ({}, WEBSOCKET):
+                    if upgrade and path == "/v1/connect":
+                        continue
+                    answered = httpx2.get(f"http://{found[1]}{path}", headers=given | upgrade)
+                    assert answered.status_code == status
+                    assert "WebSocket at /v1/connect" in answered.json()["error"]["message"]
         finally:
             run("-m", "jaato", "serve", "--stop")
 

@@ -16,7 +16,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocketClose
 
 from jaato.errors import JaatoError
 from jaato.protocol.frames import PROTOCOL
@@ -50,6 +49,12 @@ from jaato.settings import environment
 from jaato.version import __version__
 
 PATH = "/v1/connect"
+WHERE = (
+    f"Clients of sessions connect by WebSocket at {PATH}, with the header Authorization: Bearer TOKEN over the network, and "
+    'send {"type": "hello", "protocol": 1} first; the guide "Writing a client" has one in ten lines. /health and /metrics '
+    "are for monitoring."
+)
+"""Where the server's interfaces are, for whoever asks at another path."""
 VERSION = TOOLS.split("/")[1]
 """The first segment of the registry's paths; unknown paths below it are answered in the registry's format."""
 
@@ -113,11 +118,10 @@ async def send_not_found(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request for an unknown path, with its request id."""
     from jaato.server.registry.requests import request_id
 
-    if scope["type"] == "websocket":
-        await WebSocketClose()(scope, receive, send)
-        return
-    refused = Refused(404, "There is nothing at this path.")
-    if scope["path"].lower().split("/", 2)[1] == VERSION:
+    refused = Refused(404, f"There is nothing at this path. {WHERE}")
+    if scope["path"] == PATH:
+        refused = Refused(426, f"This path is a WebSocket. {WHERE}", upgrade="websocket")
+    elif scope["type"] == "http" and scope["path"].lower().split("/", 2)[1] == VERSION:
         await send_refusal(scope, send, refused, worded)
         return
     id_ = request_id(dict(scope["headers"]).get(b"x-request-id"))

@@ -302,7 +302,10 @@ class TokenAuthenticator:
         if token:
             await self._throttle.wait(peer)  # a request without a token is no attempt
         challenge = 'Bearer error="invalid_token"' if token else "Bearer"
-        raise Refused(401, "Send the token: Authorization: Bearer TOKEN.", **{"www-authenticate": challenge})
+        text = "Send the token: Authorization: Bearer TOKEN."
+        if scope["path"] == "/" and self._greeting:
+            text += f" Clients of sessions connect by WebSocket at {', '.join(self._greeting)}."
+        raise Refused(401, text, **{"www-authenticate": challenge})
 
     async def _verify_greeting(self, token: str, peer: str) -> Identity | None:
         identity = self._tokens.verify(token)
