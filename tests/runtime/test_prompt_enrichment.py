@@ -72,8 +72,8 @@ def test_the_pipeline_runs_in_the_documented_order(workspace: Path) -> None:
     text, notes = enriched(workspace, "Implement the circuit breaker using MODULE.md like @shot.png")
     assert notes["references"] == {"documents": ["MODULE"]}
     [extracted] = notes["template"]["extracted"]
-    assert notes["multimodal"] == {"images": ["shot.png"]}
-    assert notes["memory"] == {"memories": ["m1"]}
+    assert notes["multimodal"] == {"images": ["shot.png"], "activates": ["viewImage"]}
+    assert notes["memory"] == {"memories": ["m1"], "activates": ["retrieve_memories"]}
     places = [
         text.index(part) for part in ("# Circuit breaker", extracted, "viewImage(", '- m1: "The circuit')
     ]
@@ -176,7 +176,7 @@ def test_a_plugin_that_hangs_or_floods_is_passed_over(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tick)
-            text = await enrichment.enrich_prompt_async(
+            text, _ = await enrichment.enrich_prompt_async(
                 "x", enrichment.enrichers(registry.everyone()), tmp_path
             )
             release.set()

@@ -33,7 +33,8 @@ class UserCommand(NamedTuple):
 
 
 class PromptEnrichmentResult(NamedTuple):
-    """A prompt after a plugin has looked at it."""
+    """A prompt after a plugin has looked at it. `activates` in the metadata names tools that what was added speaks of: they are
+    declared to the model from now on."""
 
     prompt: str
     metadata: dict[str, Any] = {}

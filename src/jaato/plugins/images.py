@@ -53,7 +53,8 @@ class ImagesPlugin(Plugin):
         if not names:
             return PromptEnrichmentResult(prompt)
         lines = [self._describe(name) for name in names]
-        return PromptEnrichmentResult("\n\n".join([prompt, *lines]), {"images": names})
+        notes = {"images": names, "activates": ["viewImage"]}
+        return PromptEnrichmentResult("\n\n".join([prompt, *lines]), notes)
 
     def _describe(self, name: str) -> str:
         try:

@@ -250,7 +250,8 @@ class MemoryPlugin(Plugin):
             return PromptEnrichmentResult(prompt)
         lines = [f"- {name_of(note)}: {quote(one_line(note.content, MAX_HINT_CHARS))}" for note in found]
         hints = "\n".join([HINTS, *lines])
-        return PromptEnrichmentResult(f"{prompt}\n\n{hints}", {"memories": [note.id for note in found]})
+        notes = {"memories": [note.id for note in found], "activates": ["retrieve_memories"]}
+        return PromptEnrichmentResult(f"{prompt}\n\n{hints}", notes)
 
     @tool(category=MEMORY, access="write")
     def store_memory(

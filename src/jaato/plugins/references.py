@@ -224,6 +224,8 @@ WORD = re.compile(r"[\w./-]+")
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".svg", ".ico")
 MAX_NAMES, MAX_DOCUMENTS = 200, 20
 MAX_DOCUMENT_CHARS, MAX_ADDED_CHARS = 20_000, 60_000
+HINTS = {"selectReferences": "selectReferences read", "fetch_url": "fetch_url reads it"}
+"""Tools that what is put after a prompt may speak of, and how it does."""
 LEFT_OUT = "[The prompt names more documents than are shown here; readFile and selectReferences read them.]"
 KNOWLEDGE = "knowledge"
 MAX_TEXT_CHARS = 60_000
@@ -271,11 +273,26 @@ def read_mentioned_file(roots: Roots, name: str, room: int) -> PromptDocument | 
     return PromptDocument(name, text[:room], note)
 
 
+def file_key(found: Declared, roots: Roots, name: str) -> object:
+    """What identifies the file of the workspace that a name or a reference means; the name itself for other documents."""
+    reference = found.references.get(name)
+    if reference is not None and (reference.kind != "file" or reference.owner != "workspace"):
+        return name
+    try:
+        with roots.locate(reference.path if reference is not None else name) as place:
+            info = place.info
+    except (ToolError, OSError):
+        return name
+    return name if info is None else (info.st_dev, info.st_ino)
+
+
 def add_documents(
     prompt: str, found: Declared, roots: Roots, text_of: Callable[[str, int], tuple[str, str]]
 ) -> tuple[str, list[str]]:
-    """The prompt with what it names after it, and the names. `text_of(id, room)` reads a declared reference."""
+    """The prompt with what it names after it, each file once, and the names. `text_of(id, room)` reads a declared
+    reference."""
     added: list[PromptDocument] = []
+    seen: set[object] = set()
     left = MAX_ADDED_CHARS
     more = False
     for name in dict.fromkeys([*mentions(prompt, MAX_NAMES), *find_declared_names(prompt, found)]):
@@ -283,6 +300,10 @@ def add_documents(
         if room <= 0 or len(added) == MAX_DOCUMENTS:
             more = True
             break
+        file = file_key(found, roots, name)
+        if file in seen:
+            continue
+        seen.add(file)
         if name in found.references:
             document: PromptDocument | None = PromptDocument(name, *text_of(name, room))
         else:
@@ -385,7 +406,9 @@ class ReferencesPlugin(Plugin):
             return self._text(found.references[name], room)
 
         text, names = add_documents(prompt, found, self._roots, text_of)
-        return PromptEnrichmentResult(text, {"documents": names} if names else {})
+        tools = [tool for tool, hint in HINTS.items() if hint in text[len(prompt) :]]
+        notes = {"documents": names} if names else {}
+        return PromptEnrichmentResult(text, notes | ({"activates": tools} if tools else {}))
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """The user lists them, or puts some into the conversation."""

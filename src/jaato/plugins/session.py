@@ -105,7 +105,9 @@ def request_description(
     """The prompt, with that word when there is no description after exactly so many turns; 0 turns: never."""
     if not after_turns or turns != after_turns or description or prompt.endswith(UNDESCRIBED):
         return PromptEnrichmentResult(prompt)
-    return PromptEnrichmentResult(f"{prompt}\n\n{UNDESCRIBED}", {"asked_for": "description"})
+    return PromptEnrichmentResult(
+        f"{prompt}\n\n{UNDESCRIBED}", {"asked_for": "description", "activates": ["session_describe"]}
+    )
 
 
 __all__ = [

@@ -312,7 +312,8 @@ class TemplatesPlugin(Plugin):
         if not kept:
             return PromptEnrichmentResult(prompt)
         note = f"[Templates in this prompt are kept as {', '.join(kept)}; renderTemplate fills one in.]"
-        return PromptEnrichmentResult(f"{prompt}\n\n{note}", {"extracted": list(kept)})
+        notes = {"extracted": list(kept), "activates": ["renderTemplate"]}
+        return PromptEnrichmentResult(f"{prompt}\n\n{note}", notes)
 
     def _write(self, path: str, text: str, overwrite: bool, call: Call) -> bool:
         """Write a file as the file tools do, so that it can be undone; whether another was replaced."""

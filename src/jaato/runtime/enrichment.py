@@ -190,16 +190,22 @@ def enrich_prompt(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> 
     return PromptEnrichmentResult(prompt, metadata)
 
 
-async def enrich_prompt_async(prompt: str, toolsets: Iterable[Toolset], workspace: Path) -> str:
-    """The same off the loop; one that takes longer than `WITHIN_S` is passed over too."""
+async def enrich_prompt_async(
+    prompt: str, toolsets: Iterable[Toolset], workspace: Path
+) -> tuple[str, list[str]]:
+    """The same off the loop, with the names of the tools that what was added speaks of; a plugin that takes longer than
+    `WITHIN_S` is passed over too."""
+    named: list[str] = []
     for toolset in toolsets:
         if not is_wanted(toolset, prompt, workspace):
             continue
         if toolset.enrichment.instant and not toolset.foreign:
-            prompt, _ = enrich_now(prompt_round(), toolset, (prompt, {}))
+            prompt, notes = enrich_now(prompt_round(), toolset, (prompt, {}))
         else:
-            prompt, _ = await enrich_in_thread(prompt_round(), toolset, (prompt, {}))
-    return prompt
+            prompt, notes = await enrich_in_thread(prompt_round(), toolset, (prompt, {}))
+        found = notes.get("activates")
+        named += [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    return prompt, named
 
 
 # --- results ---------------------------------------------------------------------------------------------------------

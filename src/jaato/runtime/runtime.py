@@ -40,7 +40,7 @@ from jaato.runtime.enrichment import enrich_prompt_async, enrich_result_async, e
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.subagent_factory import SubagentSessionFactory
 from jaato.runtime.user_commands import run_command
-from jaato.tools.call import Call
+from jaato.tools.call import SERVICES, Call
 from jaato.tools.filesystem.control_files import STANDARD
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Gate, Policy, preview_call
@@ -233,7 +233,11 @@ class Runtime:
 
     async def _enrich(self, prompt: str) -> str:
         registry = self.registry
-        return await enrich_prompt_async(prompt, enrichers(registry.everyone()), registry.workspace)
+        text, named = await enrich_prompt_async(prompt, enrichers(registry.everyone()), registry.workspace)
+        session: Session | None = SERVICES.get().get("session")
+        if named and session is not None:
+            session.activate([name for name in named if name not in session.state.disabled])
+        return text
 
     async def _enrich_result(self, call: Call, value: Any) -> Any:
         asked = result_enrichers(self.registry.everyone(), call.name)
