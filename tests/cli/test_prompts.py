@@ -133,6 +133,28 @@ def test_a_line_begun_before_a_question_is_no_answer(desk: Desk) -> None:
     assert {"first message", "fix the test y"} <= set(said)
 
 
+def test_plans_of_subagents_are_shown(desk: Desk) -> None:
+    """A chat shows each step of a subagent's plan under its name, and /plan lists it beside the agent's own."""
+    task = call("delegate", task="count")
+    task["calls"][0]["arguments"]["name"] = "anna"
+    script = desk.script(
+        call("createPlan", title="Mend it", steps=["Look"]),
+        call("get_tool_schemas", names=["delegate"]),
+        task,
+        call("createPlan", title="Count them", steps=["Find", "Count"]),
+        SLOW,
+        say("Two."),
+        say("Over."),
+    )
+    with talking(desk, "--yes", *script, "go") as child:
+        child.expect(r"\[anna\] plan 0/2: Count them")
+        desk.wait_for("begun")
+        child.sendline("/plan")
+        child.expect("Mend it")
+        child.expect(r"\[anna\]\r\nCount them .*\r\n  \[.\] Find")
+        child.expect("Over.")
+
+
 def test_commands_work_during_a_turn(desk: Desk) -> None:
     """/plan and /usage answer while a command runs, and while a question waits, whose prompt is shown again; what leaves the
     session is refused; only messages of the user are confirmed."""

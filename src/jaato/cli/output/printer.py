@@ -138,6 +138,8 @@ class EventPrinter:
     def _print_subagent(self, event: Event) -> None:
         if self.interactive and isinstance(event, AgentStatusChanged):
             return  # the user sees the question itself
+        if isinstance(event, PlanUpdated) and not (self.interactive or self.verbose):
+            return
         name = self.names.name_of(event.agent_id)
         width = max(MIN_WIDTH, self.console.width - len(name) - 5)
         for line, look in subagent_lines(event, width, verbose=self.verbose):
