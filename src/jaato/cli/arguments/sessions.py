@@ -146,10 +146,10 @@ COMMANDS = (
     Command(
         "attach",
         "attach this terminal to a session of the server",
-        "[session:attach] --new --verbose --connect --token-file",
+        "[session:attach] --new --workspace --verbose --connect --token-file",
         ATTACH,
         module="commands.chat",
-        unused=f"{MODEL} --system-prompt --max-turns --workspace --continue --name {PERMISSIONS}",
+        unused=f"{MODEL} --system-prompt --max-turns --continue --name {PERMISSIONS}",
     ),
     Command(
         "events",

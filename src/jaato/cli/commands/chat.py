@@ -52,11 +52,11 @@ async def connect_in_process(args: Namespace, console: Console) -> AsyncIterator
 
 
 def choose_session(args: Namespace, address: Address) -> tuple[str, SessionCreate | None]:
-    """The session to attach to by default: of those of this directory, or of all at a server on another machine, a busy one,
-    else the most recent one. Without any: with `--new` the command that creates one. Raises `SessionNotFound`."""
+    """The session to attach to by default: of those of this directory, at a server on another machine of `--workspace` or of
+    all, a busy one, else the most recent one. Without any: with `--new` the command that creates one. Raises `SessionNotFound`."""
     with connect_to(address) as client:
         local = bool(client.welcome.state_dir)
-        here = str(workspace_of(args)) if local else None
+        here = str(workspace_of(args)) if local else args.workspace
         found = client.ask(SessionList(workspace=here, limit=50))
     assert isinstance(found, Sessions)
     if found.sessions:
@@ -64,6 +64,6 @@ def choose_session(args: Namespace, address: Address) -> tuple[str, SessionCreat
     if args.new:
         return "", session_create(args, local=local, in_process=False)
     raise SessionNotFound(
-        f"The server has no sessions{' of this directory' if local else ''}: `jaato attach --new` or `jaato chat` starts one, "
+        f"The server has no sessions{' of this directory' if here else ''}: `jaato attach --new` or `jaato chat` starts one, "
         "`jaato sessions list --all` lists those of other directories."
     )

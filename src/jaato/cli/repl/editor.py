@@ -114,7 +114,7 @@ class LineReader:
         visible yet."""
         if self._is_terminal:
             self._feed(read_unfinished(self.descriptor), whole=False)
-        lines, rest = [typed_text(line) for line in self._lines], self._rest.decode("utf-8", "replace")
+        lines, rest = list(map(typed_text, self._lines)), KEY.sub("", self._rest.decode("utf-8", "replace"))
         self._lines.clear()
         self._rest = b""
         return lines, rest

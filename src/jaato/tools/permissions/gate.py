@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from jaato.abc.asker import Answer, Asker
-from jaato.errors import ConfigError, NotAllowed, ToolError
+from jaato.errors import ConfigError, JaatoError, NotAllowed
 from jaato.protocol.specs import Grant, Mode, SandboxProfile, Scope
 from jaato.tools.filesystem.control_files import STANDARD, ControlNames
 from jaato.tools.permissions.access import WORKSPACE_WRITE, covers, difference, union
@@ -54,7 +54,7 @@ def preview_call(tool: Tool, arguments: dict[str, Any]) -> str:
         return ""
     try:
         return tool.previews(arguments)
-    except (ToolError, OSError):
+    except (JaatoError, OSError, ValueError):
         return ""
 
 
