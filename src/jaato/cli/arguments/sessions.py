@@ -149,7 +149,7 @@ COMMANDS = (
         "[session:attach] --new --workspace --verbose --connect --token-file",
         ATTACH,
         module="commands.chat",
-        unused=f"{MODEL} --system-prompt --max-turns --continue --name {PERMISSIONS}",
+        unused=f"{MODEL} --system-prompt --max-turns --budget --continue --name {PERMISSIONS}",
     ),
     Command(
         "events",
