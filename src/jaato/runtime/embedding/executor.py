@@ -155,7 +155,9 @@ class ToolExecutor:
             return known
         if known is not None:
             owner = known.tool
-            tool = msgspec.structs.replace(tool, plugin=owner.plugin, background_after_s=owner.background_after_s)
+            tool = msgspec.structs.replace(
+                tool, plugin=owner.plugin, background_after_s=owner.background_after_s
+            )
         return ToolMatch(tool, {})
 
     def is_registered(self, name: str) -> bool:
