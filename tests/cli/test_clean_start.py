@@ -216,6 +216,29 @@ def test_programs_it_starts_have_the_whole_environment(tmp_path: Path) -> None:
     assert done.stdout == "secret a=b\nc\n"
 
 
+def test_the_order_of_the_variables_is_kept(probe: Probe) -> None:
+    """Programs that it starts list them as before, in each of its runs."""
+    given = {f"V{number}": str(number) for number in (5, 3, 8, 1, 7, 2, 6, 4)}
+    found = probe.run(probe.command(), given)
+    assert [name for name in found["environ"] if name in given] == list(given)
+
+
+def test_a_variable_without_a_name_is_hidden_and_no_error(probe: Probe) -> None:
+    """A program can be given one, although no program can set it."""
+    found = probe.run(probe.command(), {"": "secret"})
+    assert found["environ"]["KEY"] == "secret"
+    assert "" not in found["seen"]
+
+
+@pytest.mark.parametrize("number", ["", "0", "77", "x", "9" * 30])
+def test_a_descriptor_of_someone_else_does_not_keep_it_from_hiding(tmp_path: Path, number: str) -> None:
+    """The variable that names the memory file may be set by anyone; without that file nothing stays visible."""
+    probe = Probe(tmp_path)
+    found = probe.run(probe.command(), {"JAATO_ENVIRON_FD": number})
+    assert found["environ"]["KEY"] == "secret"
+    assert not {"KEY", "JAATO_ENVIRON_FD"} & set(found["seen"])
+
+
 def test_the_values_are_nowhere_in_the_shown_memory(tmp_path: Path) -> None:
     """No byte of a hidden variable is left, however often it is there, and what stays is shown as it was."""
     probe = Probe(tmp_path)

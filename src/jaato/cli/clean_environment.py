@@ -57,13 +57,12 @@ def protect() -> None:
     if not is_program():
         return
     given = os.environ.pop(VARIABLE, None)  # noqa: TID251 before there are settings
-    if given is None:
-        if not hide_environment():
-            restart()
-        forbid_dumps()
-    else:
-        forbid_dumps()
-        restore(given)
+    restored = given is not None and restore(given)
+    if not (
+        restored or hide_environment() or given is not None
+    ):  # never a second time: it would be without end
+        restart()
+    forbid_dumps()
 
 
 def is_program() -> bool:
@@ -84,8 +83,9 @@ def hide_environment() -> bool:
             memory.seek(start)
             entries = memory.read(end - start).split(b"\0")
             names = [entry.partition(b"=")[0] for entry in entries]
-            for name in os.environb.keys() & {name for name in names if not is_kept(name)}:
-                os.environb[name] = os.environb.pop(name)  # the C library makes a copy elsewhere
+            for name in dict.fromkeys(names):
+                if name in os.environb and name and not is_kept(name):
+                    os.environb[name] = os.environb.pop(name)  # the C library makes a copy elsewhere
             left = [
                 entry if is_kept(name) else bytes(len(entry))
                 for entry, name in zip(entries, names, strict=True)
@@ -174,23 +174,24 @@ def seals() -> int:
     return fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
-def restore(given: str) -> None:
-    """Set the variables from the memory file and close it; an invalid descriptor is ignored."""
+def restore(given: str) -> bool:
+    """Set the variables from the memory file and close it; False for an invalid descriptor."""
     import fcntl
 
     try:
         fd = int(given)
         if fcntl.fcntl(fd, fcntl.F_GET_SEALS) != seals():
-            return
+            return False
         with open(fd, "rb") as file:
             file.seek(0)
             entries = file.read().split(b"\0")
     except (AttributeError, ValueError, OverflowError, OSError):
-        return
+        return False
     for entry in entries:
         name, equals, value = entry.partition(b"=")
-        if equals:
+        if equals and name:  # a variable without a name can be given to a program, and not be set
             os.environb[name] = value
+    return True
 
 
 def forbid_dumps() -> None:
