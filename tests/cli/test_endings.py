@@ -207,3 +207,53 @@ def test_the_end_of_the_process_runs_what_was_registered_for_it(desk: Desk) -> N
         )
         assert done.returncode == code
         assert done.stdout.endswith("registered\n")
+
+
+def test_what_is_printed_at_the_end_and_lost_is_an_error(desk: Desk) -> None:
+    """A function of `atexit` prints to a disk that is full: the exit code tells."""
+    (desk.root / "sitecustomize.py").write_text(
+        "import atexit, os\n@atexit.register\ndef end():\n"
+        "    os.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n    print('registered')\n"
+    )
+    env = {**desk.env, "PYTHONPATH": f"{desk.root}:{desk.env['PYTHONPATH']}"}
+    done = subprocess.run(
+        [*JAATO, "--version"], env=env, cwd=desk.work, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+
+
+@pytest.mark.one_way  # a server has an end of its own
+def test_a_file_that_a_plugin_leaves_open_is_written(desk: Desk) -> None:
+    """What is in its buffer when the program ends is in the file, as at the end of each other program."""
+    (desk.config / "plugins").mkdir(parents=True)
+    (desk.config / "plugins" / "notes.py").write_text(NOTES)
+    script = desk.script(call("get_tool_schemas", names=["note"]), call("note"), say("noted"))
+    done = subprocess.run(
+        [*JAATO, "run", *script, "--yes", "go"],
+        env=desk.env,
+        cwd=desk.work,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (desk.work / "notes.txt").read_text() == "a line\n"
+    assert (desk.work / "notes.bin").read_bytes() == b"bytes"
+
+
+NOTES = '''
+from jaato import Plugin, tool
+PLUGIN_KIND = "tool"
+
+class Notes(Plugin):
+    name = "notes"
+
+    @tool
+    def note(self) -> str:
+        """Note something."""
+        self.text, self.data = open("notes.txt", "w"), open("notes.bin", "wb")
+        self.text.write("a line\\n")
+        self.data.write(b"bytes")
+        return "done"
+'''

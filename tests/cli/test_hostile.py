@@ -103,6 +103,9 @@ def shell(desk: Desk, line: str, *args: str) -> subprocess.CompletedProcess[byte
         ('"$@" 2>/dev/full </dev/null', ["run", "SCRIPT", "x"], 0),
         ('"$@" 2>&- </dev/null', ["run", "SCRIPT", "x"], 0),
         ('"$@" >&- 2>&- <&-', ["run", "SCRIPT", "x"], 0),
+        ('"$@" >&-', ["--help"], 0),
+        ('"$@" >&- 2>&-', ["fly"], 2),
+        ('"$@" >&- 2>&-', [], 2),
     ],
 )
 def test_the_exit_code_outlives_the_streams(desk: Desk, line: str, args: Sequence[str], code: int) -> None:

@@ -39,8 +39,9 @@ def run_program(words: Sequence[str], *, own: bool) -> int:
 def run_line(words: Sequence[str]) -> int:
     """Parse and run one command line."""
     from jaato.cli.arguments.parser import make_parser
-    from jaato.cli.exit_codes import USAGE, finish, run
+    from jaato.cli.exit_codes import USAGE, finish, open_missing_streams, run
 
+    open_missing_streams()
     parser = make_parser(words[0] if words else None)
     try:
         args = parser.parse_args(words)

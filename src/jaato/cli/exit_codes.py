@@ -29,8 +29,7 @@ OK, ERROR, USAGE, PROVIDER, DENIED, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
 def run(args: Namespace) -> int:
-    """Prepare the standard streams, run the command, and return its exit code."""
-    open_missing_streams()
+    """Set the encoding of the standard streams, run the command, and return its exit code."""
     vars(builtins).update(
         exit=sys.exit, quit=sys.exit
     )  # the interpreter's close stdin when a tool calls them
@@ -62,8 +61,24 @@ def leave(code: int) -> NoReturn:
     import atexit
 
     atexit._run_exitfuncs()  # noqa: SLF001 what the interpreter calls at its end
-    finish(code)
+    code = finish(code)
+    flush_files()
     os._exit(code)
+
+
+def flush_files() -> None:
+    """Write what is in the buffers of files that are still open, such as the log of a plugin."""
+    import gc
+    from io import BufferedRandom, BufferedWriter, TextIOWrapper
+    from stat import S_ISREG
+
+    kinds = (TextIOWrapper, BufferedWriter, BufferedRandom)
+    for file in [one for one in gc.get_objects() if isinstance(one, kinds)]:
+        try:
+            if S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe might block
+                file.flush()
+        except (OSError, ValueError):
+            pass  # it is closed, or its disk is full
 
 
 def open_missing_streams() -> None:
