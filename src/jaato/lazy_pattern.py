@@ -19,6 +19,9 @@ else:
             self.pattern = text
             self.flags = flags
 
+        def __reduce__(self) -> tuple[Any, ...]:
+            return lazy_pattern, (self.pattern, self.flags)
+
         def __getattr__(self, name: str) -> Any:
             compiled = re.compile(self.pattern, self.flags)
             for method in ("search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import pickle
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -39,6 +41,17 @@ def test_each_method_gives_what_the_compiled_pattern_gives(text: str) -> None:
             found, other = getattr(late, method)(text), getattr(compiled, method)(text)
             assert (found and found.span()) == (other and other.span())
     assert (late.pattern, late.flags, late.groups) == ("(a)b|c", re.IGNORECASE, 1)
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_copy_is_such_a_pattern_too(used: bool) -> None:
+    """As with a compiled one, for objects that have one and are copied or passed to another process."""
+    late = lazy_pattern("(a)b|c", re.IGNORECASE)
+    if used:
+        late.search("ab")
+    for made in (copy.copy(late), copy.deepcopy(late), pickle.loads(pickle.dumps(late))):
+        assert made.fullmatch("AB")
+        assert not made.fullmatch("b")
 
 
 def test_a_mistake_is_found_when_it_is_used() -> None:
