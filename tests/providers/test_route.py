@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
+from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -161,6 +162,47 @@ def test_plain_http_through_a_proxy() -> None:
             assert await ask("http://model.test/v1", {"http_proxy": server.url}) == "Hello"
             assert server.requests[0].path == "http://model.test/v1/chat/completions"
             assert server.requests[0].headers["host"] == "model.test"
+
+    anyio.run(main)
+
+
+def test_a_proxy_whose_name_and_password_are_not_ascii() -> None:
+    """The name is looked up as a browser does, and the password is sent in UTF-8."""
+
+    async def main() -> None:
+        async with serve(HELLO, HELLO) as server:
+            wide = server.url.replace("127.0.0.1", "ｌｏｃａｌｈｏｓｔ")  # noqa: RUF001 the letters are meant
+            for proxy in (wide.replace("//", "//me:gehe%C3%AFm@"), wide.replace("//", "//:geheïm@")):
+                assert await ask("http://model.test/v1", {"HTTP_PROXY": proxy}) == "Hello"
+            logins = [
+                b64decode(one.headers["proxy-authorization"].removeprefix("Basic "))
+                for one in server.requests
+            ]
+            assert logins == ["me:geheïm".encode(), ":geheïm".encode()]
+
+    anyio.run(main)
+
+
+def test_a_proxy_whose_host_is_none() -> None:
+    """It is an error of the settings, which does not show the password."""
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match=r"a\.\.b:3128 cannot be used") as caught:
+            await ask("http://model.test/v1", {"HTTP_PROXY": "http://me:secret@a..b:3128"})
+        assert "secret" not in str(caught.value)
+
+    anyio.run(main)
+
+
+def test_a_proxy_with_tls_is_checked_as_a_server_is(authority: tuple[Path, ssl.SSLContext]) -> None:
+    """`SSL_CERT_FILE` is read for it, in whichever case its scheme is written."""
+    ca, context = authority
+
+    async def main() -> None:
+        async with serve(HELLO, tls=context) as server:
+            proxy = server.url.replace("https", "HTTPS")
+            with pytest.raises(ConnectionFault, match="mismatch"):
+                await ask("http://model.test/v1", {"HTTP_PROXY": proxy, "SSL_CERT_FILE": str(ca)})
 
     anyio.run(main)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from jaato.errors import ConfigError
+from jaato.tools.network.addresses import AddressRefused, parse_url
 
 if TYPE_CHECKING:
     import ssl
@@ -165,18 +166,20 @@ def open_pool(
     """
     import httpcore2
 
-    proxy_tls = proxy is not None and proxy.startswith("https:")
-    context = certificates(environ) if proxy_tls or url.startswith("https:") else None
-    kind: Any = httpcore2.AsyncConnectionPool if proxy is None else httpcore2.AsyncHTTPProxy
-    way: dict[str, Any] = {"network_backend": backend}
-    if proxy is not None:
-        parts = urlsplit(proxy)
-        way = {
-            "proxy_url": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
-            "proxy_auth": (unquote(parts.username), unquote(parts.password or ""))
-            if parts.username
-            else None,
-            "proxy_ssl_context": context if proxy_tls else None,
-        }
-    pool: httpcore2.AsyncConnectionPool = kind(ssl_context=context, **way, **bounds)
-    return pool
+    if proxy is None:
+        context = certificates(environ) if url.startswith("https:") else None
+        return httpcore2.AsyncConnectionPool(ssl_context=context, network_backend=backend, **bounds)  # type: ignore[arg-type]
+    parts = urlsplit(proxy)
+    try:
+        place = parse_url(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+    except AddressRefused as error:
+        raise ConfigError(f"The proxy {redact_url(proxy)} cannot be used: {error}") from None
+    login = unquote(parts.username or "").encode(), unquote(parts.password or "").encode()
+    context = certificates(environ) if place.scheme == "https" or url.startswith("https:") else None
+    return httpcore2.AsyncHTTPProxy(
+        proxy_url=str(place),
+        proxy_auth=login if any(login) else None,
+        ssl_context=context,
+        proxy_ssl_context=context if place.scheme == "https" else None,
+        **bounds,  # type: ignore[arg-type]
+    )
