@@ -268,3 +268,26 @@ def test_an_mcp_plugin_made_by_hand_lists_and_calls_nothing_it_does_not_know() -
     assert plugin.get_executors()["mcp_servers"]({})["servers"] == []
     with pytest.raises(Exception, match="nowhere"):
         plugin.call_mcp_tool("nowhere", "tool", {})
+
+
+def test_a_configuration_that_is_refused_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plugin works on with the one before."""
+    monkeypatch.chdir(tmp_path)
+    cli = CLIToolPlugin()
+    try:
+        cli.initialize({"env": {"GIVEN": "yes"}})
+        wrong: Any
+        for wrong in ({"grace_s": "long"}, ["grace_s"], "grace_s"):
+            with pytest.raises(ConfigError):
+                cli.initialize(wrong)
+        assert cli.cli_based_tool("echo $GIVEN")["output"] == "yes\n"
+    finally:
+        cli.shutdown()
+
+
+def test_an_argument_that_is_given_twice() -> None:
+    """By position and by name is an error, as in every function; nothing runs."""
+    with pytest.raises(TypeError, match="two values for command"):
+        CLIToolPlugin().cli_based_tool("echo a", command="echo b")

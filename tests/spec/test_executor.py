@@ -110,6 +110,17 @@ def test_without_a_permission_plugin_nobody_is_asked(tmp_path: Path) -> None:
     assert executor.execute("dangerous_tool", {}) == (True, {"ran": True})
 
 
+def test_what_is_no_permission_plugin_changes_nothing(tmp_path: Path) -> None:
+    """It is refused by its type, and the plugin before still decides."""
+    executor = ToolExecutor()
+    executor.register("dangerous_tool", lambda _args: {"ran": True})
+    executor.set_permission_plugin(permission(tmp_path, DENYING), {"session_id": "before"})
+    for wrong in (object(), PermissionPlugin, {"policy": "allow"}):
+        with pytest.raises(TypeError, match="no permission plugin"):
+            executor.set_permission_plugin(wrong, {"session_id": "after"})
+    assert executor.execute("dangerous_tool", {})[0] is False
+
+
 @pytest.mark.spec("S1", "Permission Integration", "S1.permission.4")
 def test_the_context_goes_with_the_call(tmp_path: Path) -> None:
     """The tool sees the session_id of the context."""

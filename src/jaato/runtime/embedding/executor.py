@@ -64,7 +64,6 @@ class ToolExecutor:
         self._ledger = ledger
         self._tools: dict[str, Tool] = {}
         self._registry: PluginRegistry | None = None
-        self._permission: Any = None
         self._context: dict[str, Any] = {}
         self._output: OutputCallback | None = None
         self._tool_output: ToolOutputCallback | None = None
@@ -108,8 +107,13 @@ class ToolExecutor:
         return to_documented_result(outcome)
 
     def set_permission_plugin(self, plugin: Any, context: dict[str, Any] | None = None) -> None:
-        """Ask this plugin before every call; None disables it. `context` (`session_id`, …) goes with each question."""
-        self._permission, self._context = plugin, dict(context or {})
+        """Ask this plugin before every call; None disables it. `context` (`session_id`, …) goes with each question. Raises
+        `TypeError` for another object; the plugin before stays."""
+        if plugin is not None and getattr(plugin, "gate", None) is None:
+            raise TypeError(
+                f"{type(plugin).__name__} is no permission plugin; pass a PermissionPlugin, or None."
+            )
+        self._context = dict(context or {})
         self._steps.gate = None if plugin is None else plugin.gate
 
     def set_output_callback(self, callback: OutputCallback | None) -> None:

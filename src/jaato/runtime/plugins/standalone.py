@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from jaato.abc.plugin import PromptEnrichmentResult, ToolSchema, UserCommand
+from jaato.errors import ConfigError
 from jaato.plugins import BUILTIN
 from jaato.plugins.subagent.plugin import SubagentPlugin as NativeSubagentPlugin
 from jaato.runtime.plugins.adapter import Toolset, ToolsetSource, adapt, executors_of, schemas_of
@@ -77,12 +78,19 @@ class StandalonePlugin(DocumentedMethods, ToolsetSource):
         self._lock = threading.RLock()
 
     def initialize(self, config: dict[str, Any] | None = None) -> None:
-        """Use this configuration from now on; what it does not say stays as it is. Raises `ConfigError`."""
+        """Use this configuration from now on; what it does not say stays as it is. Raises `ConfigError` or `PluginError`
+        for one that cannot be used; the one before stays."""
+        if not isinstance(config, dict | None):
+            raise ConfigError(f"The configuration of {self.name} is a {type(config).__name__}; pass a dict.")
         if config:
             with self._lock:
-                self._config |= config
+                before, self._config = self._config, self._config | config
                 self._release()
-                self._record()
+                try:
+                    self._record()
+                except BaseException:
+                    self._config = before
+                    raise
 
     def shutdown(self) -> None:
         """Release everything it started."""
@@ -172,7 +180,10 @@ def make_method(
     def call(*values: Any, **arguments: Any) -> Any:
         if len(values) > len(order):
             raise TypeError(f"{name}() takes at most {len(order)} arguments: {', '.join(order)}.")
-        return executor({**dict(zip(order, values, strict=False)), **arguments})
+        given = dict(zip(order, values, strict=False))
+        if twice := given.keys() & arguments.keys():
+            raise TypeError(f"{name}() got two values for {', '.join(sorted(twice))}.")
+        return executor(given | arguments)
 
     return call
 
