@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -257,3 +258,46 @@ class Notes(Plugin):
         self.data.write(b"bytes")
         return "done"
 '''
+
+
+@pytest.mark.one_way  # no command of it speaks to a server
+@pytest.mark.parametrize("given", ["['config']", ""])
+def test_a_program_that_calls_the_command_line_keeps_its_threads(desk: Desk, given: str) -> None:
+    """A thread of its own that still runs does not end it when a command has ended."""
+    code = f"""
+import sys, threading
+go = threading.Event()
+own = threading.Thread(target=go.wait)
+own.start()
+from jaato.cli import main
+sys.argv = ["jaato", "config"]
+assert main({given}) == 0
+go.set()
+own.join()
+print("went on")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=desk.env, cwd=desk.work, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.endswith("went on\n"), done.stderr
+
+
+@pytest.mark.one_way  # the tool would be the server's
+def test_a_program_that_is_the_command_line_does_not_wait_for_a_blocked_tool(desk: Desk) -> None:
+    """A script of another name, as an installer may write it."""
+    (desk.config / "plugins").mkdir(parents=True)
+    (desk.config / "plugins" / "block.py").write_text(BLOCK)
+    script = desk.script(call("get_tool_schemas", names=["block"]), call("block"))
+    program = "import sys; from jaato.cli import main; sys.exit(main())"
+    running = subprocess.Popen(
+        [sys.executable, "-c", program, "run", *script, "--yes", "go"],
+        env=desk.env,
+        cwd=desk.work,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    wait_for(desk.work / "begun")
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=30)
+    assert running.returncode == 130, err

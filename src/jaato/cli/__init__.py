@@ -25,15 +25,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_program(words: Sequence[str], *, own: bool) -> int:
-    """Run one command line; `own` is that of this process."""
+    """Run one command line; `own` is that of this process. A process of this program ends with it, and so does another one
+    in which it has left a thread that may never end, such as that of a cancelled tool."""
+    if not own:
+        return run_line(words)
+    import threading
+
     from jaato.cli.clean_environment import is_program, protect
     from jaato.cli.exit_codes import leave
 
-    if own and is_program():
+    if is_program():
         if words and words[0] not in UNPROTECTED:
             protect()
         leave(run_line(words))
-    return run_line(words)
+    before = threading.enumerate()
+    code = run_line(words)
+    if any(not thread.daemon for thread in threading.enumerate() if thread not in before):
+        leave(code)
+    return code
 
 
 def run_line(words: Sequence[str]) -> int:

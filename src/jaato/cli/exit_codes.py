@@ -7,7 +7,6 @@ import errno
 import importlib
 import os
 import sys
-import threading
 
 TYPE_CHECKING = False  # as in typing, which is slow to import
 if TYPE_CHECKING:
@@ -50,9 +49,6 @@ def finish(code: int) -> int:
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
         discard_output(sys.stderr)  # else the interpreter retries at exit, fails, and exits with 120
-    main = threading.main_thread()
-    if any(t is not main and t.is_alive() and not t.daemon for t in threading.enumerate()):
-        os._exit(code)  # a thread may never end, such as that of a cancelled tool
     return code
 
 

@@ -9,7 +9,7 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from jaato.cli.clean_environment import pass_environment, protect
+from jaato.cli.clean_environment import pass_environment
 from jaato.cli.exit_codes import OK, print_message
 from jaato.client.address import socket_path
 from jaato.errors import ConfigError
@@ -21,10 +21,9 @@ READY = "JAATO_READY_FD"
 
 def program() -> int:
     """`python -m server`: the arguments of `jaato serve`."""
-    from jaato.cli import main as jaato
+    from jaato.cli import run_program
 
-    protect()
-    return jaato(["serve", *sys.argv[1:]])
+    return run_program(["serve", *sys.argv[1:]], own=True)
 
 
 def main(args: Namespace) -> int:
