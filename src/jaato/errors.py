@@ -200,9 +200,12 @@ class InvalidRequest(ProviderError):
 
 
 class ContextOverflow(ProviderError):
-    """The conversation no longer fits the model's context window."""
+    """The conversation no longer fits the model's context window: `limit` and `tokens` are the window's size and the
+    request's, as far as the provider's message names them."""
 
     code = "context_overflow"
+    limit: int | None = None
+    tokens: int | None = None
 
 
 class ContentRefused(ProviderError):

@@ -52,7 +52,7 @@ def test_a_whole_run_over_http(desk: Desk) -> None:
     )
 
     async def main() -> None:
-        async with serve(first, second) as server:
+        async with serve(first, second, lists_models=False) as server:
             environ = {"OPENAI_BASE_URL": f"{server.url}/v1", "JAATO_MODEL": "m"}
             made = await anyio.to_thread.run_sync(lambda: desk.run("run", "read both", environ=environ))
             assert made.returncode == 0, made.stderr
@@ -70,7 +70,9 @@ def test_a_wrong_key_is_exit_3(desk: Desk) -> None:
     """A 401 ends the run at once with exit 3 and a message that says what to do about the key."""
 
     async def main() -> None:
-        async with serve(answer({"error": {"message": "Incorrect API key"}}, 401)) as server:
+        async with serve(
+            answer({"error": {"message": "Incorrect API key"}}, 401), lists_models=False
+        ) as server:
             environ = {
                 "OPENAI_BASE_URL": f"{server.url}/v1",
                 "OPENAI_API_KEY": "sk-wrong-key",
@@ -100,7 +102,7 @@ def test_the_interface_of_a_compatible_server_can_be_chosen(desk: Desk) -> None:
     answers = [stream(*response(call)), stream(*response(said)), stream(*response(said)), chatted]
 
     async def main() -> None:
-        async with serve(*answers) as server:
+        async with serve(*answers, lists_models=False) as server:
             place = {"OPENAI_BASE_URL": f"{server.url}/v1", "JAATO_MODEL": "m"}
             asked = [
                 (place, ("--interface", "responses"), "alpha\n"),

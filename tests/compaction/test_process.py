@@ -15,7 +15,8 @@ def test_another_process_goes_on_after_a_summary(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     small = {"JAATO_GC": "gc_summarize", "JAATO_GC_THRESHOLD": "0.5"}
     long = {"text": "word " * 2000}
-    script = desk.script(long, long, *[{"text": f"The {n}. word was harbour."} for n in range(20)])
+    summary = {"text": "They counted words.", "purpose": "gc"}
+    script = desk.script(long, long, summary, *[{"text": f"The {n}. word was harbour."} for n in range(20)])
     first = json.loads(desk.run("run", *script, "--output", "json", "one", environ=small).stdout)
     for text in ("two", "three", "four", "five", "six", "seven", "eight"):
         done = desk.run(

@@ -21,7 +21,7 @@ from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo, Plan, PlanStep
 from jaato.providers.scripted import Step
 
-SMALL = ModelInfo(id="script", provider="scripted", context_limit=2_000)
+SMALL = ModelInfo(id="script", provider="scripted", context_limit=4_000)
 
 
 class Strategy:
@@ -78,7 +78,7 @@ def test_the_oldest_turns_are_left_out_and_a_resumed_session_has_the_same_histor
             assert all(event.problem is None for event in done)
             assert done[0].tokens_after < done[0].tokens_before
             said = texts(live)
-            assert not any("question 0" in text for text in said)
+            assert not any(text.startswith("question 0") for text in said)
             assert any("question 5" in text for text in said)
             assert sum("left out to make room" in text for text in said) == 1
             kept = list(live.state.messages)

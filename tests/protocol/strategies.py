@@ -60,9 +60,19 @@ def strategy(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.one_of([strategy(item) for item in kinds])
         case inspect.StructType(cls=cls, fields=fields):
             if cls not in MADE:
-                MADE[cls] = st.builds(cls, **{field.name: strategy(field.type) for field in fields})
+                MADE[cls] = struct_of(cls, {field.name: strategy(field.type) for field in fields})
             return MADE[cls]
     raise TypeError(kind)
+
+
+def struct_of(cls: type[Any], fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
+    """Values of a struct; its description stays short, however many structs are within it."""
+
+    @st.composite
+    def built(draw: st.DrawFn) -> Any:
+        return cls(**{name: draw(field) for name, field in fields.items()})
+
+    return built()
 
 
 def values_of(kind: Any) -> st.SearchStrategy[Any]:

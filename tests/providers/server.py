@@ -45,6 +45,8 @@ class Server:
     answers: list[Answer]
     requests: list[Received] = field(default_factory=list)
     connections: int = 0
+    lists_models: bool = True
+    """Whether `GET /models` is answered like any other request; else it is not there, and not recorded."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a client closed its connection while the server was holding it."""
 
@@ -123,7 +125,9 @@ async def play(
 
 
 @asynccontextmanager
-async def serve(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+async def serve(
+    *answers: Answer, tls: ssl.SSLContext | None = None, lists_models: bool = True
+) -> AsyncIterator[Server]:
     """A server on a free loopback port that gives the answers in order, to whoever asks."""
     tasks: set[asyncio.Task[None]] = set()
 
@@ -132,6 +136,9 @@ async def serve(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
         number = server.connections
         try:
             while (request := await read_request(reader, number)) is not None:
+                if request.path.endswith("/models") and not server.lists_models:
+                    await play(answer({"error": {"message": "not here"}}, 404).steps, server, reader, writer)
+                    continue
                 server.requests.append(request)
                 played = server.answers.pop(0) if server.answers else answer("nothing is left to say", 500)
                 if not await play(played.steps, server, reader, writer):
@@ -149,6 +156,7 @@ async def serve(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
     listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls, limit=2**20)
     port = listener.sockets[0].getsockname()[1]
     server = Server(f"{'https' if tls else 'http'}://127.0.0.1:{port}", port, list(answers))
+    server.lists_models = lists_models
     try:
         yield server
     finally:

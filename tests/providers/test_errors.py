@@ -21,7 +21,7 @@ from jaato.errors import (
 )
 from jaato.providers.anthropic.dialect import AnthropicDialect
 from jaato.providers.dialect import Dialect
-from jaato.providers.errors import MAX_SHOWN_CHARS, read_error_body
+from jaato.providers.errors import MAX_SHOWN_CHARS, read_error_body, status_error
 from jaato.providers.google_genai.dialect import GeminiDialect
 from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.openai.responses import OpenAIResponses
@@ -46,32 +46,86 @@ def quota(quota_id: str) -> dict[str, Any]:
 
 @DIALECTS
 @pytest.mark.parametrize(
-    "words",
+    ("words", "limit", "tokens"),
     [
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
-        "prompt is too long: 213462 tokens > 200000 maximum",
-        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000",
-        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-        "the request exceeds the available context size. try increasing the context size or enable context shift",
-        "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
-        "the input length exceeds the context length",
-        "prompt too long; exceeded max context length by 12 tokens",
-        "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with less.",
-        "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
-        "Input length (9000 tokens) exceeds the maximum allowed length (8191 tokens).",
-        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
-        "Please reduce the length of the messages or completion.",
-        "Your request exceeded model token limit: 262144",
-        "prompt token count of 130000 exceeds the limit of 128000",
-        "Input is too long for requested model.",
+        (
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+            8192,
+            9000,
+        ),
+        (
+            "This model's maximum context length is 32,768 tokens. However, you requested about 40000 tokens (36000 of text).",
+            32768,
+            40000,
+        ),
+        ("prompt is too long: 213462 tokens > 200000 maximum", 200000, 213462),
+        ("input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000", 178667, 188240),
+        (
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            1048576,
+            1200000,
+        ),
+        (
+            "the request exceeds the available context size. try increasing the context size or enable context shift",
+            None,
+            None,
+        ),
+        (
+            "request (5012 tokens) exceeds the available context size (4096 tokens), try increasing it",
+            4096,
+            5012,
+        ),
+        ("The decoder prompt (length 9000) is longer than the maximum model length of 8192.", 8192, 9000),
+        ("the input length exceeds the context length", None, None),
+        ("prompt too long; exceeded max context length by 12 tokens", None, None),
+        (
+            "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with less.",
+            None,
+            5000,
+        ),
+        ("The input (9000 tokens) is longer than the model's context length (8192 tokens).", 8192, 9000),
+        ("Input length (9000 tokens) exceeds the maximum allowed length (8191 tokens).", 8191, 9000),
+        (
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+            131072,
+            537812,
+        ),
+        ("Please reduce the length of the messages or completion.", None, None),
+        ("Your request exceeded model token limit: 262144", 262144, None),
+        ("prompt token count of 130000 exceeds the limit of 128000", 128000, 130000),
+        (
+            "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+            32768,
+            40000,
+        ),
+        ("Input is too long for requested model.", None, None),
     ],
 )
-def test_a_conversation_that_no_longer_fits(dialect: Dialect, words: str) -> None:
-    """However a vendor or a local server says that the conversation is too long, it is the one error for that."""
-    for error in ({"message": words, "type": "invalid_request_error"}, {"message": words}, words):
-        assert type(dialect.error(400, {}, msgspec.json.encode({"error": error}))) is ContextOverflow
+def test_a_conversation_that_no_longer_fits(
+    dialect: Dialect, words: str, limit: int | None, tokens: int | None
+) -> None:
+    """However a vendor or a local server says that the conversation is too long, it is the one error for that, with the
+    numbers that the message names."""
+    errors = ({"message": words, "type": "invalid_request_error"}, {"message": words}, words)
     bare = {"object": "error", "message": words, "type": "BadRequestError", "code": 400}
-    assert type(dialect.error(400, {}, msgspec.json.encode(bare))) is ContextOverflow
+    for body in (*({"error": error} for error in errors), bare):
+        error = dialect.error(400, {}, msgspec.json.encode(body))
+        assert type(error) is ContextOverflow
+        assert (error.limit, error.tokens) == (limit, tokens)
+
+
+def test_the_numbers_of_a_local_server_are_taken_from_its_fields() -> None:
+    """llama.cpp says the size of the request and the limit beside its message."""
+    error = {
+        "code": 400,
+        "message": "the request exceeds the available context size, try increasing it",
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": 5012,
+        "n_ctx": 4096,
+    }
+    found = status_error("ollama", 400, {}, msgspec.json.encode({"error": error}))
+    assert isinstance(found, ContextOverflow)
+    assert (found.limit, found.tokens) == (4096, 5012)
 
 
 @DIALECTS

@@ -87,15 +87,30 @@ def test_the_enriched_prompt_is_what_the_model_is_sent(connect: Connect) -> None
     assert provider_of(client).requests[0].messages[0].text == "do it early late"
 
 
+FIGURES = (
+    "context_limit",
+    "total_tokens",
+    "prompt_tokens",
+    "output_tokens",
+    "turns",
+    "percent_used",
+    "tokens_remaining",
+)
+
+
 @pytest.mark.spec("S3", "Typical Client Usage", "S3.usage.2")
 @pytest.mark.spec("C5", "Client, runtime, session", "C5.client.3")
 def test_the_context_usage_is_true(connect: Connect) -> None:
-    """Every key agrees with what the provider counted last and with the model's window."""
+    """Every key agrees with what the provider counted last and with the model's window, and the parts add up to it."""
     usage = Usage(input_tokens=6000, output_tokens=400)
     client = connect([say("one"), msgspec.structs.replace(say("two"), usage=usage)])
     client.send_message("a")
     client.send_message("b")
-    assert client.get_context_usage() == {
+    told = client.get_context_usage()
+    assert sum(block["tokens"] for block in told["blocks"]) == 6400
+    assert told["context_limit_source"] == "catalogue"
+    assert told["threshold_percent"] == 80.0
+    assert {key: told[key] for key in ("model", *FIGURES)} == {
         "model": "script",
         "context_limit": 128_000,
         "total_tokens": 6400,

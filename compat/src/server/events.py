@@ -30,6 +30,7 @@ from jaato.protocol.events import BackgroundUpdated as BackgroundUpdatedEvent
 from jaato.protocol.events import ClarificationQuestion as ClarificationQuestionEvent
 from jaato.protocol.events import ClarificationResolved as ClarificationResolvedEvent
 from jaato.protocol.events import CommandList as CommandListEvent
+from jaato.protocol.events import ContextPinned as ContextPinnedEvent
 from jaato.protocol.events import ContextUpdated as ContextUpdatedEvent
 from jaato.protocol.events import ErrorRaised as ErrorRaisedEvent
 from jaato.protocol.events import Event
@@ -76,6 +77,7 @@ __all__ = [
     "Command",
     "CommandExecuteRequest",
     "CommandListEvent",
+    "ContextPinnedEvent",
     "ContextUpdatedEvent",
     "ErrorRaisedEvent",
     "Event",

@@ -30,6 +30,8 @@ class GCConfig:
     preserve_recent_turns: int = 5
     auto_trigger: bool = True
     """Ask the strategy before each model call; without it only `compact()` does."""
+    instructions: str = ""
+    """What the user wants of the summary, in the words of `/compact`."""
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold_percent <= 100:
@@ -57,7 +59,8 @@ class GCResult:
 
 @runtime_checkable
 class GCPlugin(Protocol):
-    """The documented shape of a strategy. `context_usage` has model, context_limit, total_tokens, percent_used, turns.
+    """The documented shape of a strategy. `context_usage` has model, context_limit, total_tokens, percent_used, turns,
+    `fixed_tokens` (system prompt and tools, of the total), and `room_chars`: how long the history may be below the threshold.
 
     `collect` gives the history that remains: messages it was given, in their order, some left out, changed (same id)
     or replaced by new ones. It works in a thread and on copies.

@@ -21,6 +21,8 @@ class ModelRequest(Struct, frozen=True):
 
     `encoded` belongs to the conversation and outlives the request: a dialect keeps there the bytes of what it has
     encoded before, so that a turn costs what is new. `read_blob` gives the bytes of a media part by its digest.
+    `replies` counts the messages the model has written in the conversation, those no longer in it included; `purpose` is
+    empty for the conversation, and names a question outside of it (`gc`).
     """
 
     model: str
@@ -31,6 +33,8 @@ class ModelRequest(Struct, frozen=True):
     conversation_id: str = ""
     read_blob: Callable[[str], bytes] = no_blob
     encoded: dict[Any, Any] = field(default_factory=dict)
+    replies: int = 0
+    purpose: str = ""
 
 
 class TextDelta(Struct, frozen=True):
@@ -81,3 +85,12 @@ class Provider(Protocol):
     async def models(self) -> list[ModelInfo]: ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class FetchesLimit(Protocol):
+    """A provider whose server can be asked how many tokens fit into a model's context."""
+
+    async def fetch_context_limit(self, model: str) -> int | None:
+        """What the server says, asked once for each model; None where it does not say. Raises `ProviderError`."""
+        ...

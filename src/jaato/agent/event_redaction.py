@@ -27,7 +27,7 @@ STRUCTURAL = frozenset(
         "message_id provider_id continuation_id digest before dropped note blob handle opaque mime_type workspace "
         "type status role source mode code decision method scope effect access tool plugin provider model "
         "model_provider model_name models tools core_tools disabled jaato_version options deadline expires "
-        "change created_at finish_reason default strategy dialect level once"
+        "change created_at finish_reason default strategy dialect level once limit_source pin_id kind sha256"
     ).split()
 )
 """Structural fields: ids, sequence numbers, enumerations. They are never redacted."""

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
-from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta, ThinkingDelta
+from jaato.abc.provider import (
+    CallDelta,
+    Chunk,
+    FetchesLimit,
+    ModelRequest,
+    Provider,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+)
 from jaato.agent.active_tools import ActiveTools
+from jaato.agent.compaction.account import Account, spec_chars
+from jaato.agent.compaction.chars import chars_of
+from jaato.agent.compaction.window import (
+    CHARS_PER_TOKEN,
+    NO_LIMITS,
+    ContextLimit,
+    ContextLimits,
+    ContextUsage,
+    measure_usage,
+    resolve_limit,
+    tokens_with_reply,
+)
 from jaato.agent.journal import Journal
 from jaato.agent.limits.spending import Amount
 from jaato.agent.retry import RetryPolicy, with_retries
-from jaato.agent.state import State, chars_of
-from jaato.errors import CancelledException, ConnectionFault, LimitReached, ProviderError
-from jaato.protocol.codec import encode
+from jaato.errors import CancelledException, ConfigError, ConnectionFault, LimitReached, ProviderError
+from jaato.log import logger
 from jaato.protocol.events import AgentOutput, Retry
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Text, Usage
-from jaato.protocol.specs import ModelInfo, ModelSettings
+from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
 from jaato.tools.call import problem_of
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.prices import compute_price, explain_unknown_price, preload
@@ -29,44 +49,10 @@ from jaato.tools.prices import compute_price, explain_unknown_price, preload
 if TYPE_CHECKING:
     from jaato.agent.limits.budget_account import BudgetAccount
 
-CHARS_PER_TOKEN = 4
 
-
-class ContextUsage(msgspec.Struct, frozen=True):
-    """How full the model's context is."""
-
-    total_tokens: int
-    context_limit: int | None
-    percent_used: float | None
-
-
-def context_fields(state: State, context: ContextUsage) -> dict[str, Any]:
-    """How full the context is, in the documented keys."""
-    limit = context.context_limit
-    return {
-        "model": state.model,
-        "context_limit": limit,
-        "total_tokens": context.total_tokens,
-        "percent_used": context.percent_used if context.percent_used is not None else 0.0,
-        "tokens_remaining": None if limit is None else max(0, limit - context.total_tokens),
-        "turns": state.turns,
-    }
-
-
-def context_usage(state: State, limit: int | None) -> ContextUsage:
-    """How full a context of `limit` tokens is: as the provider counted last, and what was written since estimated."""
-    total = state.counted_tokens + (state.written_chars - state.counted_chars) // CHARS_PER_TOKEN
-    return ContextUsage(total, limit, 100 * total / limit if limit else None)
-
-
-def context_tokens_with(state: State, message: Message, usage: Usage | None) -> int:
-    """How many tokens the context has with a reply that is not in it yet: the provider's count, else an estimate."""
-    if usage is not None:
-        return usage.input_tokens + usage.output_tokens
-    written = state.written_chars + chars_of(message)
-    return state.counted_tokens + (written - state.counted_chars) // CHARS_PER_TOKEN
-
-
+LOG = logger("model")
+LIMIT_S = 10.0
+"""How long a server may take to say what fits into its model's context."""
 USUAL_OUTPUT_TOKENS = 1_024
 """Tokens reserved for a reply where nothing limits it; more after longer ones."""
 CHUNKS_AT_ONCE = 32
@@ -112,9 +98,16 @@ class ModelClient:
         retry: RetryPolicy,
         ledger: TokenLedger,
         budget: BudgetAccount | None = None,
+        limits: ContextLimits = NO_LIMITS,
+        instructions: Callable[[], Sequence[tuple[str, str]]] = tuple,
         of_subagent: bool = False,
     ) -> None:
         self._journal = journal
+        self._limits = limits
+        self._instructions = instructions
+        self._fetched: dict[tuple[str, str], int | None] = {}
+        self._limit: tuple[ModelInfo, int | None, ContextLimit] | None = None
+        self._tool_chars: tuple[list[ToolSpec], int] = [], 0
         self._source = provider
         self._active_tools = active_tools
         self._of_subagent = of_subagent
@@ -138,14 +131,63 @@ class ModelClient:
     def info(self) -> ModelInfo:
         """Information about the model in use."""
         known, model = self._info, self._journal.state.model
-        if known is None or known.id != model or known.context_limit is None:
+        if known is None or known.id != model:
             known = self._info = self.provider.model_info(model)
         return known
 
     @property
+    def limit(self) -> ContextLimit:
+        """How many tokens fit into the context of the model in use."""
+        state, info, known = self._journal.state, self.info, self._limit
+        if known is None or known[0] is not info or known[1] != state.learned_limit:
+            server = self._fetched.get((self.provider.name, state.model))
+            found = resolve_limit(state, self._limits, info.context_limit, server)
+            self._limit = known = info, state.learned_limit, found
+        return known[2]
+
+    @property
+    def fixed_chars(self) -> int:
+        """The characters of the system prompt and the declared tools."""
+        specs, known = self._active_tools.specs, self._tool_chars
+        if known[0] is not specs:
+            self._tool_chars = known = specs, sum(map(spec_chars, specs))
+        return len(self._journal.state.system_prompt) + known[1]
+
+    @property
     def context_usage(self) -> ContextUsage:
         """How full the context is, by the provider's last count and the text since, else estimated from the text."""
-        return context_usage(self._journal.state, self.info.context_limit)
+        return measure_usage(self._journal.state, self.limit, self.fixed_chars)
+
+    def context_tokens_with(self, reply: Message, usage: Usage | None) -> int:
+        """How many tokens the context has with a reply that is not in it yet."""
+        return tokens_with_reply(self._journal.state, self.limit, self.fixed_chars, reply, usage)
+
+    @property
+    def account(self) -> Account:
+        """What the context consists of."""
+        return Account(self._journal.state, self.context_usage, self._active_tools.specs, self._instructions)
+
+    @property
+    def is_limit_fetchable(self) -> bool:
+        """Whether nothing is known of the limit, and the model's server was not asked yet."""
+        key = (self.provider.name, self._journal.state.model)
+        return (
+            self.limit.source == "assumed"
+            and key not in self._fetched
+            and isinstance(self.provider, FetchesLimit)
+        )
+
+    async def fetch_limit(self) -> None:
+        """Ask the model's server for the limit, once; a failure leaves the assumption."""
+        provider, model = self.provider, self._journal.state.model
+        self._fetched[provider.name, model] = None
+        assert isinstance(provider, FetchesLimit)
+        with anyio.move_on_after(LIMIT_S):
+            try:
+                self._fetched[provider.name, model] = await provider.fetch_context_limit(model)
+                self._limit = None
+            except (ProviderError, ConfigError) as error:
+                LOG.info("The limit of %s is not known: %s", model, error)
 
     def price(self, usage: Usage | None) -> float | None:
         """What this many tokens cost in US dollars; None when unknown."""
@@ -163,6 +205,7 @@ class ModelClient:
             conversation_id=state.agent_id if self._of_subagent else state.session_id,
             read_blob=functools.partial(self._journal.store.get_blob, state.session_id),
             encoded=self._encoded,
+            replies=state.replies,
         )
 
     # --- the conversation ----------------------------------------------------------------------------------------
@@ -179,6 +222,10 @@ class ModelClient:
     async def stream_reply(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
         """Stream the model's reply, with retries of retryable failures. Raises the last `ProviderError`,
         `CancelledException` when the turn is stopped, and `LimitReached` when a budget does not allow the call."""
+        if self.info.context_limit is None:
+            self._info = (
+                None  # the provider may know more by now: the embedded model's is known once it is loaded
+            )
 
         def show_retry(attempt: int, wait_s: float, error: ProviderError) -> None:
             journal = self._journal
@@ -269,12 +316,7 @@ class ModelClient:
 
     def _input_tokens(self) -> int:
         """The tokens of the next request, estimated where the provider has not counted them."""
-        state = self._journal.state
-        prefix = 0
-        if not state.counted_tokens:
-            chars = len(state.system_prompt) + sum(len(encode(spec)) for spec in self._active_tools.specs)
-            prefix = chars // CHARS_PER_TOKEN
-        return prefix + self.context_usage.total_tokens
+        return self.context_usage.total_tokens
 
     # --- apart from it -------------------------------------------------------------------------------------------
 
@@ -285,6 +327,8 @@ class ModelClient:
             model=self._journal.state.model,
             messages=[Message("user", [Text(question)], id=new_id("m"))],
             system=SUMMARY_SYSTEM,
+            purpose=purpose,
+            replies=self._journal.state.replies,
             settings=msgspec.structs.replace(self.settings, response_schema=None, stop=None),
         )
         with anyio.move_on_after(timeout_s):

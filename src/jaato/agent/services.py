@@ -1,11 +1,14 @@
-"""Plans and waypoints as tools see them: read from the fold, changed through the log."""
+"""Plans, pins and waypoints of a session: read from the fold, changed through the log."""
 
 from __future__ import annotations
 
+from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
-from jaato.protocol.events import PlanCleared, PlanUpdated, WaypointUpdated, now
+from jaato.errors import ConfigError
+from jaato.protocol.events import ContextPinned, PlanCleared, PlanUpdated, WaypointUpdated, now
 from jaato.protocol.messages import Message
 from jaato.protocol.specs import Owner, Plan, Waypoint
+from jaato.tools.call import replace_surrogates
 from jaato.tools.waypoints import Action, Tree
 
 
@@ -32,6 +35,31 @@ class Plans:
     def clear(self, plan_id: str) -> None:
         """Forget a plan."""
         self._journal.record(PlanCleared(**self._journal.head(), plan_id=plan_id))
+
+
+MAX_PINS, MAX_PIN_CHARS = 30, 2_000
+
+
+class Pins:
+    """The texts that the user pinned in a session: every compaction keeps them."""
+
+    def __init__(self, journal: Journal, inbox: Inbox) -> None:
+        self._journal = journal
+        self._inbox = inbox
+
+    def add(self, text: str) -> str:
+        """Pin a text and send it to the model; returns its id. Raises `ConfigError` for one too long, or too many."""
+        text, pins = replace_surrogates(text).strip(), self._journal.state.pins
+        if not 0 < len(text) <= MAX_PIN_CHARS or len(pins) >= MAX_PINS:
+            raise ConfigError(f"Pin up to {MAX_PINS} texts of 1 to {MAX_PIN_CHARS:,} characters: /pin TEXT.")
+        pin_id = f"p{max([0, *(int(known[1:]) for known in pins)]) + 1}"
+        pinned = ContextPinned(**self._journal.head(), pin_id=pin_id, text=text)
+        self._inbox.notify(f"The user pinned this, to be remembered: {text}", "system", pinned)
+        return pin_id
+
+    def remove(self, pin_id: str) -> None:
+        """Remove a pin."""
+        self._journal.record(ContextPinned(**self._journal.head(), pin_id=pin_id, gone=True))
 
 
 PREVIEW_CHARS = 100

@@ -14,6 +14,7 @@ from jaato.abc.provider import Provider
 from jaato.agent.active_tools import ActiveTools
 from jaato.agent.background_tasks import BackgroundGroup
 from jaato.agent.compaction.engine import CompactionContext, CompactionEngine, CompactionSetup
+from jaato.agent.compaction.window import ContextLimits
 from jaato.agent.inbox import NO_AUTHOR, Author, Enrich, Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.limits.repetition_guard import RepetitionGuard
@@ -22,7 +23,7 @@ from jaato.agent.model import ModelClient, ProviderOpener
 from jaato.agent.questions import Questions
 from jaato.agent.recovery import Recovery, RecoveryContext
 from jaato.agent.retry import RetryPolicy
-from jaato.agent.services import Plans, Waypoints
+from jaato.agent.services import Pins, Plans, Waypoints
 from jaato.agent.state import State, is_own_call
 from jaato.agent.subagents.service import SubagentService
 from jaato.agent.subagents.supervisor import SubagentFactory, Supervisor
@@ -66,6 +67,10 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     ledger: TokenLedger = field(default_factory=TokenLedger)
     compaction: CompactionSetup | None = None
     """Compacts the context when it is full; None: no compaction."""
+    context_limits: ContextLimits = ContextLimits()
+    """The limits of models' contexts that the user has set."""
+    instructions: Callable[[], Sequence[tuple[str, str]]] = tuple
+    """Gives what each plugin has put into the system prompt, by its name."""
     max_parallel_calls: int = MAX_CALLS_AT_ONCE
     deferred_tools: bool = True
     core_tools: tuple[str, ...] | None = None
@@ -115,14 +120,12 @@ class Session:
             retry=parts.retry,
             ledger=parts.ledger,
             budget=self.budget,
+            limits=parts.context_limits,
+            instructions=parts.instructions,
             of_subagent=self.is_subagent,
         )
         self.tools = self._tool_runner()
-        self.compaction = CompactionEngine(
-            CompactionContext(journal=journal, model=self.model, threads=self.tools.threads),
-            parts.compaction,
-            supervisor.root.compaction if supervisor is not None else None,
-        )
+        self.compaction = self._compaction_engine(supervisor)
         self.recovery = Recovery(
             RecoveryContext(
                 journal=journal,
@@ -141,6 +144,7 @@ class Session:
         self.services |= {
             "session": self,
             "plans": Plans(journal),
+            "pins": Pins(journal, self.inbox),
             "clarify": functools.partial(self.questions.clarify, agent_id=self.state.agent_id),
             "background": self,
             "crew": SubagentService(self.supervisor),
@@ -176,6 +180,16 @@ class Session:
             )
         )
 
+    def _compaction_engine(self, supervisor: Supervisor | None) -> CompactionEngine:
+        context = CompactionContext(
+            journal=self.journal,
+            model=self.model,
+            threads=self.tools.threads,
+            keep=self.tools.results.keep,
+        )
+        above = supervisor.root.compaction if supervisor is not None else None
+        return CompactionEngine(context, self.parts.compaction, above)
+
     def _turn_runner(self) -> TurnRunner:
         return TurnRunner(
             TurnContext(
@@ -192,6 +206,7 @@ class Session:
                 ),
                 limits=self.parts.limits,
                 resume_subagents=self.supervisor.take_up,
+                start=self.group.start,
             )
         )
 
@@ -368,9 +383,10 @@ class Session:
             raise ConfigError(f"There is no command /{name}.")
         return output
 
-    async def compact(self, reason: str = "asked to") -> bool:
-        """Compact the context between turns; whether anything was freed. Raises `ConfigError` without a strategy."""
+    async def compact(self, reason: str = "asked to", words: str = "") -> bool:
+        """Compact the context between turns; whether anything was freed. `words` say what the summary is to keep. Raises
+        `ConfigError` without a strategy."""
         self._check_open()
         if self.is_busy:
             raise JaatoError("The agent is at work; make room when its turn is over.")
-        return await self.turns.compact(reason)
+        return await self.turns.compact(reason, words)

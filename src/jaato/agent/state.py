@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from jaato.agent.compaction.chars import ContextChars
 from jaato.agent.limits.repetition import NUDGE_KEY, RepetitionFold, is_continued
 from jaato.agent.limits.spending import SPENDING_EVENTS, Spending
 from jaato.protocol.codec import encode
@@ -16,6 +17,7 @@ from jaato.protocol.events import (
     BackgroundUpdated,
     ClarificationQuestion,
     ClarificationResolved,
+    ContextPinned,
     Event,
     GcCompleted,
     MessageModel,
@@ -42,14 +44,11 @@ from jaato.protocol.messages import (
     Message,
     Part,
     Problem,
-    Refusal,
-    Text,
-    Thinking,
     ToolCall,
     ToolResult,
     Usage,
 )
-from jaato.protocol.specs import Grant, Mode, Plan
+from jaato.protocol.specs import ContextRecord, Grant, LimitSource, Mode, Plan
 from jaato.tools.call import CURRENT
 from jaato.tools.waypoints import Tree
 
@@ -78,13 +77,25 @@ class State(msgspec.Struct):
     messages: list[Message] = msgspec.field(default_factory=list)
     last_model_message: Message | None = None
     """The model's last message, whose calls are open or answered."""
-    written_chars: int = 0
+    chars: ContextChars = msgspec.field(default_factory=ContextChars)
     counted_tokens: int = 0
     """Tokens of the context as last reported by the provider; `counted_chars` are its characters then."""
     counted_chars: int = 0
+    context_limit: int | None = None
+    limit_source: LimitSource | None = None
+    """The limit of the context, and how it was known, when the model spoke last."""
     gc_note: str | None = None
     """The message that describes to the model what compaction removed."""
     repetition: RepetitionFold = msgspec.field(default_factory=RepetitionFold)
+    record: ContextRecord = ContextRecord()
+    """What the log says of the conversation up to `record_seq`."""
+    record_seq: int = 0
+    learned_limit: int | None = None
+    """The limit of the model's context that a refusal has taught."""
+    pins: dict[str, str] = msgspec.field(default_factory=dict)
+    """Texts that every compaction keeps, by id."""
+    replies: int = 0
+    """How many messages the model has written."""
     open_turn: str | None = None
     open_calls: dict[str, ToolCall] = msgspec.field(default_factory=dict)
     started: dict[str, ToolCallStart] = msgspec.field(default_factory=dict)
@@ -136,9 +147,12 @@ class State(msgspec.Struct):
             case AgentCreated() if event.parent_agent_id is None or event.agent_id == self.agent_id:
                 self.agent_id, self.provider, self.model = event.agent_id, event.provider, event.model
                 self.system_prompt, self.core_tools = event.system_prompt, event.core_tools
+                self.record_seq = self.record_seq if self.messages else event.seq
             case SessionUpdated():
                 self.name = event.name if event.name is not None else self.name
                 self.description = event.description if event.description is not None else self.description
+                if event.model not in (None, self.model):
+                    self.learned_limit = None
                 self.provider, self.model = event.provider or self.provider, event.model or self.model
                 self.mode = event.mode or self.mode
             case ToolActivated():
@@ -176,9 +190,9 @@ class State(msgspec.Struct):
             case BackgroundUpdated():
                 self.tasks[event.task_id] = event
             case GcCompleted():
-                self._add_usage(event.usage, event.cost_usd)
-                if event.problem is None:
-                    self._apply_compaction(event)
+                self._apply_compaction(event)
+            case ContextPinned():
+                self._apply_pin(event)
 
     def _apply_resolved(self, event: Resolved) -> None:
         question = self.questions.pop(event.question_id, None)
@@ -191,10 +205,25 @@ class State(msgspec.Struct):
 
     def _add(self, message: Message) -> None:
         self.messages.append(message)
-        self.written_chars += chars_of(message)
+        self.chars.add(message)
+
+    @property
+    def written_chars(self) -> int:
+        """The characters of the conversation."""
+        return self.chars.total
+
+    def _apply_pin(self, event: ContextPinned) -> None:
+        if event.gone:
+            self.pins.pop(event.pin_id, None)
+        else:
+            self.pins[event.pin_id] = event.text
 
     def _apply_compaction(self, event: GcCompleted) -> None:
         """Remove and insert the messages that the event names; a message whose place is lost comes first."""
+        self._add_usage(event.usage, event.cost_usd)
+        self.learned_limit = event.learned_limit or self.learned_limit
+        if event.problem is not None:
+            return
         gone = set(event.dropped)
         left = [message for message in self.messages if message.id not in gone]
         there = {"", *(message.id for message in left)}
@@ -205,13 +234,19 @@ class State(msgspec.Struct):
         for message in left:
             self.messages += [*added.get(message.id, []), message]
         self.messages += added.get("", [])
-        self.written_chars = sum(map(chars_of, self.messages))
+        self.chars = ContextChars()
+        for message in self.messages:
+            self.chars.add(message)
         self.counted_tokens, self.counted_chars = event.tokens_after, self.written_chars
         self.gc_note = event.note
+        if event.record is not None:
+            self.record, self.record_seq = event.record, event.seq
 
     def _apply_model_message(self, event: MessageModel) -> None:
         self._close_lost_calls()
         self._add(event.message)
+        self.replies += 1
+        self.context_limit, self.limit_source = event.context_limit, event.limit_source
         self.last_model_message = event.message
         calls = event.message.function_calls
         for call in calls:
@@ -264,20 +299,6 @@ class State(msgspec.Struct):
         ]
         self._add(Message("tool", parts, id=f"{model_message.id}-results"))
         self.results.clear()
-
-
-def chars_of(message: Message) -> int:
-    """The number of characters that a message adds to the context."""
-    chars = 0
-    for part in message.parts:
-        match part:
-            case ToolResult():
-                chars += sum(len(item.text) for item in part.content if isinstance(item, Text))
-            case ToolCall():
-                chars += len(part.name) + sum(len(str(v)) for v in part.arguments.values())
-            case Text() | Thinking() | Refusal():
-                chars += len(part.text)
-    return chars
 
 
 def is_own_call(state: State, *, of_a_subagent: bool) -> bool:

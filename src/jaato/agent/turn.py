@@ -12,20 +12,21 @@ import msgspec
 from msgspec import Struct
 
 from jaato.abc.provider import Reply
-from jaato.agent.compaction.engine import CompactionEngine
+from jaato.agent.compaction.engine import TOO_LARGE, CompactionEngine, with_advice
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
 from jaato.agent.limits.repetition_guard import RepetitionGuard
-from jaato.agent.model import ModelClient, context_tokens_with
+from jaato.agent.model import ModelClient, ModelCost
 from jaato.agent.questions import Questions
 from jaato.agent.recovery import Recovery, close_calls
 from jaato.agent.tool_runner import ToolRunner
-from jaato.errors import CancelledException, LimitReached, ProviderError
+from jaato.errors import CancelledException, ContextOverflow, LimitReached, ProviderError
 from jaato.protocol.codec import json_problems
 from jaato.protocol.events import (
     AgentStatusChanged,
     ContextUpdated,
     MessageModel,
+    Retry,
     TurnCompleted,
     TurnProgress,
 )
@@ -92,6 +93,8 @@ class TurnContext(Struct, frozen=True):
     repetition: RepetitionGuard
     limits: Limits
     resume_subagents: Callable[[], Awaitable[None]]
+    start: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
+    """Starts a coroutine that may outlive the turn."""
 
 
 TurnBody = Callable[[Turn], Awaitable[ReplyFields | None]]
@@ -158,13 +161,13 @@ class TurnRunner:
         finally:
             context.questions.withdraw(state.agent_id)
 
-    async def compact(self, reason: str) -> bool:
-        """Compact the context between turns; whether anything was freed."""
+    async def compact(self, reason: str, words: str = "") -> bool:
+        """Compact the context between turns; whether anything was freed. `words` say what the summary is to keep."""
         self._begin()
         self.is_compacting = True
         try:
             with anyio.CancelScope() as self._scope:
-                return await self._context.compaction.compact(reason)
+                return await self._context.compaction.compact(reason, words)
             return False
         finally:
             self.is_compacting = False
@@ -231,32 +234,50 @@ class TurnRunner:
         )
         journal.record(*spoken, done)
         if spoken:
-            show_progress(journal, turn, spoken[0])
+            show_progress(self._context, turn)
         show_status(journal, "error" if ending == "error" else "idle")
         return done
 
     async def _loop(self, turn: Turn) -> ReplyFields:
         context, journal = self._context, self._journal
+        if context.model.is_limit_fetchable:
+            await context.start(context.model.fetch_limit)
         while True:
             self.check_stopped("Stopped before the model was asked.")
             await context.repetition.check()
             for message in list(context.inbox.messages):
                 context.inbox.deliver(message, turn.id)
             check_limits(context.limits, turn)
-            spent = await context.compaction.compact_if_needed()
-            if spent is not None:
-                turn.add(spent.usage, spent.cost_usd)
-            reply = await context.model.stream_reply(context.model.request(), lambda: self.is_stopping)
+            add_cost(turn, await context.compaction.compact_if_needed())
+            reply = await self._ask_model(turn)
             spoken = self.take_reply(turn, reply)
             calls = reply.message.function_calls
             if not calls and not context.inbox.messages:
                 return spoken
             turn.tool_calls += len(calls)
             said = MessageModel(**journal.head(), **spoken)
-            journal.hold(said, functools.partial(show_progress, journal, turn, said))
+            journal.hold(said, functools.partial(show_progress, context, turn))
             if calls:
                 self.check_stopped("Stopped before the calls began.")
                 await context.tools.run_calls(calls, turn.id)
+
+    async def _ask_model(self, turn: Turn) -> Reply:
+        """The model's reply. A request that the provider refuses as too long is made once more, after a compaction."""
+        model = self._context.model
+        try:
+            return await model.stream_reply(model.request(), lambda: self.is_stopping)
+        except ContextOverflow as error:
+            model.clear_partial()
+            problem = problem_of(error)
+            try:
+                await self._context.compaction.recover(error)
+                show_retry(self._journal, problem)
+            finally:
+                add_cost(turn, self._context.compaction.take_cost())
+        try:
+            return await model.stream_reply(model.request(), lambda: self.is_stopping)
+        except ContextOverflow as error:
+            raise with_advice(error, TOO_LARGE.format(limit=model.limit.tokens)) from None
 
     def check_stopped(self, why: str) -> None:
         """Raise `CancelledException` when the turn was told to stop."""
@@ -279,15 +300,23 @@ class TurnRunner:
             model=state.model,
         )
         model.clear_partial()
+        limit = model.limit
         return {
             "message": message,
             "turn_id": turn.id,
             "finish_reason": reply.finish_reason,
             "usage": reply.usage,
             "cost_usd": cost,
-            "context_tokens": context_tokens_with(state, message, reply.usage),
-            "context_limit": model.info.context_limit,
+            "context_tokens": model.context_tokens_with(message, reply.usage),
+            "context_limit": limit.tokens,
+            "limit_source": limit.source,
         }
+
+
+def add_cost(turn: Turn, spent: ModelCost | None) -> None:
+    """Add what a summary cost to its turn."""
+    if spent is not None:
+        turn.add(spent.usage, spent.cost_usd)
 
 
 def check_limits(limits: Limits, turn: Turn) -> None:
@@ -317,23 +346,37 @@ def to_storable(part: Part) -> Part:
     return part
 
 
-def show_progress(journal: Journal, turn: Turn, said: MessageModel) -> None:
+def show_progress(context: TurnContext, turn: Turn) -> None:
     """Publish what the turn has used and how full the context is."""
+    journal = context.journal
     if not journal.bus.watched:
         return
-    head = journal.shown()
     journal.show(
         TurnProgress(
-            **head,
+            **journal.shown(),
             turn_id=turn.id,
             model_calls=turn.model_calls,
             tool_calls=turn.tool_calls,
             usage=turn.usage,
         )
     )
-    tokens, limit = said.context_tokens, said.context_limit
-    percent = 100 * tokens / limit if limit else None
-    journal.show(ContextUpdated(**head, total_tokens=tokens, context_limit=limit, percent_used=percent))
+    account = context.model.account
+    journal.show(
+        ContextUpdated(
+            **journal.shown(),
+            total_tokens=account.usage.total_tokens,
+            context_limit=account.usage.limit.tokens,
+            percent_used=account.usage.percent_used,
+            limit_source=account.usage.limit.source,
+            threshold_percent=context.compaction.threshold_percent,
+            blocks=account.list_blocks(),
+        )
+    )
+
+
+def show_retry(journal: Journal, problem: Problem) -> None:
+    """Publish that a request that was too long is made once more; what was shown of its reply does not count."""
+    journal.show(Retry(**journal.shown(), attempt=2, max_attempts=2, wait_s=0.0, error=problem))
 
 
 def show_status(journal: Journal, status: Literal["active", "idle", "error"]) -> None:

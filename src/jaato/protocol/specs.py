@@ -39,6 +39,50 @@ class ModelInfo(Struct, frozen=True, gc=False, omit_defaults=True):
     priced_by: str | None = None
 
 
+LimitSource = Literal["setting", "catalogue", "server", "learned", "assumed"]
+"""Where the limit of a context comes from: the user, what is known of the model, its server, a refusal, or nowhere."""
+
+
+class ContextBlock(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A part of a model's context and its size: `system`, `instructions` of a plugin, `tools`, `user`, `enrichment`,
+    `assistant`, `thinking`, `calls`, `results`, `summary`."""
+
+    kind: str
+    tokens: int
+    name: str = ""
+
+
+class FileTouch(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A file that tools have read, changed, or were given (`used`), and the SHA-256 of its content afterwards, where that is
+    known."""
+
+    path: str
+    change: Literal["read", "used", "created", "modified", "deleted"]
+    sha256: str = ""
+
+
+class CommandRun(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A command that has ended, and its exit code, where there is one."""
+
+    command: str
+    exit_code: int | None = None
+
+
+class ContextRecord(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a log says of a conversation, each list with the newest last: what was asked, which constraints the user has
+    set, how turns ended, files, commands, decisions, calls by tool (how many succeeded and failed), and the newest calls."""
+
+    goal: str = ""
+    requests: list[str] = field(default_factory=list)
+    constraints: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    files: list[FileTouch] = field(default_factory=list)
+    commands: list[CommandRun] = field(default_factory=list)
+    decisions: list[str] = field(default_factory=list)
+    tools: dict[str, tuple[int, int]] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+
 class ModelSettings(Struct, frozen=True, gc=False, omit_defaults=True):
     """How to sample: each None leaves it to the provider."""
 

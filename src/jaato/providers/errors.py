@@ -25,6 +25,7 @@ from jaato.errors import (
     ServerFault,
 )
 from jaato.lazy_pattern import lazy_pattern
+from jaato.providers.overflow import overflow_limit, overflow_size
 
 MAX_SHOWN_CHARS = 600
 
@@ -33,7 +34,8 @@ class ErrorBody(Struct, frozen=True):
     """An error object: each vendor fills some of the fields, the rest is empty.
 
     `code` and `type` are words in lower case (a numeric code as its digits), `status` is Google's word for it,
-    `number` an HTTP status in the body; the message is one bounded line.
+    `number` an HTTP status told in the body; the message is one bounded line. `limit` and `tokens` are llama.cpp's numbers
+    of a request that is too long.
     """
 
     message: str = ""
@@ -42,6 +44,8 @@ class ErrorBody(Struct, frozen=True):
     status: str = ""
     number: int | None = None
     details: list[dict[str, Any]] = []
+    limit: int | None = None
+    tokens: int | None = None
 
 
 def read_error_body(body: bytes) -> ErrorBody:
@@ -80,7 +84,14 @@ def parse_error_body(value: Any) -> ErrorBody:
         status=str(fields.get("status") or ""),
         number=number,
         details=[item for item in details if isinstance(item, dict)] if isinstance(details, list) else [],
+        limit=positive(fields.get("n_ctx")),
+        tokens=positive(fields.get("n_prompt_tokens")),
     )
+
+
+def positive(value: Any) -> int | None:
+    """A count, if it is one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def is_status(text: str) -> bool:
@@ -347,7 +358,11 @@ def to_error(fault: ErrorBody, provider: str, status: int | None, otherwise: str
     """An error that says who, what and why."""
     kind = error_class(fault, status)
     words = fault.message or fault.status or fault.type or otherwise
-    return kind(describe_error(kind, provider, words, status), provider=provider, status=status)
+    error = kind(describe_error(kind, provider, words, status), provider=provider, status=status)
+    if isinstance(error, ContextOverflow):
+        error.limit = fault.limit or overflow_limit(words)
+        error.tokens = fault.tokens or overflow_size(words)
+    return error
 
 
 def error_class(fault: ErrorBody, status: int | None) -> type[ProviderError]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import msgspec
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import httpcore2
 
 
+T = TypeVar("T")
 MAX_BODY_BYTES = 32 * 1024 * 1024
 CODINGS = ("identity", "gzip", "deflate")
 DRAIN_S = 0.05
@@ -180,6 +181,14 @@ class ModelListing(Struct, frozen=True):
     from_root: bool = False
 
 
+class LimitQuery(Struct, frozen=True):
+    """Where a server describes one model, from the root of its host: `{"model": NAME}` is posted there. `read` gives the
+    limit of its context."""
+
+    path: str
+    read: Callable[[bytes], int | None]
+
+
 class HttpProvider:
     """A provider of one dialect at one host. Nothing is sent before it is used, and nothing is retried.
 
@@ -196,6 +205,7 @@ class HttpProvider:
         describe: Callable[[str], ModelInfo],
         key: Key = None,
         listing: ModelListing | None = None,
+        limit: LimitQuery | None = None,
         environ: Mapping[str, str] | None = None,
         timeouts: Timeouts = TIMEOUTS,
         headers: Mapping[str, str] | None = None,
@@ -211,6 +221,8 @@ class HttpProvider:
         self._key = validate_header_value(key, f"The key for {name}") if isinstance(key, str) else key
         self._describe = describe
         self._listing = listing
+        self._limit = limit
+        self._limits: dict[str, int | None] = {}
         self._environ = environ or {}
         self._timeouts = timeouts
         self._headers = {
@@ -264,26 +276,49 @@ class HttpProvider:
     async def models(self) -> list[ModelInfo]:
         """The models the provider offers to this key, all pages; raises `ProviderError`s."""
         found: list[ModelInfo] = []
-        if self._listing is None:
-            return found
-        key = await self._fresh_key()
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", **self.dialect.headers(key)}
-        path: str | None = self._listing.path
+        listing = self._listing
+        path = listing.path if listing is not None else None
         for _ in range(MAX_PAGES):
-            if path is None:
+            if path is None or listing is None:
                 break
-            response = None
-            try:
-                response = await self._send("GET", self._url(path, self._listing.from_root), headers)
-                await self._accept(response)
-                page, path = self._listing.read(await read_body(response, self.base_url))
-            except errors.transport_errors() as error:
-                raise self._typed(error, key) from None
-            finally:
-                if response is not None:
-                    await close_response(response)
+            page, path = await self._fetch("GET", self._url(path, listing.from_root), None, listing.read)
             found += page
         return found
+
+    async def fetch_context_limit(self, model: str) -> int | None:
+        """How many tokens fit into a model's context, as its server says, which is asked once; raises `ProviderError`s."""
+        if model in self._limits:
+            return self._limits[model]
+        limit, query = None, self._limit
+        try:
+            if query is not None:
+                body = msgspec.json.encode({"model": model})
+                limit = await self._fetch("POST", self._url(query.path, from_root=True), body, query.read)
+            else:
+                known = [info.context_limit for info in await self.models() if info.id == model]
+                limit = known[0] if known else None
+        except ProviderError:
+            self._limits[model] = None
+            raise
+        self._limits[model] = limit
+        return limit
+
+    async def _fetch(self, method: str, url: str, body: bytes | None, read: Callable[[bytes], T]) -> T:
+        """What `read` makes of a plain JSON answer; raises `ProviderError`s."""
+        key = await self._fresh_key()
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", **self.dialect.headers(key)}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        response = None
+        try:
+            response = await self._send(method, url, headers, body)
+            await self._accept(response)
+            return read(await read_body(response, self.base_url))
+        except errors.transport_errors() as error:
+            raise self._typed(error, key) from None
+        finally:
+            if response is not None:
+                await close_response(response)
 
     async def aclose(self) -> None:
         """Close every connection; the provider may be used again afterwards."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 from jaato.errors import ConfigError
 from jaato.protocol.specs import ModelInfo
 from jaato.providers.dialect import Dialect
-from jaato.providers.http import TIMEOUTS, HttpProvider, ModelListing, Timeouts
+from jaato.providers.http import TIMEOUTS, HttpProvider, LimitQuery, ModelListing, Timeouts
 from jaato.tools.network.proxy_settings import is_loopback
 
 Interface = Literal["auto", "chat", "responses"]
@@ -34,6 +34,7 @@ class ProviderParts(NamedTuple):
     dialect: Dialect
     describe: Callable[[str], ModelInfo]
     listing: ModelListing
+    limit: LimitQuery | None = None
 
 
 class ProviderProfile(Struct, frozen=True, kw_only=True):
@@ -95,6 +96,7 @@ def make_provider(
         describe=parts.describe,
         key=key,
         listing=parts.listing,
+        limit=parts.limit,
         environ=environ,
         timeouts=timeouts,
         headers={
@@ -186,7 +188,7 @@ def github_models(_target: ProfileTarget) -> ProviderParts:
 
 def ollama(target: ProfileTarget) -> ProviderParts:
     """A running Ollama; it costs nothing on this machine."""
-    from jaato.providers.openai.models import read_tags
+    from jaato.providers.openai.models import read_shown, read_tags
 
     about: Callable[[str], ModelInfo] = partial(ModelInfo, provider="ollama")
     if is_loopback(urlsplit(target.url).hostname or ""):
@@ -194,14 +196,15 @@ def ollama(target: ProfileTarget) -> ProviderParts:
             ModelInfo, provider="ollama", price_input=0.0, price_cached_input=0.0, price_output=0.0
         )
     listing = ModelListing("/api/tags", read_tags(about), from_root=True)
+    limit = LimitQuery("/api/show", read_shown)
     if target.interface == "responses":
         from jaato.providers.openai.responses import OpenAIResponses
 
-        return ProviderParts(OpenAIResponses("ollama", cache_key=False), about, listing)
+        return ProviderParts(OpenAIResponses("ollama", cache_key=False), about, listing, limit)
     from jaato.providers.openai.chat import ChatStyle, OpenAIChat
 
     style = ChatStyle(limit="max_tokens", thinking=target.thinking or "same")
-    return ProviderParts(OpenAIChat("ollama", style), about, listing)
+    return ProviderParts(OpenAIChat("ollama", style), about, listing, limit)
 
 
 def ollama_url(host: str) -> str:

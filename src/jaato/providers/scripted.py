@@ -27,7 +27,8 @@ class ScriptedCall(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One reply: thinking, text (in `chunks` pieces) and calls; or an error after them.
 
-    `error` names a provider error by its code (`rate_limited`, `provider_unreachable`, …).
+    `error` names a provider error by its code (`rate_limited`, `provider_unreachable`, …). A step with a `purpose` answers
+    only questions outside the conversation: `gc`, for the summary of a compaction.
     """
 
     text: str = ""
@@ -38,6 +39,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     finish_reason: FinishReason | None = None
     error: str | None = None
     retry_after_s: float | None = None
+    purpose: str = ""
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,8 +71,10 @@ Answer = Step | Callable[[ModelRequest], Step]
 class ScriptedProvider:
     """Answers with the steps of a script, in order; a step may be a function of the request.
 
-    A conversation that already has replies (a resumed one) continues after as many steps. `requests` keeps what was
-    asked, when `keep_requests` is set.
+    A conversation that already has replies (a resumed one) continues after as many steps. A question outside the
+    conversation is answered by the steps with its `purpose`, in order, the last one again and again; where there is none,
+    by the next step if that is a function, else by an error, and no step is used up. `requests` keeps what was asked, when
+    `keep_requests` is set.
     """
 
     name = "scripted"
@@ -78,7 +82,9 @@ class ScriptedProvider:
     def __init__(
         self, script: Sequence[Answer], *, keep_requests: bool = False, info: ModelInfo | None = None
     ) -> None:
-        self._script = script
+        asides = [step for step in script if isinstance(step, Step) and step.purpose]
+        self._script = [step for step in script if step not in asides]
+        self._asides = asides
         self._next: int | None = None
         self._info = info
         self._keep = keep_requests
@@ -104,13 +110,7 @@ class ScriptedProvider:
         """Play the next step."""
         if self._keep:
             self.requests.append(request)
-        if self._next is None:
-            self._next = sum(message.role == "assistant" for message in request.messages)
-        if self._next >= len(self._script):
-            raise ProviderError(f"The script is over after {len(self._script)} replies.", provider=self.name)
-        answer = self._script[self._next]
-        self._next += 1
-        step = answer if isinstance(answer, Step) else answer(request)
+        step = self._answer(request)
         if step.thinking:
             yield ThinkingDelta(step.thinking)
         for piece in pieces(step.text, step.chunks):
@@ -118,6 +118,23 @@ class ScriptedProvider:
         if step.error is not None:
             raise error_of(step)
         yield reply_of(step)
+
+    def _answer(self, request: ModelRequest) -> Step:
+        """The step that answers a request. Raises `ProviderError` when there is none."""
+        if request.purpose and (mine := [step for step in self._asides if step.purpose == request.purpose]):
+            if len(mine) > 1:
+                self._asides.remove(mine[0])
+            return mine[0]
+        position = self._next
+        if position is None:
+            position = max(request.replies, sum(one.role == "assistant" for one in request.messages))
+        if position >= len(self._script):
+            raise ProviderError(f"The script is over after {len(self._script)} replies.", provider=self.name)
+        answer = self._script[position]
+        if request.purpose and isinstance(answer, Step):
+            raise ProviderError(f"The script has no answer for {request.purpose}.", provider=self.name)
+        self._next = position if request.purpose else position + 1
+        return answer if isinstance(answer, Step) else answer(request)
 
     def model_info(self, model: str) -> ModelInfo:
         """The model information that the script gives."""

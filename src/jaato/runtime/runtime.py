@@ -16,6 +16,7 @@ from jaato.abc.provider import Provider
 from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
 from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.window import ContextLimits
 from jaato.agent.journal import Journal
 from jaato.agent.limits.spending import Budget
 from jaato.agent.prompt import system_prompt
@@ -74,6 +75,7 @@ class Plan(msgspec.Struct, frozen=True):
     deferred: bool = True
     core: tuple[str, ...] | None = None
     compaction: CompactionSetup | None = None
+    context_limits: ContextLimits = ContextLimits()
     keep_interrupted_turns: bool = False
     """Whether a turn that was cut off stays open, to be gone on with."""
     services: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -214,6 +216,8 @@ class Runtime:
             retry=plan.retry,
             ledger=self.ledger,
             compaction=plan.compaction,
+            context_limits=plan.context_limits,
+            instructions=self._instructions,
             keep_interrupted_turns=plan.keep_interrupted_turns,
             max_parallel_calls=plan.parallel,
             deferred_tools=plan.deferred,
@@ -230,6 +234,10 @@ class Runtime:
             },
         )
         return Session(parts, SubagentSessionFactory(self.registry, parts))
+
+    def _instructions(self) -> list[tuple[str, str]]:
+        """What each plugin puts into the system prompt."""
+        return [(toolset.name, toolset.instructions) for toolset in self.registry.toolsets()]
 
     async def _enrich(self, prompt: str) -> str:
         registry = self.registry

@@ -16,6 +16,7 @@ from jaato.abc.provider import Provider
 from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR
 from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.window import LEAST_TOKENS, ContextLimits
 from jaato.agent.journal import Journal
 from jaato.agent.limits.spending import Budget, Key
 from jaato.agent.session import Session
@@ -149,7 +150,7 @@ class SessionFactory:
             await check_price(plan.budget, provider, model)
         if journal is None and provider.name == "local":
             plan = small_model_plan(plan, self.settings, found=ACTIVATOR in registry.subset(plan.plugins))
-        strategy = create_compaction(settings, registry)
+        strategy = create_compaction(settings, registry, provider.name)
         plan = replace(plan, compaction=strategy, keep_interrupted_turns=resumable)
         session: Session | None = None
         try:
@@ -283,6 +284,7 @@ def plan_of(
         deferred=settings["deferred_tools"],
         protected=(options.state_dir or settings.state_dir, settings.config_dir),
         question_timeout_s=question_timeout(settings),
+        context_limits=context_limits(settings),
         plugins=options.plugins if options.registry is not None else None,
     )
 
@@ -312,6 +314,25 @@ async def check_price(budget: Budget, provider: Provider, model: str) -> None:
             f"A budget in money cannot be held: {explain_unknown_price(info)}. Give a budget in tokens, such as "
             "--budget '200k tokens', or --budget off."
         )
+
+
+def context_limits(settings: Settings) -> ContextLimits:
+    """The limits of models' contexts that the settings name. Raises `ConfigError` for what is no limit."""
+    by_model: list[tuple[str, int]] = []
+    for entry in settings["context_limits"]:
+        model, _, tokens = entry.rpartition("=")
+        if not model.strip() or not tokens.strip().isdecimal() or int(tokens) < LEAST_TOKENS:
+            raise ConfigError(
+                f"context_limits = {entry!r} ({settings.source('context_limits')}): write MODEL=TOKENS, "
+                f"with * for any model and at least {LEAST_TOKENS} tokens."
+            )
+        by_model.append((model.strip(), int(tokens)))
+    default: int | None = settings["context_limit"]
+    if default is not None and default < LEAST_TOKENS:
+        raise ConfigError(
+            f"context_limit = {default} ({settings.source('context_limit')}): give at least {LEAST_TOKENS} tokens."
+        )
+    return ContextLimits(tuple(by_model), default)
 
 
 def question_timeout(settings: Settings) -> float | None:

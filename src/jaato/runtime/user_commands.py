@@ -9,7 +9,9 @@ import anyio.to_thread
 
 from jaato.abc.plugin import Plugin, UserCommand
 from jaato.abc.store import UsageQuery
+from jaato.agent.compaction.account import account_lines
 from jaato.agent.results import take_file_changes
+from jaato.agent.services import Pins
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, JaatoError, PluginError
 from jaato.plugins.session import COMMANDS
@@ -46,12 +48,9 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
     The output of a command that says `share_with_model` joins the conversation at the next pause. Raises `PluginError`
     for a command that fails.
     """
-    if name == MODE_COMMAND.name:
-        return mode_command(session, rest)
-    if name == PERMISSIONS_COMMAND.name:
-        return permissions_command(session, rest)
-    if name == USAGE_COMMAND.name:
-        return await usage_command(session, rest)
+    own = await run_session_command(session, name, rest)
+    if own is not None:
+        return own
     for toolset in registry.toolsets():
         command, run = toolset.commands.get(name, (None, None))
         if command is None or run is None:
@@ -117,6 +116,24 @@ async def check_prompt(registry: PluginRegistry, text: str) -> None:
         )
 
 
+async def run_session_command(session: Session, name: str, rest: str) -> str | None:
+    """Run a command of the session itself; None when there is none of this name."""
+    match name:
+        case MODE_COMMAND.name:
+            return mode_command(session, rest)
+        case PERMISSIONS_COMMAND.name:
+            return permissions_command(session, rest)
+        case USAGE_COMMAND.name:
+            return await usage_command(session, rest)
+        case CONTEXT_COMMAND.name:
+            return context_command(session, rest)
+        case COMPACT_COMMAND.name:
+            return await compact_command(session, rest)
+        case PIN_COMMAND.name:
+            return pin_command(session, rest)
+    return None
+
+
 def permissions_command(session: Session, rest: str) -> str:
     """Run `/permissions [revoke ID | trust]`; gives its output. Raises `ConfigError` for a grant that does not exist."""
     gate = session.gate
@@ -164,7 +181,7 @@ def call_of(session: Session, name: str, rest: str) -> Call:
 
 def commands_of(session: Session, registry: PluginRegistry) -> list[CommandEntry]:
     """Every command `run_command` would run, and every stored prompt, by name; no more than some, and of bounded length."""
-    found = {one.name: entry_of(one, "session") for one in (MODE_COMMAND, PERMISSIONS_COMMAND, USAGE_COMMAND)}
+    found = {one.name: entry_of(one, "session") for one in SESSION_COMMANDS}
     for toolset in registry.toolsets():
         for name, (command, run) in toolset.commands.items():
             if run is not None and len(name) <= MAX_NAME_CHARS:
@@ -185,6 +202,50 @@ def entry_of(command: UserCommand, plugin: str) -> CommandEntry:
     return CommandEntry(one_line(command.name, MAX_NAME_CHARS), words[0], words[1], plugin)
 
 
+CONTEXT_COMMAND = UserCommand("context", "Show what the model's context consists of: context [json]")
+COMPACT_COMMAND = UserCommand(
+    "compact", "Compact the context now, and say what the summary is to keep: compact [WORDS]"
+)
+PIN_COMMAND = UserCommand(
+    "pin", "Pin a text that every compaction keeps, or list the pins: pin [TEXT | remove ID]"
+)
+
+
+def context_command(session: Session, rest: str) -> str:
+    """`/context [json]`: the account of the context. Raises `ConfigError` for anything else."""
+    if rest.strip() not in ("", "json"):
+        raise ConfigError("There is /context and /context json.")
+    fields = session.model.account.describe(session.compaction.threshold_percent)
+    return encode(fields).decode() if rest.strip() else "\n".join(account_lines(fields))
+
+
+async def compact_command(session: Session, rest: str) -> str:
+    """`/compact [WORDS]`: what was freed. Raises `ConfigError` without a strategy, `JaatoError` during a turn."""
+    freed = await session.compact("asked to by /compact", one_line(rest.strip(), MAX_WORDS_CHARS))
+    done = session.compaction.last
+    if not freed or done is None:
+        problem = done.problem if done is not None and done.problem else "the compaction was stopped"
+        return f"The context stays as it is: {problem}."
+    lines = [f"The context was compacted, from {done.tokens_before:,} to about {done.tokens_after:,} tokens."]
+    if done.cleared:
+        lines.append(f"{done.cleared} tool results were cleared; their handles stay readable.")
+    return "\n".join([*lines, *([done.notification] if done.notification else [])])
+
+
+def pin_command(session: Session, rest: str) -> str:
+    """`/pin [TEXT | remove ID]`: what it says. Raises `ConfigError`."""
+    text = rest.strip()
+    verb, _, pin_id = text.partition(" ")
+    pins: Pins = session.services["pins"]
+    if verb == "remove" and pin_id.strip() in session.state.pins:
+        pins.remove(pin_id.strip())
+        return "Removed."
+    if text:
+        return f"Pinned as {pins.add(text)}; /pin remove ID removes it."
+    lines = [one_line(f"{pin_id}  {words}", MAX_WORDS_CHARS) for pin_id, words in session.state.pins.items()]
+    return "\n".join(lines) or "Nothing is pinned; /pin TEXT pins a text."
+
+
 MODES: dict[Mode, str] = {
     "ask": "what only reads runs, the rest is asked about",
     "accept-edits": "that, and file tools change the workspace without a question",
@@ -194,6 +255,14 @@ MODES: dict[Mode, str] = {
 }
 """Every mode, and what runs in it without a question."""
 MODE_COMMAND = UserCommand("mode", "Show or change what runs without a question: mode [NAME]")
+SESSION_COMMANDS = (
+    MODE_COMMAND,
+    PERMISSIONS_COMMAND,
+    USAGE_COMMAND,
+    CONTEXT_COMMAND,
+    COMPACT_COMMAND,
+    PIN_COMMAND,
+)
 CHANGED = "The user has changed the mode of this session to {mode}: {text}."
 
 

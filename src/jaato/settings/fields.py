@@ -162,11 +162,17 @@ FIELDS: dict[str, Field] = {
     ),
     "gc": Field(
         "text",
-        None,
-        "the strategy that makes room in a full context: gc_truncate, gc_summarize, gc_hybrid, or a plugin's; none without",
+        "gc_hybrid",
+        "the strategy that compacts a full context: gc_truncate, gc_summarize, gc_hybrid, or a plugin's; none: no compaction",
     ),
-    "gc_threshold": Field(
-        "number", 80.0, "how full the context is, in percent, when the strategy makes room"
+    "gc_threshold": Field("number", 80.0, "how full the context is, in percent, when it is compacted"),
+    "context_limit": Field(
+        "integer",
+        None,
+        "how many tokens fit into a model's context; without it what is known of the model, what its server says, or 32768",
+    ),
+    "context_limits": Field(
+        "list", [], "the same for models by name or pattern, before context_limit: MODEL=TOKENS, qwen3*=32768"
     ),
     "server": Field(
         "text",

@@ -13,7 +13,7 @@ from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult, SummarizingGCPlugin
 from jaato.abc.plugin import ENTRY_POINT_GROUPS, Plugin
-from jaato.agent.compaction.engine import check_collected, check_question, check_verdict
+from jaato.agent.compaction.checks import check_collected, check_question, check_verdict
 from jaato.agent.compaction.history import positions
 from jaato.errors import ConfigError, JaatoError
 from jaato.plugins import BUILTIN

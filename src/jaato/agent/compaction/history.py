@@ -9,13 +9,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jaato.abc.compactor import GCConfig
-from jaato.agent.state import chars_of
+from jaato.agent.compaction.chars import chars_of
 from jaato.errors import PluginError
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, ToolResult
 
-TOO_MUCH, AIM = 0.75, 0.5
-"""Recent turns that would fill more than this part of the threshold are cut to that part of it."""
+TOO_MUCH, AIM, MOST = 0.55, 0.4, 0.6
+"""Recent turns that would fill more than the first part of the threshold are cut to the second part of it, and removed where
+the last piece alone is larger than the third; the rest is for the record, the summary, and what is to come."""
+
+
+LEAST_ROOM = 0.05
+"""The part of the limit that a conversation has at least, however large the system prompt and the tools are."""
 
 
 class Pieces(NamedTuple):
@@ -30,13 +35,19 @@ def is_turn_start(message: Message) -> bool:
     return message.role == "user" and message.source in ("user", "parent")
 
 
+def is_notice(message: Message) -> bool:
+    """Whether a message comes from the runtime itself: a summary, a note, that a task has ended."""
+    return message.role == "user" and message.source == "system"
+
+
 def split_history(
     history: Sequence[Message], usage: dict[str, Any], config: GCConfig, *, least: int = 1
 ) -> Pieces:
     """The pieces of a history: a message, or one that calls with its results.
 
     The last `preserve_recent_turns` turns are recent. Where they alone would keep the context full, as one long turn
-    of many calls does, only the last pieces are that fit; at least `least` of them.
+    of many calls does, only the last pieces are that fit beside what must stay; at least `least` of them, unless they would
+    leave no room.
     """
     begins = [at for at, message in enumerate(history) if message.role != "tool" or at == 0]
     turns = [at for at in begins if is_turn_start(history[at])]
@@ -44,18 +55,29 @@ def split_history(
     recent = turns[-kept:][0] if kept and turns else (0 if kept else len(history))
     sizes = [chars_of(message) for message in history]
     room = room_chars(sum(sizes), usage, config)
-    if room is not None and sum(sizes[recent:]) > TOO_MUCH * room:
-        recent = first_fitting(begins, sizes, AIM * room, least)
+    if room is None:
+        return Pieces(begins, recent)
+    required = set(required_positions(history))
+    must = sum(sizes[at] for at in required)
+    free = [0 if at in required else size for at, size in enumerate(sizes)]
+    if must + sum(free[recent:]) > TOO_MUCH * room:
+        recent = first_fitting(begins, free, AIM * room - must, least)
+        if must + sum(free[recent:]) > MOST * room:
+            recent = len(history)
     return Pieces(begins, recent)
 
 
 def room_chars(chars: int, usage: dict[str, Any], config: GCConfig) -> float | None:
     """How many characters of a history that now has so many fill the context up to the threshold; None if unknown."""
-    limit, total = usage.get("context_limit"), usage.get("total_tokens")
-    if not limit or not total:
+    if usage.get("room_chars") is not None:
+        return float(usage["room_chars"])
+    limit: int = usage.get("context_limit") or 0
+    total: int = usage.get("total_tokens") or 0
+    fixed: int = usage.get("fixed_tokens") or 0
+    if not limit or total <= fixed:
         return None
-    room: float = chars * limit * config.threshold_percent / 100 / total
-    return room
+    room = max(limit * LEAST_ROOM, limit * config.threshold_percent / 100 - fixed)
+    return chars * room / (total - fixed)
 
 
 def first_fitting(begins: Sequence[int], sizes: Sequence[int], room: float, least: int) -> int:

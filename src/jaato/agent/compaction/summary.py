@@ -1,14 +1,16 @@
-"""Compaction summaries: the note that replaces removed messages, and the transcript to be summarised."""
+"""Compaction summaries: the note that stands for removed messages, and the transcript to be summarized."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from jaato.agent.compaction.record import record_lines
 from jaato.agent.state import State
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Refusal, Text, ToolCall, ToolResult
+from jaato.protocol.specs import ContextRecord
 from jaato.tools.call import replace_surrogates
 
 MAX_SAID_CHARS = 500
@@ -16,9 +18,29 @@ MAX_TASKS, MAX_STEPS_CHARS, LEAST_STEP_CHARS, TITLE_CHARS = 50, 4_000, 12, 200
 SIGNS = {"completed": "x", "in_progress": ">", "failed": "!", "skipped": "-", "pending": " "}
 
 
-def note_of(state: State, gone: int) -> Message:
-    """That something is missing, which tasks run, and the open plan with every step, long ones cut."""
-    lines = [f"[system] {gone} earlier messages were left out to make room."]
+class Note(NamedTuple):
+    """What the first message after a compaction says: how much was removed, the record, and its size in characters."""
+
+    removed: int
+    cleared: int
+    record: ContextRecord
+    most_chars: int
+
+
+def note_message(state: State, note: Note) -> Message:
+    """The message that stands for what was removed: record, pins, rules of the session, running tasks, the open plan with
+    every step, long ones cut."""
+    lines = ["[system] The context was compacted."]
+    if note.removed:
+        lines.append(f"{note.removed} earlier messages were left out to make room.")
+    if note.cleared:
+        lines.append(
+            f"{note.cleared} old tool results were cleared; readFile with the handle in each reads all of it."
+        )
+    lines += record_lines(note.record, note.most_chars)
+    if state.pins:
+        lines += ["Pinned by the user:", *(f"- {text}" for text in state.pins.values())]
+    lines += rule_lines(state)
     running = [task for task in state.tasks.values() if task.status == "running"]
     lines += [
         f"Background task {task.task_id} ({truncate(task.tool, 64)}) still runs."
@@ -34,12 +56,25 @@ def note_of(state: State, gone: int) -> Message:
     return Message("user", [Text("\n".join(lines))], id=new_id("m"), source="system")
 
 
+def rule_lines(state: State) -> list[str]:
+    """The constraints that the session itself sets: its mode, lasting denials, disabled tools."""
+    lines = [f"The permission mode is {state.mode}."] if state.mode not in (None, "ask") else []
+    denied = [grant.tool for grant in state.grants.values() if grant.effect == "deny"][-MAX_TASKS:]
+    if denied:
+        lines.append(f"The user has denied for good: {', '.join(dict.fromkeys(denied))}.")
+    if state.disabled:
+        lines.append(f"Switched off: {', '.join(sorted(state.disabled)[:MAX_TASKS])}.")
+    return lines
+
+
 SUMMARY_HEAD = "[system] Summary of the conversation before, in the model's own words:\n"
 LINE_CHARS = 4_000
 """As much of one part is told at most; less where all of it would be too long."""
 LEAST_LINE_CHARS = 120
 DEFAULT_CHARS, MOST_CHARS = 100_000, 400_000
 SUMMARY_PART, LEAST_SUMMARY_CHARS, MOST_SUMMARY_CHARS = 0.2, 1_000, 16_000
+SUMMARY_ROOM = 0.15
+"""The part of the room for the conversation that a summary may take."""
 TRANSCRIPT_PART = 0.75
 """Parts of the context in characters for each token of it: safe where a character is a token, as in Chinese."""
 REQUESTS, REQUEST_CHARS = 20, 300
@@ -126,10 +161,11 @@ def transcript_chars(usage: dict[str, Any]) -> int:
 
 def summary_chars(usage: dict[str, Any]) -> int:
     """How long a summary may be: a small part of the context."""
-    limit = usage.get("context_limit")
-    if not limit:
-        return MOST_SUMMARY_CHARS
-    return int(min(MOST_SUMMARY_CHARS, max(LEAST_SUMMARY_CHARS, limit * SUMMARY_PART)))
+    limit, room = usage.get("context_limit"), usage.get("room_chars")
+    most = MOST_SUMMARY_CHARS if not limit else limit * SUMMARY_PART
+    if room is not None:
+        most = min(most, room * SUMMARY_ROOM)
+    return int(min(MOST_SUMMARY_CHARS, max(LEAST_SUMMARY_CHARS, most)))
 
 
 def truncate(text: str, limit: int = MAX_SAID_CHARS) -> str:

@@ -172,7 +172,7 @@ TYPE_CHECKING = False  # as in typing, which is slow to import
 
 MAX_COMPLAINT_CHARS = 500
 TABLES = {
-    "sessions": "run chat attach events sessions usage",
+    "sessions": "run chat attach events context sessions usage",
     "settings": "tools models permissions sandbox plugins config login logout doctor",
     "servers": "serve tokens mcp registry flow",
 }

@@ -69,6 +69,12 @@ examples:
   jaato usage --since 7d --by day
   jaato usage --session s01k --by agent,model
   jaato usage --since 2026-11-01 --until 2026-12-01 --by tool --output json"""
+CONTEXT = """examples:
+  jaato context                          the most recent session of this directory
+  jaato context s01k
+  jaato context "the slow test" --json | jq '.blocks[] | .kind'
+
+Token counts are the provider's, divided among the parts by their size. /context shows the same in a session."""
 
 AGENT = (
     f"{MODEL} --system-prompt --max-turns --budget --workspace --session --continue --name {PERMISSIONS} "
@@ -113,6 +119,9 @@ OPTIONS = {
     "file": value("FILE", "a bundle"),
     "sessions": value("SESSION", "session id, a prefix of it, or its name"),
     "--dry-run": flag("only print what would be removed"),
+    "session:context": value(
+        "SESSION", "session id, a prefix of it, or its name (default: the most recent one of this directory)"
+    ),
     "--keep-days": value("N", "keep sessions used in the last N days", type=float),
     "--keep-sessions": value("N", "keep the N most recent sessions", type=int),
     "--keep-mb": value("N", "keep the most recent sessions, up to N megabytes", type=float),
@@ -156,6 +165,12 @@ COMMANDS = (
         "print the events of a session as JSON lines",
         "session --follow --after --no-deltas --workspace --no-daemon:events --connect --token-file",
         EVENTS,
+    ),
+    Command(
+        "context",
+        "show what the model's context of a session consists of",
+        "[session:context] --json --workspace",
+        CONTEXT,
     ),
     Command(
         "sessions",

@@ -329,6 +329,8 @@ def compaction_text(event: GcCompleted) -> str:
     if event.problem:
         return one_line(f"the context was not compacted: {event.problem}", MAX_LINE_CHARS)
     freed = f"{event.tokens_before:,} to about {event.tokens_after:,} tokens"
+    if event.cleared:
+        freed += f", {event.cleared} tool results cleared"
     return one_line(f"context compacted, {freed} ({event.strategy}: {event.reason})", MAX_LINE_CHARS)
 
 

@@ -30,6 +30,7 @@ from jaato.protocol.events.turn import (
     BudgetUpdated,
     ClarificationQuestion,
     ClarificationResolved,
+    ContextPinned,
     ContextUpdated,
     Ephemeral,
     EventBase,
@@ -70,6 +71,7 @@ Event = (
     | TurnProgress
     | TurnCompleted
     | ContextUpdated
+    | ContextPinned
     | GcCompleted
     | ToolCallStart
     | ToolOutput
@@ -107,6 +109,7 @@ __all__ = [
     "ClarificationQuestion",
     "ClarificationResolved",
     "CommandList",
+    "ContextPinned",
     "ContextUpdated",
     "Ephemeral",
     "ErrorRaised",

@@ -8,7 +8,14 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct, field
 
 from jaato.protocol.messages import FinishReason, Message, Problem, ToolResult, Usage
-from jaato.protocol.specs import FileChange, Grant, SandboxAccess
+from jaato.protocol.specs import (
+    ContextBlock,
+    ContextRecord,
+    FileChange,
+    Grant,
+    LimitSource,
+    SandboxAccess,
+)
 
 
 def now() -> str:
@@ -63,6 +70,7 @@ class MessageModel(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults
     context_tokens: int = 0
     """Tokens of the context with this reply: reported by the provider, else estimated."""
     context_limit: int | None = None
+    limit_source: LimitSource | None = None
 
 
 class MidTurnQueued(
@@ -111,6 +119,19 @@ class ContextUpdated(
     total_tokens: int
     context_limit: int | None
     percent_used: float | None
+    limit_source: LimitSource | None = None
+    threshold_percent: float | None = None
+    """How full it is when it is compacted; None without compaction."""
+    blocks: list[ContextBlock] = []
+    """What it consists of; the tokens add up to `total_tokens`."""
+
+
+class ContextPinned(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="context.pinned"):
+    """The user pinned a text, which every compaction keeps; with `gone` the pin was removed."""
+
+    pin_id: str
+    text: str = ""
+    gone: bool = False
 
 
 class Placed(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -137,6 +158,12 @@ class GcCompleted(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     usage: Usage | None = None
     """The usage of the model that wrote a summary; None without one, or where it was not reported."""
     cost_usd: float | None = None
+    cleared: int = 0
+    """How many tool results were replaced by a stub with their handle."""
+    learned_limit: int | None = None
+    """The limit that a provider's refusal has taught; it holds with a `problem` too."""
+    record: ContextRecord | None = None
+    """What the log says of the conversation up to this event."""
 
 
 class BudgetUpdated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="budget.updated"):

@@ -289,8 +289,10 @@ def engine_error(error: dict[str, Any]) -> ProviderError:
 
 def context_overflow(tokens: int, limit: int) -> ContextOverflow:
     """The conversation is too long for the model."""
-    return ContextOverflow(
+    error = ContextOverflow(
         f"The conversation has {tokens} tokens; the embedded model reads {limit}, "
-        f"{REPLY_RESERVE_TOKENS} of them for its reply. Shorten it, or begin a new session.",
+        f"{REPLY_RESERVE_TOKENS} of them for its reply.",
         provider="local",
     )
+    error.limit, error.tokens = limit or None, tokens or None
+    return error

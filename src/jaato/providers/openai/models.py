@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
-from jaato.lazy_pattern import matches_glob
+from jaato.lazy_pattern import lazy_pattern, matches_glob
 from jaato.protocol.specs import ModelInfo
 
 
@@ -98,11 +99,33 @@ def effort_word(model: str, effort: str) -> str:
 
 
 class Row(msgspec.Struct):
-    """One model in the list of a compatible server; some say how much fits."""
+    """One model in the list of a compatible server; some say how much fits: OpenRouter, vLLM, Groq, LM Studio, llama.cpp."""
 
     id: str
     context_length: Any = None
     max_model_len: Any = None
+    context_window: Any = None
+    max_context_length: Any = None
+    meta: Any = None
+
+    @property
+    def limit(self) -> int | None:
+        """The limit of the context, the first of the fields that is one."""
+        meta = self.meta if isinstance(self.meta, dict) else {}
+        told = (
+            self.context_length,
+            self.max_model_len,
+            self.context_window,
+            self.max_context_length,
+            meta.get("n_ctx"),
+            meta.get("n_ctx_train"),
+        )
+        return next((tokens for tokens in told if is_limit(tokens)), None)
+
+
+def is_limit(value: Any) -> bool:
+    """Whether a value is a number of tokens."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 class Rows(msgspec.Struct):
@@ -143,9 +166,8 @@ def read_models(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
             if any(matches_glob(row.id, pattern) for pattern in NO_CHAT):
                 continue
             info = about(row.id)
-            limit = row.context_length or row.max_model_len
-            if info.context_limit is None and isinstance(limit, int):
-                info = msgspec.structs.replace(info, context_limit=limit)
+            if info.context_limit is None and row.limit is not None:
+                info = msgspec.structs.replace(info, context_limit=row.limit)
             found.append(info)
         return found, None
 
@@ -180,3 +202,22 @@ def read_tags(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
         return [about(tag.name) for tag in msgspec.json.decode(body, type=Tags).models or []], None
 
     return read
+
+
+NUM_CTX = lazy_pattern(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
+
+
+class Shown(msgspec.Struct):
+    """What an Ollama says of one model: its own parameters, and what it was trained for."""
+
+    parameters: str = ""
+    model_info: dict[str, Any] = {}
+
+
+def read_shown(body: bytes) -> int | None:
+    """The limit in an answer of `POST /api/show`: the `num_ctx` the model is run with, else what it was trained for."""
+    shown = msgspec.json.decode(body, type=Shown)
+    if found := NUM_CTX.search(shown.parameters):
+        return int(found[1]) or None
+    told = (tokens for name, tokens in shown.model_info.items() if name.endswith(".context_length"))
+    return next((tokens for tokens in told if is_limit(tokens)), None)

@@ -53,7 +53,7 @@ class JaatoClient:
         self._hooks: Any = None
         self._stored: str | None = None
         self._retry_callback: RetryCallback | None = None
-        self._gc: tuple[GCPlugin, GCConfig | None] | None = None
+        self._gc: tuple[GCPlugin | None, GCConfig | None] | None = None
         self._keeping: tuple[SessionPlugin, SessionConfig | None] | None = None
         self._streaming = True
         self._making = threading.RLock()
@@ -146,9 +146,13 @@ class JaatoClient:
         self._end()
         self._stored = None
 
-    def get_context_usage(self) -> dict[str, Any]:
-        """How full the model's context is."""
-        return self.get_session().get_context_usage()
+    def compact(self, words: str = "") -> bool:
+        """Compact the context now; see `JaatoSession.compact`."""
+        return self.get_session().compact(words)
+
+    def get_context_usage(self, *, messages: bool = False) -> dict[str, Any]:
+        """How full the model's context is, and what it consists of; see `JaatoSession.get_context_usage`."""
+        return self.get_session().get_context_usage(messages=messages)
 
     def stop(self) -> bool:
         """Stop what is being worked on; whether anything was."""
@@ -178,8 +182,9 @@ class JaatoClient:
             self._session.set_retry_callback(callback)
 
     def set_gc_plugin(self, plugin: GCPlugin | None, config: GCConfig | None = None) -> None:
-        """Which strategy makes room when the context is full; see `JaatoSession.set_gc_plugin`."""
-        self._gc = (plugin, config) if plugin is not None else None
+        """Which strategy compacts a full context instead of the one of the settings (`gc_hybrid`); None turns compaction
+        off. See `JaatoSession.set_gc_plugin`."""
+        self._gc = plugin, config
         if self._session is not None:
             self._session.set_gc_plugin(plugin, config)
 

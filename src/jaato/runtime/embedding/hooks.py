@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jaato.agent.model import context_fields
 from jaato.agent.session import Session
 from jaato.agent.subagents.subagent import AgentSession
 from jaato.log import logger
@@ -206,8 +205,9 @@ def turn_data(event: TurnCompleted) -> dict[str, Any]:
 
 
 def context_usage(session: AgentSession) -> dict[str, Any]:
-    """How full the context is and what the last reply took, in the documented keys."""
-    fields, last = context_fields(session.state, session.model.context_usage), session.state.last_usage
+    """How full the context is, what it consists of, and what the last reply took, in the documented keys."""
+    fields = session.model.account.summarize(session.compaction.threshold_percent)
+    last = session.state.last_usage
     return {
         **fields,
         "prompt_tokens": last.input_tokens if last else fields["total_tokens"],

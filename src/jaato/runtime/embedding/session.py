@@ -103,10 +103,12 @@ class JaatoSession:
         """The conversation so far."""
         return list(self._session.state.messages)
 
-    def get_context_usage(self) -> dict[str, Any]:
-        """How full the context is: model, context_limit, total_tokens, prompt_tokens, output_tokens, turns,
-        percent_used, tokens_remaining."""
-        return context_usage(self._session)
+    def get_context_usage(self, *, messages: bool = False) -> dict[str, Any]:
+        """How full the context is: model, context_limit, context_limit_source, total_tokens, prompt_tokens, output_tokens,
+        turns, percent_used, tokens_remaining, threshold_percent; and its parts, `blocks`. With `messages` also each message,
+        which takes longer the longer the history is."""
+        fields = context_usage(self._session)
+        return fields | {"messages": self._session.model.account.list_messages()} if messages else fields
 
     def request_stop(self) -> bool:
         """Stop the turn that runs; whether one did. Safe from any thread."""
@@ -127,7 +129,7 @@ class JaatoSession:
         self._retry_callback = callback
 
     def set_gc_plugin(self, plugin: GCPlugin | None, config: GCConfig | None = None) -> None:
-        """Set the compaction strategy; None disables it. The caller shuts it down."""
+        """Set the compaction strategy; None turns compaction off. The caller shuts it down."""
         made = None if plugin is None else CompactionSetup(plugin, config or GCConfig())
         self._session.compaction.use(made)
 
@@ -176,9 +178,10 @@ class JaatoSession:
         """Run a user command of a plugin; gives its output. Raises `ConfigError` when there is none of this name."""
         return PORTAL.call(self._session.run_command(name, arguments))
 
-    def compact(self) -> bool:
-        """Make room now; whether anything was freed. Raises `ConfigError` without a strategy."""
-        return PORTAL.call(self._session.compact())
+    def compact(self, words: str = "") -> bool:
+        """Compact the context now; whether anything was freed. `words` say what the summary is to keep. Raises `ConfigError`
+        without a strategy."""
+        return PORTAL.call(self._session.compact(words=words))
 
     def set_streaming_enabled(self, enabled: bool) -> None:
         """Whether output is shown as it comes, or once it is whole."""

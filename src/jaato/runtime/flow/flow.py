@@ -305,7 +305,7 @@ class FlowExecution:
                 model=state.model,
                 turn_id=turn.id,
                 trace_id=trace_id(state.session_id, turn.id),
-                room_chars=context_chars(session.model.info.context_limit),
+                room_chars=context_chars(session.model.limit.tokens),
             )
             problem = await runner.run(answering, invoker)
             if problem is not None:

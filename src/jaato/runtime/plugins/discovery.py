@@ -217,10 +217,14 @@ class NamedPlugins(msgspec.Struct, Generic[P], frozen=True):
 
         Whoever loads it shuts it down.
         """
-        known = self.discover(modules)
-        load = known.get(name)
-        if load is None:
-            raise PluginError(f"No {self.noun} {name!r}; there are {', '.join(sorted(known))}.")
+        load: Loader | None = None
+        if name in self.builtin:
+            load = Builtin(name, self.builtin[name])
+        else:
+            known = self.discover(modules)
+            load = known.get(name)
+            if load is None:
+                raise PluginError(f"No {self.noun} {name!r}; there are {', '.join(sorted(known))}.")
 
         def make() -> P:
             plugin: Any = self.made(load(), name)

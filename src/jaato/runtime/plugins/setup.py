@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from jaato.abc.compactor import GCConfig
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.errors import ConfigError, PluginError
 from jaato.runtime.plugins.adapter import Toolset
-from jaato.runtime.plugins.discovery import discover_gc_plugins, load_gc_plugin
+from jaato.runtime.plugins.discovery import BUILTIN_STRATEGIES, discover_gc_plugins, load_gc_plugin
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.plugins.workspace import find_workspace_plugins
 from jaato.runtime.secrets import MCP_FILE, REGISTRIES_FILE, collect_secrets
@@ -121,18 +122,23 @@ def program_tool(entry: Callable[..., Any] | Tool) -> Tool:
     return made
 
 
-def create_compaction(settings: Settings, registry: PluginRegistry) -> CompactionSetup | None:
-    """What makes room in a full context, as the settings say. One that cannot be loaded is reported, and there is none;
+def create_compaction(settings: Settings, registry: PluginRegistry, provider: str) -> CompactionSetup | None:
+    """What makes room in a full context, as the settings say. One that cannot be loaded is reported, and nobody does;
     raises `ConfigError` for one that is not there."""
     name = settings["gc"]
-    if not name:
+    if provider == "local" and settings.source("gc") == "default":
+        name = "gc_truncate"  # the embedded model would read for minutes to write a summary
+    if not name or name == "none":
         return None
-    modules = registry.modules.found(registry.disabled)
-    known = discover_gc_plugins(modules)
-    if name not in known:
-        raise ConfigError(
-            f"gc = {name!r} ({settings.source('gc')}): there is no such strategy, but {', '.join(sorted(known))}."
-        )
+    modules: Mapping[str, ModuleType] = {}
+    if name not in BUILTIN_STRATEGIES:
+        modules = registry.modules.found(registry.disabled)
+        known = discover_gc_plugins(modules)
+        if name not in known:
+            raise ConfigError(
+                f"gc = {name!r} ({settings.source('gc')}): there is no such strategy, but {', '.join(sorted(known))}; "
+                "none: no compaction."
+            )
     config = GCConfig(threshold_percent=settings["gc_threshold"])
     try:
         return CompactionSetup(load_gc_plugin(name, modules=modules), config)
