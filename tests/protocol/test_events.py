@@ -29,7 +29,7 @@ COMMAND_NAMES = """
 """
 DOCUMENTED_EVENTS = set(EVENT_NAMES.split())
 DOCUMENTED_COMMANDS = set(COMMAND_NAMES.split())
-OUR_OWN = {"session.created", "session.updated", "shared.updated", "context.pinned"}
+OUR_OWN = {"session.created", "session.updated", "shared.updated", "context.pinned", "budget.updated"}
 """Events of the log that no document names."""
 OUR_COMMANDS = {
     "turn.continue",

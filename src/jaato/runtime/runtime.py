@@ -35,7 +35,7 @@ from jaato.protocol.events import (
     SessionUpdated,
 )
 from jaato.protocol.ids import new_id
-from jaato.protocol.specs import Grant, Mode, ModelSettings
+from jaato.protocol.specs import Grant, ModelSettings
 from jaato.runtime.channel_dispatch import MaskedAsker, dispatcher_for
 from jaato.runtime.enrichment import enrich_prompt_async, enrich_result_async, enrichers, result_enrichers
 from jaato.runtime.plugins.registry import PluginRegistry
@@ -175,18 +175,14 @@ class Runtime:
     def _assemble(self, plan: Plan, journal: Journal) -> Session:
         questions = Questions(journal, plan.question_timeout_s)
         settings, roots = (self.registry.services.get(name) for name in ("settings", "roots"))
-        asker = dispatcher_for(
-            questions, plan.policy, journal.secrets, next(iter(plan.protected), None), settings
-        )
+        state_dir = next(iter(plan.protected), None)
+        asker = dispatcher_for(questions, plan.policy, journal.secrets, state_dir, settings)
 
         def granted(grant: Grant) -> None:
             journal.record(PermissionGranted(**journal.head(), grant=grant))
 
         def revoked(grant: Grant) -> None:
             journal.record(PermissionRevoked(**journal.head(), grant_id=grant.id))
-
-        def changed(mode: Mode) -> None:
-            journal.record(SessionUpdated(**journal.head(), mode=mode))
 
         gate = Gate(
             plan.policy,
@@ -195,7 +191,7 @@ class Runtime:
             turnstile=functools.cache(anyio.Lock),  # one question at a time
             on_grant=granted,
             on_revoke=revoked,
-            on_mode=changed,
+            on_mode=lambda mode: journal.record(SessionUpdated(**journal.head(), mode=mode)),
             grants=[grant for grant in journal.state.grants.values() if grant.scope == "session"],
             protected=plan.protected,
             control_names=roots.names if roots is not None else STANDARD,
