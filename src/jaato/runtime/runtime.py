@@ -130,8 +130,8 @@ class Runtime:
         later = bool(catalog.sources or catalog.unvisited)
         if ACTIVATOR in catalog or not (later or len(catalog) > MAX_DECLARED):
             return plan
-        if "introspection" in self.registry.disabled:
-            return plan
+        if "introspection" in self.registry.disabled or not plan.provider.name:
+            return plan  # without a model, the clients of a server list its tools
         self.registry.expose_tool("introspection")
         names = None if plan.plugins is None else (*plan.plugins, "introspection")
         return msgspec.structs.replace(plan, plugins=names)
