@@ -196,12 +196,14 @@ class Person:
             await self._changed.wait_for(holds)
 
     async def perform(self, session: RemoteSession, act: str) -> None:
-        """Ask for an act, and wait for the end of its turn."""
+        """Ask for an act once no turn is open, such as one that work in the background started; wait for its end."""
+        await self.until(lambda: session.state.open_turn is None)
         taken = await session.send(f"act {act}")
         await self.until(lambda: session.state.seq > taken.seq and session.state.open_turn is None)
 
     async def interject(self, session: RemoteSession, act: str, more: str) -> None:
         """Ask for an act, and for another while it runs."""
+        await self.until(lambda: session.state.open_turn is None)
         before = session.state.seq
         await session.send(f"act {act}")
         seen = self._played.seen[session.id]

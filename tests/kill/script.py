@@ -149,6 +149,8 @@ class Player:
         opening = asked(request.messages[-1 - len(since)])
         script = (ACTS if opening[0] == "act" else PARTS)[opening[1]]
         at = sum(message.role == "assistant" for message in since)
+        if at >= len(script) and request.messages[-1].source in ("system", "child"):
+            script = [*script, *[say("noted")] * (at + 1 - len(script))]  # woken by work in the background
         if at >= len(script):
             raise ProviderError(f"{opening} has no line {at}.", provider=self.name)
         line = script[at]
