@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from typing import Any, get_overloads
+from typing import Any, get_overloads, is_typeddict
 
 import msgspec
 
@@ -17,18 +17,19 @@ HEAD = """\
 Everything `jaato` exports. Each is imported when it is first asked for, so `import jaato` costs next to nothing. Names
 that are not on this page may change.
 
-Events and messages are in `jaato.protocol` ([events](events.md)), the scripted model for tests in `jaato.providers.scripted`.
+Events are in `jaato.events` ([events](events.md)), messages in `jaato.protocol.messages`, the scripted model for tests in
+`jaato.providers.scripted`.
 
 This page is made from the code by `make docs`.
 """
 GROUPS = {
-    "Agents": ("Agent", "Result", "RetryPolicy", "Flow", "FlowRun", "FlowStep"),
+    "Agents": ("Agent", "Result", "SubagentProfile", "RetryPolicy", "Flow", "FlowRun", "FlowStep"),
     "Tools and plugins": (
         "tool", "Tool", "ToolSpec", "Call", "Output", "Plugin", "Host", "ToolPlugin", "ToolSchema", "UserCommand",
         "PromptEnrichmentResult", "PluginRegistry", "ToolExecutor",
     ),
     "Models": ("Provider", "ModelInfo", "ModelSettings"),
-    "Questions": ("Question", "Answer"),
+    "Questions": ("Question", "Allow", "AllowTurn", "AllowAlways", "Deny", "DenyAlways", "Answer"),
     "Programs without an event loop": ("JaatoClient", "JaatoRuntime", "JaatoSession", "CancelToken", "TokenLedger"),
 }  # fmt: skip
 ERRORS = "Errors"
@@ -89,6 +90,11 @@ def cell(text: str) -> str:
 
 def signature(value: Any, *, method: bool = False) -> str:
     """A signature on one line, types as they are written; of several forms the last."""
+    if is_typeddict(value):
+        keys = [
+            f"{key}: {getattr(kind, '__forward_arg__', kind)}" for key, kind in value.__annotations__.items()
+        ]
+        return f"({', '.join(keys)})"
     forms = get_overloads(value) if inspect.isfunction(value) else []
     try:
         found = inspect.signature(forms[-1] if forms else value)
@@ -140,7 +146,7 @@ def made(name: str, value: Any) -> str:
         return text
     inner, closing, result = text[len(name) + 1 :].rpartition(") -> ")
     if not closing:
-        inner = text[len(name) + 1 : -1]
+        inner, result = text[len(name) + 1 : -1], ""
     return (
         f"{name}(\n"
         + "".join(f"    {part},\n" for part in split(inner))

@@ -7,9 +7,10 @@ from jaato.version import __version__ as __version__
 TYPE_CHECKING = False  # as in typing, which costs as much to import as an interpreter to start
 
 if TYPE_CHECKING:
-    from jaato.abc.asker import Answer, Question
+    from jaato.abc.asker import Allow, AllowAlways, AllowTurn, Answer, Deny, DenyAlways, Question
     from jaato.abc.plugin import Host, Plugin, PromptEnrichmentResult, ToolPlugin, ToolSchema, UserCommand
     from jaato.abc.provider import Provider
+    from jaato.abc.subagents import SubagentProfile
     from jaato.agent.retry import RetryPolicy
     from jaato.errors import (
         AuthenticationError,
@@ -41,12 +42,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "Allow",
+    "AllowAlways",
+    "AllowTurn",
     "Answer",
     "AuthenticationError",
     "Call",
     "CancelToken",
     "CancelledException",
     "ConfigError",
+    "Deny",
+    "DenyAlways",
     "Flow",
     "FlowRun",
     "FlowStep",
@@ -73,6 +79,7 @@ __all__ = [
     "RetryPolicy",
     "SessionNotFound",
     "StoreError",
+    "SubagentProfile",
     "TokenLedger",
     "Tool",
     "ToolError",
@@ -86,9 +93,10 @@ __all__ = [
 ]
 
 HOMES = {
-    "jaato.abc.asker": "Answer Question",
+    "jaato.abc.asker": "Allow AllowAlways AllowTurn Answer Deny DenyAlways Question",
     "jaato.abc.plugin": "Host Plugin PromptEnrichmentResult ToolPlugin ToolSchema UserCommand",
     "jaato.abc.provider": "Provider",
+    "jaato.abc.subagents": "SubagentProfile",
     "jaato.errors": "AuthenticationError CancelledException ConfigError JaatoError LimitReached PermissionDenied "
     "PluginError ProviderError RateLimited SessionNotFound StoreError ToolError",
     "jaato.agent.retry": "RetryPolicy",

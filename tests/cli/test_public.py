@@ -9,10 +9,11 @@ from tests.cli.desk import Desk
 
 import jaato
 
-PUBLIC = """Agent Answer AuthenticationError Call CancelToken CancelledException ConfigError Flow FlowRun FlowStep Host
+PUBLIC = """Agent Allow AllowAlways AllowTurn Answer AuthenticationError Call CancelToken CancelledException ConfigError Deny
+DenyAlways Flow FlowRun FlowStep Host
 JaatoClient JaatoError JaatoRuntime JaatoSession LimitReached Message ModelInfo ModelSettings Output PermissionDenied Plugin
 PluginError PluginRegistry PromptEnrichmentResult Provider ProviderError Question RateLimited Result RetryPolicy
-SessionNotFound StoreError TokenLedger Tool ToolError ToolExecutor ToolPlugin ToolSchema ToolSpec Usage UserCommand tool"""
+SessionNotFound StoreError SubagentProfile TokenLedger Tool ToolError ToolExecutor ToolPlugin ToolSchema ToolSpec Usage UserCommand tool"""
 
 
 def test_the_public_names_are_exactly_these() -> None:

@@ -107,7 +107,7 @@ def test_leaving_a_stream_stops_the_turn(tmp_path: Path) -> None:
                 async for event in stream:
                     if type(event).__name__ == "ToolCallStart":
                         break
-                await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+                await stream.aclose()
             assert not live.live.is_busy
             assert (await live.run("again")).text == "never"
 

@@ -42,6 +42,58 @@ class Answer(Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
+class Allow(Struct, frozen=True):
+    """The call may run, once; `arguments` replace those of the model, and are checked as they were."""
+
+    arguments: dict[str, Any] | None = None
+
+
+class AllowTurn(Struct, frozen=True):
+    """The call may run, and calls like it until the turn ends."""
+
+
+class AllowAlways(Struct, frozen=True):
+    """The call may run, and calls like it from now on, also in later sessions of the workspace."""
+
+
+class Deny(Struct, frozen=True):
+    """The call does not run; the model reads the reason."""
+
+    reason: str = ""
+
+
+class DenyAlways(Struct, frozen=True):
+    """The call does not run, nor do calls like it from now on."""
+
+
+PermissionAnswer = str | Answer | Allow | AllowTurn | AllowAlways | Deny | DenyAlways
+"""What a program may answer: one of `ANSWERS`, an `Answer`, or what they mean as a type."""
+
+
+def to_answer(given: object, by: str) -> Answer:
+    """The answer that a program gave. Raises `TypeError` for what is none."""
+    match given:
+        case Answer():
+            return given
+        case str():
+            return Answer(answer=given, by=by)
+        case Allow(arguments=None):
+            return Answer(answer="y", by=by)
+        case Allow(arguments=arguments):
+            return Answer(answer="e", arguments=arguments, by=by)
+        case AllowTurn():
+            return Answer(answer="t", by=by)
+        case AllowAlways():
+            return Answer(answer="a", by=by)
+        case Deny(reason=reason):
+            return Answer(answer="c", comment=reason, by=by) if reason else Answer(answer="n", by=by)
+        case DenyAlways():
+            return Answer(answer="never", by=by)
+    raise TypeError(
+        f"{given!r:.80} is no answer; give Allow(), AllowTurn(), AllowAlways(), Deny(reason) or DenyAlways()"
+    )
+
+
 class Clarification(Struct, frozen=True, kw_only=True):
     """The model's questions to the user: each has `question`, and may have `choices` and `default`."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 from msgspec import Struct
 
@@ -14,6 +14,29 @@ class ToolChoice(Struct, frozen=True):
 
     tools: list[str] | None = None
     plugins: list[str] | None = None
+
+
+class SubagentProfile(TypedDict, total=False):
+    """A kind of subagent, for `Agent(subagents={name: profile})`; what it does not say is as the agent has it.
+
+    `description` says what it is for. `instructions` are added to the system prompt, `system_prompt` replaces it. `tools`
+    (names and patterns) and `plugins` choose among the agent's tools.
+    """
+
+    description: str
+    instructions: str
+    system_prompt: str
+    tools: list[str]
+    plugins: list[str]
+    deny: list[str]
+    read_only: bool
+    max_turns: int
+    timeout_s: float
+    provider: str
+    model: str
+    temperature: float
+    effort: Literal["minimal", "low", "medium", "high"]
+    max_output_tokens: int
 
 
 class SubagentRequest(Struct, frozen=True, kw_only=True):

@@ -17,9 +17,10 @@ from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.window import ContextLimits
+from jaato.agent.history import history_events
 from jaato.agent.journal import Journal
 from jaato.agent.limits.spending import Budget
-from jaato.agent.prompt import system_prompt
+from jaato.agent.prompt import BASE, SHORT, system_prompt
 from jaato.agent.questions import Questions
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.services import Waypoints
@@ -35,6 +36,7 @@ from jaato.protocol.events import (
     SessionUpdated,
 )
 from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Message
 from jaato.protocol.specs import Grant, ModelSettings
 from jaato.runtime.channel_dispatch import MaskedAsker, dispatcher_for
 from jaato.runtime.enrichment import enrich_prompt_async, enrich_result_async, enrichers, result_enrichers
@@ -84,6 +86,8 @@ class Plan(msgspec.Struct, frozen=True):
     """How long a question waits, where its channel does not say; None: as long as it takes."""
     plugins: tuple[str, ...] | None = None
     """The plugins, and single tools, that the session may use; None: all that are exposed."""
+    history: tuple[Message, ...] = ()
+    """The messages that a new session begins with."""
 
 
 class Runtime:
@@ -120,7 +124,9 @@ class Runtime:
             **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=__version__
         )
         self.store.hold(state.session_id)
-        journal.begin(created, self._agent(plan, journal, workspace))
+        journal.begin(
+            created, self._agent(plan, journal, workspace), *history_events(plan.history, journal.head)
+        )
         return self._assemble(plan, journal)
 
     def _make_reachable(self, plan: Plan) -> Plan:
@@ -163,6 +169,7 @@ class Runtime:
         """The system prompt for a new agent in this workspace, with what its plugins say."""
         return system_prompt(
             workspace,
+            base=BASE if ACTIVATOR in self.registry.subset(plugins) else SHORT,
             instructions=[
                 toolset.instructions
                 for toolset in self.registry.toolsets()

@@ -25,6 +25,7 @@ from jaato.errors import ConfigError
 from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.known_providers import ProviderChoice
+from jaato.runtime.plugins.given import start_given_servers
 from jaato.runtime.plugins.lifecycle import release
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.plugins.setup import create_compaction, create_registry, load_trust
@@ -144,6 +145,8 @@ class SessionFactory:
         provider, model = await self._provider(options, settings, journal)
         runtime = self._runtime(options, model)
         registry = runtime.registry
+        if options.program.mcp_servers:
+            await start_given_servers(registry)
         sandbox: Sandbox | None = registry.services.get("sandbox")
         plan = plan_of(options, settings, provider, model, self.workspace, policy)
         if journal is None:
@@ -281,11 +284,13 @@ def plan_of(
         loop_detection=settings["loop_detection"],
         retry=options.retry,
         parallel=8 if settings["parallel_tools"] else 1,
-        deferred=settings["deferred_tools"],
+        deferred=settings["deferred_tools"] and options.program.builtin_tools,
         protected=(options.state_dir or settings.state_dir, settings.config_dir),
         question_timeout_s=question_timeout(settings),
         context_limits=context_limits(settings),
         plugins=options.plugins if options.registry is not None else None,
+        services={"dependencies": options.program.dependencies},
+        history=options.program.history,
     )
 
 

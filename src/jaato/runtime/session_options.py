@@ -13,10 +13,12 @@ from jaato.abc.provider import Provider
 from jaato.agent.retry import RetryPolicy
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
+from jaato.protocol.messages import Message
 from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.settings import Settings, environment, load, user_dir
 from jaato.settings.budgets import parse_budgets
+from jaato.tools.call import NO_DEPENDENCIES, Dependencies
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Policy
 from jaato.tools.permissions.trust import Trust
@@ -28,6 +30,22 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int | None], None]
 """Called with the progress of a slow step: what it is, bytes done and bytes in total."""
+
+
+class ProgramOptions(msgspec.Struct, frozen=True):
+    """What an embedding program gives a session beside its settings."""
+
+    plugins: tuple[Any, ...] = ()
+    """Plugins of its own: classes, objects, or functions that make them."""
+    builtin_tools: bool = True
+    """Without them the session has what the program gives it, declared from the start, and nothing else."""
+    mcp_servers: dict[str, Any] = {}
+    """By name, as in `.mcp.json`."""
+    subagents: dict[str, Any] = {}
+    """Profiles by name, as in `.jaato/profiles`."""
+    dependencies: Dependencies = NO_DEPENDENCIES
+    history: tuple[Message, ...] = ()
+    """The messages that a new session begins with."""
 
 
 class SessionOptions(msgspec.Struct, frozen=True):
@@ -73,6 +91,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     policy: Policy | None = None
     asker: Asker | None = None
     ledger: TokenLedger | None = None
+    program: ProgramOptions = ProgramOptions()
 
 
 def workspace_of(options: SessionOptions) -> Path:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
 
@@ -18,6 +18,15 @@ from jaato.protocol.events import Permission
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.protocol.specs import FileChange, SandboxAccess
 from jaato.tools.cancel import CancelToken
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # knows defaults: a plain `Call` says nothing of dependencies
+
+    D = TypeVar("D", default=Any)
+else:
+    from typing import TypeVar
+
+    D = TypeVar("D")
 
 Door = Literal["model", "user", "library", "registry", "mcp", "background"]
 
@@ -40,8 +49,21 @@ def no_handles(handle: str, _offset: int, _limit: int) -> bytes:
     raise LookupError(f"no result {handle} is known here")
 
 
-class Call(msgspec.Struct, eq=False):
-    """A call on its way through the pipeline; a tool asks for it by a parameter `call: Call`.
+class Dependencies:
+    """What the program gives the tools of a session; `value` may be another one in each run."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+
+NO_DEPENDENCIES = Dependencies()
+
+
+class Call(msgspec.Struct, Generic[D], eq=False):
+    """A call on its way through the pipeline; a tool asks for it by a parameter `call: Call`, or `call: Call[Shop]` where the
+    program's `dependencies` are a `Shop`.
 
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
@@ -82,6 +104,13 @@ class Call(msgspec.Struct, eq=False):
     def asked_name(self) -> str:
         """The name the caller used."""
         return self.alias or self.name
+
+    @property
+    def dependencies(self) -> D:
+        """The object that the program gave for its tools (`Agent(dependencies=…)`); None without one. No model sees it."""
+        given: Dependencies = self.services.get("dependencies", NO_DEPENDENCIES)
+        value: D = given.value
+        return value
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None)

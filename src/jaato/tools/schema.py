@@ -213,14 +213,14 @@ def with_description(annotation: Any) -> Any:
 def arguments_struct(function: Callable[..., Any]) -> tuple[type[msgspec.Struct], str | None]:
     """A struct with one field per parameter, and the name of the parameter that takes the `Call`, if any."""
     name = getattr(function, "__name__", type(function).__name__)
-    hints = get_type_hints(function, include_extras=True)
+    hints = hints_of(function, name)
     fields: list[Any] = []
     call_parameter = None
     for parameter in inspect.signature(function).parameters.values():
         annotation = hints.get(parameter.name, Any)
         if parameter.name == "self":
             continue
-        if annotation is Call:
+        if annotation is Call or get_origin(annotation) is Call:
             call_parameter = parameter.name
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -241,6 +241,22 @@ def arguments_struct(function: Callable[..., Any]) -> tuple[type[msgspec.Struct]
                 fields.append((*entry, default))
     struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
     return struct, call_parameter
+
+
+def hints_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    """The types of a tool's parameters. Raises `PluginError` for one that cannot be found by its name."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise PluginError(
+            f"The tool {name}: {error}. Define the types of its parameters at the top of its module, not in a function."
+        ) from None
+
+
+def takes_dependencies(function: Callable[..., Any]) -> bool:
+    """Whether a tool has a parameter `Call[…]` of some type of dependencies."""
+    types = [hint for hint in get_type_hints(function).values() if get_origin(hint) is Call]
+    return any(get_args(hint) not in ((Any,), (type(None),)) for hint in types)
 
 
 def schema_of(kind: Any) -> dict[str, Any]:

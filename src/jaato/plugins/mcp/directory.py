@@ -7,7 +7,9 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +25,13 @@ from jaato.plugins.mcp.tools import unusable_reason
 from jaato.tools.filesystem.atomic import read_bounded
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.permissions.trust import content_hash
-from jaato.tools.remote.sources import SourceContext, SourceDirectory, resolve_links
+from jaato.tools.remote.sources import (
+    SourceContext,
+    SourceDirectory,
+    find_conflict,
+    resolve_links,
+    with_marks,
+)
 from jaato.tools.remote.trust import SourceTrust, odd_letters
 
 if TYPE_CHECKING:
@@ -173,13 +181,21 @@ class Directory(SourceDirectory[ServerConfig]):
     """The servers of one workspace and its user. Starts nothing.
 
     `ask` asks the user to log in, if there is one; servers are started under `sandbox`, by default that of the user's
-    settings.
+    settings. `given` are servers of the embedding program, which come before those of the files; with `only` there are no
+    others.
     """
 
     def __init__(
-        self, context: SourceContext, *, ask: Ask | None = None, sandbox: Sandbox | None = None
+        self,
+        context: SourceContext,
+        *,
+        ask: Ask | None = None,
+        sandbox: Sandbox | None = None,
+        given: Mapping[str, ServerConfig] = MappingProxyType({}),
+        only: bool = False,
     ) -> None:
         self._ask = ask
+        self._given, self._only = given, only
         self._given_sandbox = sandbox
         self._pins = Pins(context.state_dir)
         self._options: dict[str, McpServerOptions] = {}
@@ -192,6 +208,12 @@ class Directory(SourceDirectory[ServerConfig]):
     def reload(self) -> None:
         """Read the configuration again."""
         super().reload()
+        if self._only:
+            self.sources, self.problems = {}, ()
+        if self._given:
+            own = with_marks(self._given.values())
+            others = {name: one for name, one in self.sources.items() if find_conflict(own, one) is None}
+            self.sources = {**self._given, **others}
         self._options.clear()
         self._reviews.clear()
 
@@ -267,6 +289,10 @@ class Directory(SourceDirectory[ServerConfig]):
         return self._reviews[config.name]
 
     def _review(self, config: ServerConfig, manifest: Manifest) -> ManifestReview:
+        if config.scope == "argument":
+            return ManifestReview(
+                manifest, ()
+            )  # the program vouches for it, and has no one to accept a change
         try:
             return self._pins.review(config, manifest)
         except (ConfigError, OSError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from jaato.abc.plugin import Host as PluginHost
 from jaato.abc.plugin import Plugin
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 LOG = logger("mcp")
 MAX_STARTED = 20
 """Servers without a manifest that one session starts to learn their tools."""
+MAX_DECLARED = 24
+"""So many tools of a server that the program gave are declared from the start; more are found by introspection."""
 MAX_ROWS = 200
 MAX_TEXT = 300
 
@@ -68,7 +72,11 @@ class MCPToolPlugin(Plugin):
         if review is None:
             return []
         others = [tool for one, tools in self._offered.items() if one != name for tool in tools]
-        return drop_name_conflicts(tools_from(config, review.manifest, self._call), others)
+        found = drop_name_conflicts(tools_from(config, review.manifest, self._call), others)
+        if config.scope == "argument" and len(found) <= MAX_DECLARED:
+            for one in found:
+                one.spec = msgspec.structs.replace(one.spec, discoverability="core")
+        return found
 
     def _replace_tools(self, name: str) -> None:
         """Replace the tools of a server whose manifest has changed; runs on the pool's thread."""
@@ -93,6 +101,18 @@ class MCPToolPlugin(Plugin):
         starts = self._first_starts
         await anyio.to_thread.run_sync(wait, starts.values(), within_s, abandon_on_cancel=True)
         return [name for name, start in starts.items() if not start.done()]
+
+    async def start_given(self) -> None:
+        """Start the program's servers without a manifest, to learn their tools. Raises `ToolError` for one that fails."""
+        waiting = [
+            config.name
+            for config in self.directory.sources.values()
+            if config.scope == "argument" and not config.disabled and self.directory.review(config) is None
+        ]
+        outcomes = await asyncio.gather(*map(self.servers.connect, waiting), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     @functools.cached_property
     def servers(self) -> SessionServers:
@@ -305,7 +325,8 @@ def open_directory(host: PluginHost) -> Directory:
     """The configured servers of a plugin's session."""
     context = host_context(host)
     trust = trust_of(host, context.state_dir, [context.home / FILE])
-    return Directory(replace(context, trust=trust), sandbox=sandbox_of(host))
+    given, only = host.config.get("servers", {}), bool(host.config.get("only"))
+    return Directory(replace(context, trust=trust), sandbox=sandbox_of(host), given=given, only=only)
 
 
 def resource_row(server: str, entry: ResourceEntry) -> dict[str, Any]:

@@ -39,7 +39,8 @@ MAX_TOTAL_BYTES = 1024 * 1024
 
 
 class SubagentPlugin(Plugin):
-    """Tasks for other agents. `config` may say `profiles_dir` (default `.jaato/profiles`) and `auto_discover_profiles`."""
+    """Tasks for other agents. `config` may say `profiles_dir` (default `.jaato/profiles`), `auto_discover_profiles`, and
+    `profiles` of the embedding program."""
 
     name: ClassVar[str] = "subagent"
 
@@ -49,6 +50,7 @@ class SubagentPlugin(Plugin):
         self.retry_callback: Callable[[str, int, int, float], None] | None = None
         self.plan_reporter: Callable[[str, Plan], None] | None = None
         self.profiles_dir, self.auto_discover_profiles = PROFILES_DIR, True
+        self.profiles: dict[str, Profile] = {}
         self._store = ProfileStore(self.host, PROFILES_DIR)
         self.initialize(dict(self.host.config))
 
@@ -57,13 +59,14 @@ class SubagentPlugin(Plugin):
         given = config or {}
         self.profiles_dir = str(given.get("profiles_dir", self.profiles_dir))
         self.auto_discover_profiles = bool(given.get("auto_discover_profiles", self.auto_discover_profiles))
-        self._store = ProfileStore(self.host, self.profiles_dir)
+        self.profiles = dict(given.get("profiles", self.profiles))
+        self._store = ProfileStore(self.host, self.profiles_dir, self.profiles)
 
     def set_plugin_registry(self, registry: Any) -> None:
         """Work where the registry does; one made by hand knew of none before."""
         if isinstance(self.host, StandaloneHost):
             self.host = StandaloneHost(registry.workspace, registry.services)
-            self._store = ProfileStore(self.host, self.profiles_dir)
+            self._store = ProfileStore(self.host, self.profiles_dir, self.profiles)
 
     def set_ui_hooks(self, hooks: Any) -> None:
         """Set the UI hooks for subagents; None removes them."""

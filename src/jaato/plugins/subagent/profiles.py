@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -73,7 +75,7 @@ class Profile(NamedTuple):
 
     name: str
     config: Config
-    owner: Literal["user", "workspace"]
+    owner: Literal["program", "user", "workspace"]
     path: Path
     left_out: tuple[str, ...] = ()
 
@@ -94,6 +96,17 @@ def to_config(value: Any, where: str) -> Config:
         raise NoProfile(f"{where}: {str(error)[:300]}. It may say: {known}.") from None
 
 
+def profile_of(name: str, value: Any) -> Profile:
+    """A profile that the embedding program gave. Raises `NoProfile`."""
+    where = f"subagents[{name!r:.100}]"
+    config = to_config(value, where)
+    try:
+        own = msgspec.convert(name, Name)
+    except msgspec.ValidationError:
+        raise NoProfile(f"{where}: a name has letters, digits, '.', '_' and '-', at most 64.") from None
+    return Profile(own, config, "program", Path(where))
+
+
 def decode_profile(name: str, data: bytes) -> Any:
     """The data of a profile's file. Raises ValueError saying what is wrong with it."""
     if name.endswith(".json"):
@@ -112,9 +125,10 @@ def decode_profile(name: str, data: bytes) -> Any:
 
 
 class ProfileStore:
-    """Where profiles are: with the user, whose count first, and in the workspace."""
+    """Where profiles are: with the program, with the user, and in the workspace. The first of a name counts."""
 
-    def __init__(self, host: Host, folder: str) -> None:
+    def __init__(self, host: Host, folder: str, given: Mapping[str, Profile] = MappingProxyType({})) -> None:
+        self._given = given
         parts = tuple(part for part in folder.split("/") if part not in ("", "."))
         self._places = source_directories(host, (USER_FOLDER,), parts)
         self._trust: Trust | None = None
@@ -123,7 +137,7 @@ class ProfileStore:
 
     def found(self) -> ProfileSet:
         """All there are. Never raises for what is written there."""
-        found = ProfileSet({}, [])
+        found = ProfileSet(dict(self._given), [])
         for place in self._places:
             try:
                 names = [name for name in place.folder.names() if name.endswith(SUFFIXES)]
@@ -178,7 +192,7 @@ class ProfileStore:
     def trust(self, name: str) -> str:
         """Vouch for the file of a profile as it is; gives what to tell the user."""
         profile = self.get(name)
-        if self._trust is None or (profile.owner == "user" and not profile.left_out):
+        if self._trust is None or (profile.owner != "workspace" and not profile.left_out):
             return f"{profile.path} is yours and needs no trust."
         place = next(one for one in self._places if one.owner == profile.owner)
         data = place.folder.read(profile.path.name, MAX_FILE_BYTES)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -20,36 +21,44 @@ from jaato.errors import (
     LimitReached,
     from_code,
 )
-from jaato.protocol.events import Event
-from jaato.protocol.messages import Media
+from jaato.protocol.events import AgentOutput, Event, SessionUpdated, TurnCompleted
+from jaato.protocol.messages import Media, Message
 from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.embedding.attachments import attach, text_of
 from jaato.runtime.embedding.handlers import ClarificationHandler, PermissionHandler, answer_questions
 from jaato.runtime.embedding.portal import PORTAL
 from jaato.runtime.embedding.structured_output import Result, ask_until_parsed, last_text
-from jaato.tools.call import CURRENT
-from jaato.tools.schema import schema_of
-from jaato.tools.tool import Tool
+from jaato.tools.call import CURRENT, Dependencies
+from jaato.tools.schema import schema_of, takes_dependencies
+from jaato.tools.tool import Tool, unwrap_function
 
 if TYPE_CHECKING:
+    from jaato.abc.plugin import Plugin, ToolPlugin
     from jaato.abc.provider import Provider
+    from jaato.abc.subagents import SubagentProfile
     from jaato.agent.bus import Subscription
+    from jaato.agent.history import History
     from jaato.agent.session import Session
+    from jaato.runtime.session_options import ProgramOptions
+
+    OwnPlugin = Plugin | ToolPlugin | type[Plugin] | type[ToolPlugin] | Callable[[], Plugin | ToolPlugin]
 
 T = TypeVar("T")
 
 
 @dataclass(eq=False)
 class Agent:
-    """An agent with tools in a workspace.
+    """An agent with your `tools` and jaato's: files, search, shell, web, subagents, …; with `builtin_tools=False` only yours.
 
     `async with Agent(model="…") as agent: result = await agent.run("…")`, or without a loop `Agent(…).run_sync("…")`.
     `provider` is a name or an object; without it the configured one, else one whose key is set, is used. `tools` are
     functions or objects of `@tool`, which run without asking; built-in tools read freely and ask for the rest: put
     names into `allow`, give `on_permission`, or say `yes=True`. `mode`, `sandbox`, `allow_domains` and `add_dirs` say what
     commands may reach, as the settings of these names. `budget` limits what it may use, as `--budget` does: `"50k tokens,
-    $2 per turn"`; `on_clarification` is asked when it is used up, and without it `run` raises `LimitReached`. With
-    `session` (an id, prefix or name) a stored one goes on.
+    $2 per turn"`; `on_clarification` is asked when it is used up, and without it `run` raises `LimitReached`.
+    `plugins` chooses plugins by name; classes and objects in it are your own. `mcp_servers` (entries as in `.mcp.json`) and
+    `subagents` (profiles) are by name. Tools get `dependencies` as `call.dependencies`. `history` has messages that a new
+    session begins with. With `session` (an id, prefix or name) a stored one goes on.
     """
 
     model: str | None = None
@@ -59,7 +68,7 @@ class Agent:
     session: str | None = None
     name: str | None = None
     system_prompt: str | None = None
-    plugins: Iterable[str] | None = None
+    plugins: Iterable[str | OwnPlugin] | None = None
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
     yes: bool = False
@@ -81,14 +90,29 @@ class Agent:
     api_key: str | None = None
     state_dir: str | Path | None = None
     environ: dict[str, str] | None = None
+    builtin_tools: bool = True
+    mcp_servers: Mapping[str, Mapping[str, Any]] | None = None
+    subagents: Mapping[str, SubagentProfile] | None = None
+    dependencies: Any = None
+    history: History = ()
     _session: Session | None = field(default=None, init=False, repr=False)
     _close: Callable[[], Awaitable[None]] | None = field(default=None, init=False, repr=False)
     _leave: Callable[[], None] | None = field(default=None, init=False, repr=False)
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
+    _given: Dependencies = field(default_factory=Dependencies, init=False, repr=False)
 
     async def __aenter__(self) -> Agent:
         if self._session is not None:
             raise JaatoError("This agent is entered already; make another one for a second conversation.")
+        from jaato.agent.history import parse_history
+
+        history = parse_history(self.history)
+        if history and self.session is not None:
+            raise ConfigError("Give `session` or `history`: a stored session has its messages already.")
+        await self._enter(self.session, history)
+        return self
+
+    async def _enter(self, session: str | None, history: tuple[Message, ...]) -> None:
         from jaato.agent.turn import Limits
         from jaato.runtime.session_factory import open_session
         from jaato.runtime.session_options import SessionOptions
@@ -104,10 +128,10 @@ class Agent:
             provider=self.provider,
             tools=to_tuple("tools", self.tools),
             workspace=Path(self.workspace) if self.workspace is not None else None,
-            session=self.session,
+            session=session,
             name=self.name,
             prompt=self.system_prompt,
-            plugins=to_tuple("plugins", self.plugins) if self.plugins is not None else None,
+            plugins=self._named_plugins(),
             allow=to_tuple("allow", self.allow),
             deny=to_tuple("deny", self.deny),
             yes=self.yes,
@@ -124,11 +148,32 @@ class Agent:
             api_key=self.api_key,
             state_dir=Path(self.state_dir) if self.state_dir is not None else None,
             environ=self.environ,
+            program=self._program(history),
         )
         self._session, self._close = await open_session(options)
         if self.on_permission is not None or self.on_clarification is not None:
             self._leave = answer_questions(self._session, self.on_permission, self.on_clarification)
-        return self
+
+    def _named_plugins(self) -> tuple[str, ...] | None:
+        """The plugins that were chosen by name; None: all, which own plugins join."""
+        given = to_tuple("plugins", self.plugins) if self.plugins is not None else None
+        names = tuple(one for one in given or () if isinstance(one, str))
+        if names and not self.builtin_tools:
+            raise ConfigError(f"builtin_tools=False leaves {names[0]!r} out; give one or the other.")
+        return names if names or given == () else None
+
+    def _program(self, history: tuple[Message, ...]) -> ProgramOptions:
+        from jaato.runtime.session_options import ProgramOptions
+
+        self._given.value = self.dependencies
+        return ProgramOptions(
+            plugins=tuple(one for one in self.plugins or () if not isinstance(one, str)),
+            builtin_tools=self.builtin_tools,
+            mcp_servers=dict(self.mcp_servers or {}),
+            subagents=dict(self.subagents or {}),
+            dependencies=self._given,
+            history=history,
+        )
 
     async def __aexit__(self, *_: object) -> None:
         leave, self._leave = self._leave, None
@@ -151,34 +196,90 @@ class Agent:
         return self.live.state.session_id
 
     @overload
-    async def run(self, prompt: str, *, images: Sequence[Path | str] = ()) -> Result[None]: ...
+    async def run(
+        self,
+        prompt: str,
+        *,
+        output_type: None = None,
+        images: Sequence[Path | str] = (),
+        model: str | None = None,
+        dependencies: Any = None,
+        history: History | None = None,
+    ) -> Result[None]: ...
     @overload
     async def run(
-        self, prompt: str, *, output_type: type[T], images: Sequence[Path | str] = ()
+        self,
+        prompt: str,
+        *,
+        output_type: type[T],
+        images: Sequence[Path | str] = (),
+        model: str | None = None,
+        dependencies: Any = None,
+        history: History | None = None,
     ) -> Result[T]: ...
     async def run(
-        self, prompt: str, *, output_type: Any = None, images: Sequence[Path | str] = ()
+        self,
+        prompt: str,
+        *,
+        output_type: Any = None,
+        images: Sequence[Path | str] = (),
+        model: str | None = None,
+        dependencies: Any = None,
+        history: History | None = None,
     ) -> Result[Any]:
         """Take one prompt to its end. With `output_type` the answer is JSON of that type, in `data`.
 
-        Raises what ended the turn early: a `ProviderError`, `LimitReached`, `CancelledException`.
+        `model` and `dependencies` hold for this run. `history` replaces the conversation: where it is another than the
+        present one, a new session begins with it. Raises what ended the turn early: a `ProviderError`, `LimitReached`,
+        `CancelledException`.
         """
+        async with self._prepared(model, dependencies, history):
+            if output_type is None:
+                return await self._turn(prompt, images)
+            client, unused = self.live.model, [*images]
+            before = client.settings
+            client.settings = msgspec.structs.replace(before, response_schema=schema_of(output_type))
+
+            async def ask(text: str) -> Result[None]:
+                result = await self._turn(text, unused)
+                unused.clear()
+                return result
+
+            try:
+                return await ask_until_parsed(prompt, output_type, ask)
+            finally:
+                client.settings = before
+
+    @contextlib.asynccontextmanager
+    async def _prepared(
+        self, model: str | None, dependencies: Any, history: History | None
+    ) -> AsyncGenerator[None, None]:
+        """An idle session with what holds for one run alone."""
         await self._require_idle()
-        if output_type is None:
-            return await self._turn(prompt, images)
-        model, unused = self.live.model, [*images]
-        before = model.settings
-        model.settings = msgspec.structs.replace(before, response_schema=schema_of(output_type))
-
-        async def ask(text: str) -> Result[None]:
-            result = await self._turn(text, unused)
-            unused.clear()
-            return result
-
+        if history is not None:
+            await self._begin_with(history)
+        given = dependencies if dependencies is not None else self.dependencies
+        if given is None:
+            require_no_dependencies(self.tools)
+        self._given.value = given
         try:
-            return await ask_until_parsed(prompt, output_type, ask)
+            with model_for_run(self.live, model):
+                yield
         finally:
-            model.settings = before
+            self._given.value = self.dependencies
+
+    async def _begin_with(self, given: History) -> None:
+        """Go on in a new session that begins with these messages, unless the present one has just these."""
+        from jaato.agent.history import parse_history
+
+        history = parse_history(given)
+        state = self.live.state
+        if list(history) == state.messages:
+            return
+        await self.__aexit__()
+        await self._enter(None, history)
+        if not state.messages:
+            self.live.journal.store.delete(state.session_id)  # it was never used
 
     async def _require_idle(self) -> None:
         """Raise `JaatoError` while a turn runs; one whose stream was just left ends in the next rounds of the loop."""
@@ -194,34 +295,64 @@ class Agent:
         turn = await session.post(text_of(prompt), self._media(images))
         if turn is None:
             raise JaatoError("The agent was at work; the message waits for its next pause.")
-        match turn.reason:
-            case "error" | "limit" if turn.error is not None:
-                raise from_code(turn.error.code, turn.error.message)
-            case "limit":
-                raise LimitReached("The turn reached its limit.")
-            case "cancelled" | "interrupted":
-                raise CancelledException("The turn was stopped.")
-        return Result(last_text(session), None, turn, self.session_id)
+        raise_early_end(turn)
+        return Result(last_text(session), None, turn, self.session_id, [*session.state.messages])
 
     def _media(self, images: Sequence[Path | str]) -> list[Media]:
         return [attach(self.live, Path(image)) for image in images]
 
-    async def stream(self, prompt: str, *, images: Sequence[Path | str] = ()) -> AsyncIterator[Event]:
+    async def stream(
+        self,
+        prompt: str,
+        *,
+        images: Sequence[Path | str] = (),
+        model: str | None = None,
+        dependencies: Any = None,
+        history: History | None = None,
+    ) -> AsyncGenerator[Event, None]:
         """The events of one turn as they happen, `turn.completed` last. Leaving the loop early stops the turn."""
-        await self._require_idle()
-        session = self.live
-        with session.journal.bus.subscribe() as events:
-            turn = asyncio.ensure_future(
-                post_and_close(session, text_of(prompt), self._media(images), events)
-            )
-            try:
-                async for event in events:
-                    yield event
-            finally:
-                if not turn.done():
-                    session.stop()
-                with anyio.CancelScope(shield=True):
-                    await turn
+        async with self._prepared(model, dependencies, history):
+            session = self.live
+            with session.journal.bus.subscribe() as events:
+                turn = asyncio.ensure_future(
+                    post_and_close(session, text_of(prompt), self._media(images), events)
+                )
+                try:
+                    async for event in events:
+                        yield event
+                finally:
+                    if not turn.done():
+                        session.stop()
+                    with anyio.CancelScope(shield=True):
+                        await turn
+
+    async def stream_text(
+        self,
+        prompt: str,
+        *,
+        images: Sequence[Path | str] = (),
+        model: str | None = None,
+        dependencies: Any = None,
+        history: History | None = None,
+    ) -> AsyncGenerator[str, None]:
+        """The model's text of one turn in pieces as it comes, with an empty line between two replies. Raises as `run` does.
+
+        A reply that is retried begins again, after an empty line.
+        """
+        events = self.stream(prompt, images=images, model=model, dependencies=dependencies, history=history)
+        started = False
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if event.agent_id != self.live.state.agent_id:
+                    continue
+                match event:
+                    case AgentOutput(source="model"):
+                        if started and not event.offset:
+                            yield "\n\n"
+                        started = True
+                        yield event.text
+                    case TurnCompleted():
+                        raise_early_end(event)
 
     async def post(self, text: str) -> None:
         """Send a message while the agent works; it is delivered at the next pause."""
@@ -232,8 +363,37 @@ class Agent:
         if self._session is not None:
             self._session.stop()
 
+    @overload
     def run_sync(
-        self, prompt: str, *, output_type: Any = None, images: Sequence[Path | str] = ()
+        self,
+        prompt: str,
+        *,
+        output_type: None = None,
+        images: Sequence[Path | str] = (),
+        model: str | None = None,
+        dependencies: Any = None,
+        history: History | None = None,
+    ) -> Result[None]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: str,
+        *,
+        output_type: type[T],
+        images: Sequence[Path | str] = (),
+        model: str | None = None,
+        dependencies: Any = None,
+        history: History | None = None,
+    ) -> Result[T]: ...
+    def run_sync(
+        self,
+        prompt: str,
+        *,
+        output_type: Any = None,
+        images: Sequence[Path | str] = (),
+        model: str | None = None,
+        dependencies: Any = None,
+        history: History | None = None,
     ) -> Result[Any]:
         """`run` for programs without an event loop: enters the agent, runs, and leaves it again. Calls from several
         threads take turns; raises `JaatoError` for an agent that was entered with `async with`."""
@@ -244,11 +404,55 @@ class Agent:
 
         async def whole() -> Result[Any]:
             async with self._alone, self:
-                result: Result[Any] = await self.run(prompt, output_type=output_type, images=images)
-                self.session = result.session_id
+                result: Result[Any] = await self.run(
+                    prompt,
+                    output_type=output_type,
+                    images=images,
+                    model=model,
+                    dependencies=dependencies,
+                    history=history,
+                )
+                self.session, self.history = result.session_id, ()
                 return result
 
         return PORTAL.call(whole())
+
+
+def raise_early_end(turn: TurnCompleted) -> None:
+    """Raise what ended a turn early, if anything did."""
+    match turn.reason:
+        case "error" | "limit" if turn.error is not None:
+            raise from_code(turn.error.code, turn.error.message)
+        case "limit":
+            raise LimitReached("The turn reached its limit.")
+        case "cancelled" | "interrupted":
+            raise CancelledException("The turn was stopped.")
+
+
+@contextlib.contextmanager
+def model_for_run(session: Session, model: str | None) -> Iterator[None]:
+    """Have another model of the session's provider answer meanwhile; None: the session's own."""
+    journal, before = session.journal, session.state.model
+    if model is None or model == before:
+        yield
+        return
+    if not model.strip():
+        raise ConfigError("`model` is the name of a model, not an empty text.")
+    journal.record(SessionUpdated(**journal.head(), model=model))
+    try:
+        yield
+    finally:
+        journal.record(SessionUpdated(**journal.head(), model=before))
+
+
+def require_no_dependencies(tools: Iterable[Callable[..., Any] | Tool]) -> None:
+    """Raise `ConfigError` for a tool that takes dependencies, where the program has given none."""
+    for entry in tools:
+        if not isinstance(entry, Tool) and takes_dependencies(unwrap_function(entry)):
+            name = getattr(entry, "__name__", type(entry).__name__)
+            raise ConfigError(
+                f"The tool {name} takes dependencies; give them as Agent(dependencies=…) or for one run."
+            )
 
 
 async def post_and_close(session: Session, prompt: str, media: list[Media], events: Subscription) -> None:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from jaato.abc.asker import Answer
+from jaato.abc.asker import Answer, PermissionAnswer, to_answer
 from jaato.log import logger
 from jaato.protocol.events import ClarificationQuestion, Event, PermissionRequested
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 LOG = logger("answers")
 
-PermissionHandler = Callable[[PermissionRequested], "str | Answer | Awaitable[str | Answer]"]
-"""Gets the question and gives one of its options (`y`, `n`, `a`, …) or a whole `Answer`."""
+PermissionHandler = Callable[[PermissionRequested], "PermissionAnswer | Awaitable[PermissionAnswer]"]
+"""Gets the question and gives `Allow()`, `Deny(reason)`, …, one of its options (`y`, `n`, `a`, …) or a whole `Answer`."""
 ClarificationHandler = Callable[
     [ClarificationQuestion], "str | list[str | None] | Awaitable[str | list[str | None]]"
 ]
@@ -75,11 +75,10 @@ async def ask_permission(event: PermissionRequested, handler: PermissionHandler 
         return Answer(answer="n", comment="the program has no on_permission function", by="program")
     try:
         answer = handler(event)
-        given = await answer if inspect.isawaitable(answer) else answer
+        return to_answer(await answer if inspect.isawaitable(answer) else answer, "program")
     except Exception as error:
         LOG.exception("on_permission failed")
         return Answer(answer="n", comment=f"on_permission failed: {error}", by="program")
-    return given if isinstance(given, Answer) else Answer(answer=str(given), by="program")
 
 
 async def ask_clarification(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from jaato.errors import MalformedReply
 from jaato.protocol.events import TurnCompleted
-from jaato.protocol.messages import Usage
+from jaato.protocol.messages import Message, Usage
 from jaato.tools.schema import foreign_value
 
 if TYPE_CHECKING:
@@ -22,12 +22,18 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[T]):
-    """The result of a run: the final text, `data` in the type asked for, and what it cost."""
+    """The result of a run: the final text, `data` in the type asked for, what it cost, and the conversation so far:
+    `messages`, which `history=` takes."""
 
     text: str
     data: T
     turn: TurnCompleted
     session_id: str
+    messages: list[Message] = field(default_factory=list, repr=False)
+
+    def messages_json(self) -> str:
+        """The messages as JSON text, which `history=` takes as well."""
+        return msgspec.json.encode(self.messages).decode()
 
     @property
     def usage(self) -> Usage:
@@ -48,7 +54,8 @@ async def ask_until_parsed(
     for _ in range(ATTEMPTS):
         answer = await ask(prompt)
         try:
-            return Result(answer.text, parse(answer.text, kind), answer.turn, answer.session_id)
+            data = parse(answer.text, kind)
+            return Result(answer.text, data, answer.turn, answer.session_id, answer.messages)
         except (ValueError, RecursionError) as error:
             problem = error
             prompt = f"That was not the JSON asked for: {error}. Give only the JSON."

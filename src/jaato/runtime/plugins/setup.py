@@ -14,6 +14,7 @@ from jaato.agent.compaction.engine import CompactionSetup
 from jaato.errors import ConfigError, PluginError
 from jaato.runtime.plugins.adapter import Toolset
 from jaato.runtime.plugins.discovery import BUILTIN_STRATEGIES, discover_gc_plugins, load_gc_plugin
+from jaato.runtime.plugins.given import expose_given, given_configs
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.plugins.workspace import find_workspace_plugins
 from jaato.runtime.secrets import MCP_FILE, REGISTRIES_FILE, collect_secrets
@@ -39,6 +40,7 @@ def create_registry(
 ) -> PluginRegistry:
     """The plugins of a session and the functions it was given; `secrets` are those the session masks, `trust` is what was
     vouched for when it began."""
+    program = options.program
     granted = [workspace / Path(path).expanduser() for path in settings["roots"]]
     sandbox = sandbox_for(workspace, settings, options.state_dir or settings.state_dir)
     trust = trust or load_trust(settings, options.state_dir)
@@ -67,17 +69,17 @@ def create_registry(
         plugin_dirs=[settings.config_dir / "plugins"],
         catalog=catalog,
         trees=[one.tree for one in brought if one.standing == "trusted"],
-        disabled=settings["disabled_plugins"],
+        disabled=[*settings["disabled_plugins"], *([] if program.builtin_tools else ["introspection"])],
     )
     for one in brought:
         if one.warning and one.tree.name not in registry.disabled:
             registry.report(one.tree.name, one.warning)
     registry.discover()
-    if options.plugins is None:
-        registry.expose_all()
-    else:
-        for name in options.plugins:
-            registry.expose_tool(name)
+    if options.plugins is None and program.builtin_tools:
+        registry.expose_all(given_configs(program, workspace))
+    for name in options.plugins or ():
+        registry.expose_tool(name)
+    expose_given(registry, program)
     if options.tools:
         registry.add_toolset(Toolset("program", None, tools=[program_tool(entry) for entry in options.tools]))
     for entry in registry.catalog:
