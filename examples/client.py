@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from jaato.client import connect
-from jaato.protocol.events import AgentOutput, PermissionRequested, TurnCompleted
+from jaato.events import AgentOutput, PermissionRequested, TurnCompleted
 
 
 async def main() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from jaato import Agent, Call, tool
-from jaato.protocol.events import PermissionRequested
+from jaato.events import PermissionRequested
 
 SHOP = Path(__file__).parent / "shop"
 

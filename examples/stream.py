@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from jaato import Agent
-from jaato.protocol.events import AgentOutput, ToolCallEnd, ToolCallStart, TurnCompleted
+from jaato.events import AgentOutput, ToolCallEnd, ToolCallStart, TurnCompleted
 
 
 async def main() -> None:

@@ -71,6 +71,19 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
     assert not modules & {"anyio", "asyncio", "msgspec", "json", "typing", "httpx2", "sqlite3", "tomllib"}
 
 
+def test_importing_the_agent_loads_what_each_agent_needs(desk: Desk) -> None:
+    """What only some agents are given is loaded for them."""
+    modules = loaded(desk, "from jaato import Agent, tool; Agent(dependencies=1, history=[])")
+    assert "jaato.runtime.embedding.agent" in modules
+    assert not modules & {
+        "hashlib",
+        "jaato.agent.history",
+        "jaato.agent.session",
+        "jaato.plugins.mcp",
+        "jaato.runtime.plugins.given",
+    }
+
+
 def test_asking_for_a_server_loads_none(desk: Desk) -> None:
     """`serve --status` and `--stop` load neither the server nor the agent."""
     for flag in ("--status", "--stop"):

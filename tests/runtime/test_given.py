@@ -184,6 +184,24 @@ def test_a_server_of_the_program_is_trusted_and_declared(tmp_path: Path, servers
     anyio.run(main)
 
 
+def test_a_server_s_tools_are_those_it_has_now(tmp_path: Path, servers: None) -> None:
+    """A server of the program that has changed since the last agent is taken as it is."""
+    counter = tmp_path / "count"
+
+    async def main() -> None:
+        given = {"raw": {"command": sys.executable, "args": [RAW, "counts-up", str(counter)]}}
+        for number in ("", " Two.", " Three."):
+            counter.write_text(number)
+            async with agent(tmp_path, [], mcp_servers=given, builtin_tools=False) as live:
+                (spec,) = live.live.model.request().tools
+                assert spec.description == f"Say something back.{number}"
+                session = live.session_id
+            async with agent(tmp_path, [], mcp_servers=given, session=session) as again:
+                assert "mcp__raw__echo" in declared(again)
+
+    anyio.run(main)
+
+
 def test_a_server_that_does_not_start_is_an_error(tmp_path: Path, servers: None) -> None:
     """The program learns why, instead of an agent without its tools."""
     given = {"gone": {"command": str(tmp_path / "no-such-program")}}

@@ -103,13 +103,13 @@ class MCPToolPlugin(Plugin):
         return [name for name, start in starts.items() if not start.done()]
 
     async def start_given(self) -> None:
-        """Start the program's servers without a manifest, to learn their tools. Raises `ToolError` for one that fails."""
-        waiting = [
+        """Start the program's servers and list their tools. Raises `ToolError` for one that fails."""
+        given = [
             config.name
             for config in self.directory.sources.values()
-            if config.scope == "argument" and not config.disabled and self.directory.review(config) is None
+            if config.scope == "argument" and not config.disabled
         ]
-        outcomes = await asyncio.gather(*map(self.servers.connect, waiting), return_exceptions=True)
+        outcomes = await asyncio.gather(*map(self.servers.connect, given), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome

@@ -122,7 +122,7 @@ def keep_tools(registry: PluginRegistry, name: str, keep: Callable[[Tool], bool]
 
 
 async def start_given_servers(registry: PluginRegistry) -> None:
-    """Start the program's MCP servers that never listed their tools. Raises `ToolError` for one that does not."""
+    """Start the program's MCP servers and list their tools. Raises `ToolError` for one that fails."""
     from jaato.plugins.mcp.plugin import MCPToolPlugin
 
     toolset = registry.toolset("mcp")
