@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import assert_type
+from typing import ClassVar, assert_type
 
 import anyio
 import pytest
 from tests.kit import call, results, say
 from tests.runtime.agents import agent
 
-from jaato import Agent, Call, ConfigError, PluginError, tool
+from jaato import Agent, Call, ConfigError, Plugin, PluginError, tool
 from jaato.abc.provider import ModelRequest
 from jaato.providers.scripted import Answer, ScriptedProvider, Step
 from jaato.tools.tool import tool_from
@@ -86,6 +86,30 @@ def test_missing_dependencies_are_an_error_before_the_model_is_asked(tmp_path: P
 
     other: Agent = agent(tmp_path, [call("plain"), say("ok")], tools=[plain])
     assert other.run_sync("go").text == "ok"
+
+
+class Stock(Plugin):
+    """What is there, as a plugin."""
+
+    name: ClassVar[str] = "stock"
+
+    @tool(access="read", core=True)
+    def all_of_it(self, call: Call[Shop]) -> dict[str, int]:
+        """Everything."""
+        return call.dependencies.stock
+
+
+def test_tools_of_plugins_get_them_too(tmp_path: Path) -> None:
+    """A plugin's method asks for them in the same way."""
+
+    async def main() -> None:
+        async with agent(
+            tmp_path, [call("all_of_it"), say("x")], plugins=[Stock], dependencies=Shop()
+        ) as live:
+            await live.run("go")
+            assert results(live.live)[0].structured == {"tea": 3}
+
+    anyio.run(main)
 
 
 def test_a_type_that_cannot_be_found_is_named() -> None:

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.kit import call, calls, results, say
 from tests.mcp.hosting import RAW, processes
 from tests.runtime.agents import agent
@@ -20,6 +22,8 @@ from jaato.errors import ConfigError, JaatoError, PluginError
 from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.plugins.subagent.profiles import Config
 from jaato.providers.scripted import Answer, Step
+from jaato.runtime.plugins.given import given_configs
+from jaato.runtime.session_options import ProgramOptions
 
 
 def shout(text: str) -> str:
@@ -123,6 +127,10 @@ def test_a_plugin_is_registered_in_one_line(tmp_path: Path) -> None:
         async with agent(tmp_path, [], plugins=["introspection", Notes]) as live:
             assert "my_note" in declared(live)
             assert "readFile" not in live.live.catalog
+        once = agent(tmp_path, [say("a"), say("b")], plugins=iter([Notes]))
+        for _ in range(2):
+            async with once:
+                assert {"my_note", "readFile"} <= set(declared(once))
         async with agent(
             tmp_path, [call("ping"), say("x")], plugins=[Documented()], builtin_tools=False
         ) as live:
@@ -142,7 +150,11 @@ def test_a_plugin_is_registered_in_one_line(tmp_path: Path) -> None:
         ({"mcp_servers": {"raw": {}}}, ConfigError, "mcp_servers: the server 'raw' needs a \"command\""),
         ({"mcp_servers": {"raw": "python"}}, ConfigError, "must be an object"),
         ({"subagents": {"a": {"colour": "red"}}}, ConfigError, r"subagents\['a'\]: .*colour"),
+        ({"mcp_servers": {"raw": {"command": b"x"}}}, ConfigError, "the server 'raw' .* at /command"),
+        ({"mcp_servers": [1]}, ConfigError, "`mcp_servers` is a dict by name, not"),
+        ({"mcp_servers": {1: {}}}, ConfigError, "`mcp_servers` is a dict by name, not"),
         ({"subagents": {"a b": {}}}, ConfigError, "a name has letters"),
+        ({"subagents": "reviewer"}, ConfigError, "`subagents` is a dict by name, not"),
     ],
 )
 def test_what_cannot_be_given_is_said_at_once(
@@ -153,9 +165,43 @@ def test_what_cannot_be_given_is_said_at_once(
         agent(tmp_path, [say("no")], **options).run_sync("go")
 
 
+ENTRIES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2)
+    | st.floats()
+    | st.text(max_size=4)
+    | st.binary(max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["command", "args", "env", "url", "type", "sandbox", "tools", "model", "max_turns"]
+            )
+            | st.integers(),
+            inner,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.text(max_size=4), ENTRIES, max_size=2))
+def test_any_entry_is_taken_or_refused(entries: dict[str, Any]) -> None:
+    """What cannot be a server or a profile is a `ConfigError` that says which argument is wrong, whatever it is."""
+    said: list[str] = []
+    for program in (ProgramOptions(mcp_servers=entries), ProgramOptions(subagents=entries)):
+        try:
+            given_configs(program, Path("/w"))
+        except ConfigError as error:
+            said.append(str(error))
+    assert all(text.startswith(("mcp_servers", "subagents")) for text in said)
+
+
 def raw_entry(path: Path, *arguments: str) -> dict[str, Any]:
     """The server written by hand, marked with a directory."""
-    return {"command": sys.executable, "args": [RAW, *arguments, f"--{path.name}"]}
+    return {"command": Path(sys.executable), "args": (Path(RAW), *arguments, f"--{path.name}")}
 
 
 def test_a_server_of_the_program_is_trusted_and_declared(tmp_path: Path, servers: None) -> None:
@@ -168,14 +214,14 @@ def test_a_server_of_the_program_is_trusted_and_declared(tmp_path: Path, servers
             call("mcp__raw__echo", text="ho"),
             say("x"),
         ]
-        given = {"raw": raw_entry(tmp_path, "fine")}
-        async with agent(tmp_path, script, mcp_servers=given, allow=["mcp__raw__*"]) as live:
+        entries = {"raw": raw_entry(tmp_path, "fine")}
+        async with agent(tmp_path, script, mcp_servers=entries, allow=["mcp__raw__*"]) as live:
             assert {"mcp__raw__echo", "readFile"} <= set(declared(live))
             await live.run("go")
             assert results(live.live)[0].result == "hi"
         while processes(f"--{tmp_path.name}"):
             await anyio.sleep(0.02)
-        async with agent(tmp_path, script, mcp_servers=given, builtin_tools=False, tools=[shout]) as live:
+        async with agent(tmp_path, script, mcp_servers=entries, builtin_tools=False, tools=[shout]) as live:
             assert declared(live) == ["mcp__raw__echo", "shout"]
             await live.run("go")
             assert "Permission denied" in results(live.live)[0].result
@@ -189,14 +235,14 @@ def test_a_server_s_tools_are_those_it_has_now(tmp_path: Path, servers: None) ->
     counter = tmp_path / "count"
 
     async def main() -> None:
-        given = {"raw": {"command": sys.executable, "args": [RAW, "counts-up", str(counter)]}}
+        entries = {"raw": {"command": sys.executable, "args": [RAW, "counts-up", str(counter)]}}
         for number in ("", " Two.", " Three."):
             counter.write_text(number)
-            async with agent(tmp_path, [], mcp_servers=given, builtin_tools=False) as live:
+            async with agent(tmp_path, [], mcp_servers=entries, builtin_tools=False) as live:
                 (spec,) = live.live.model.request().tools
                 assert spec.description == f"Say something back.{number}"
                 session = live.session_id
-            async with agent(tmp_path, [], mcp_servers=given, session=session) as again:
+            async with agent(tmp_path, [], mcp_servers=entries, session=session) as again:
                 assert "mcp__raw__echo" in declared(again)
 
     anyio.run(main)
@@ -204,9 +250,9 @@ def test_a_server_s_tools_are_those_it_has_now(tmp_path: Path, servers: None) ->
 
 def test_a_server_that_does_not_start_is_an_error(tmp_path: Path, servers: None) -> None:
     """The program learns why, instead of an agent without its tools."""
-    given = {"gone": {"command": str(tmp_path / "no-such-program")}}
+    entries = {"gone": {"command": str(tmp_path / "no-such-program")}}
     with pytest.raises(JaatoError, match="gone"):
-        agent(tmp_path, [say("no")], mcp_servers=given).run_sync("go")
+        agent(tmp_path, [say("no")], mcp_servers=entries).run_sync("go")
 
 
 def test_the_program_s_server_comes_before_the_user_s(tmp_path: Path, servers: None) -> None:
@@ -217,8 +263,8 @@ def test_the_program_s_server_comes_before_the_user_s(tmp_path: Path, servers: N
 
     async def main() -> None:
         script: list[Answer] = [call("mcp__raw__echo", text="mine"), calls(("mcp_servers", {})), say("done")]
-        given = {"raw": raw_entry(tmp_path, "fine")}
-        async with agent(tmp_path, script, mcp_servers=given, yes=True) as live:
+        entries = {"raw": raw_entry(tmp_path, "fine")}
+        async with agent(tmp_path, script, mcp_servers=entries, yes=True) as live:
             live.live.activate(["mcp_servers"])
             await live.run("go")
             echoed, listed = results(live.live)

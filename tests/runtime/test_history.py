@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.kit import call, calls, recorded, say
 from tests.runtime.agents import agent
 
 from jaato import Agent, ConfigError, Message
+from jaato.agent.history import history_events, parse_history
+from jaato.agent.state import State
 from jaato.protocol.events import MessageModel, ToolCallEnd, TurnCompleted
 from jaato.protocol.messages import Media, Text, ToolCall, ToolResult
 from jaato.providers.scripted import Answer, ScriptedProvider
@@ -41,8 +47,8 @@ def test_messages_go_out_as_json_and_into_another_agent(tmp_path: Path) -> None:
     first = agent(tmp_path, script, tools=[price]).run_sync("What do they cost?")
     text = first.messages_json()
     assert [entry["role"] for entry in json.loads(text)] == ["user", "assistant", "tool", "assistant"]
-    for given in (text, text.encode(), json.loads(text), first.messages):
-        other = agent(tmp_path, [*[say("unused")] * 2, say("Six.")], history=given)
+    for form in (text, text.encode(), json.loads(text), first.messages):
+        other = agent(tmp_path, [*[say("unused")] * 2, say("Six.")], history=form)
         result = other.run_sync("And both?")
         assert result.text == "Six."
         assert result.session_id != first.session_id
@@ -180,3 +186,87 @@ def test_another_model_for_one_run(tmp_path: Path) -> None:
             assert live.live.state.model == "usual"
 
     anyio.run(main)
+
+
+WORDS = st.text("ab é", min_size=1, max_size=5)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.text(max_size=4)
+    | st.sampled_from(["user", "tool", "text"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["role", "parts", "content", "type", "text", "id", "call_id"]), inner
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Message]:
+    """Messages in any order, with calls of which some have results, in one message or several."""
+    messages: list[Message] = []
+    for number in range(draw(st.integers(0, 8))):
+        if draw(st.booleans()):
+            messages.append(
+                Message("user", [Text(draw(WORDS))], id=draw(st.sampled_from(["", "same", f"m{number}"])))
+            )
+            continue
+        names = [f"c{number}-{index}" for index in range(draw(st.integers(0, 3)))]
+        texts = [Text(draw(WORDS))] if draw(st.booleans()) or not names else []
+        messages.append(Message("assistant", [*texts, *(ToolCall(name, "t", {}) for name in names)]))
+        ordered = draw(st.permutations(names))
+        chosen = ordered[: draw(st.integers(0, len(ordered)))]
+        answered = [ToolResult(name, "t", True, [Text(name)]) for name in chosen]
+        apart = draw(st.booleans())
+        if answered and apart:
+            messages += [Message("tool", [result]) for result in answered]
+        elif answered:
+            messages.append(Message("tool", [*answered]))
+    return messages
+
+
+@settings(max_examples=300, deadline=None)
+@given(conversations())
+def test_any_conversation_becomes_a_log_that_says_the_same(messages: list[Message]) -> None:
+    """Folded, the events are the same messages, with one message of results behind each that calls, and no turn is open;
+    what comes out goes in again and is the same."""
+    state = State(session_id="s", agent_id="a")
+
+    def head() -> dict[str, Any]:
+        return {"session_id": "s", "agent_id": "a", "seq": 1}
+
+    for event in history_events(parse_history(messages), head):
+        state.apply(msgspec.json.decode(msgspec.json.encode(event), type=type(event)))
+    assert state.open_turn is None
+    assert not state.open_calls
+    shown = [(one.role, one.text) for one in state.messages if one.role != "tool"]
+    assert shown == [(one.role, one.text) for one in messages if one.role != "tool"]
+    for call_message, following in itertools.zip_longest(state.messages, state.messages[1:]):
+        asked_for = [call.call_id for call in call_message.function_calls]
+        answers = following.parts if following is not None and following.role == "tool" else []
+        assert asked_for == [part.call_id for part in answers if isinstance(part, ToolResult)]
+    given_results = {part.call_id for one in messages for part in one.parts if isinstance(part, ToolResult)}
+    kept = {
+        part.call_id
+        for one in state.messages
+        for part in one.parts
+        if isinstance(part, ToolResult) and part.ok
+    }
+    assert kept == given_results
+    again = parse_history(msgspec.json.encode(state.messages))
+    assert list(again) == state.messages
+
+
+@settings(max_examples=300, deadline=None)
+@given(JSON)
+def test_no_data_breaks_the_history(data: Any) -> None:
+    """Whatever is given is a history, or a `ConfigError`."""
+    for form in (data, json.dumps(data)):
+        try:
+            parse_history(form)
+        except ConfigError:
+            continue

@@ -100,6 +100,7 @@ class Agent:
     _leave: Callable[[], None] | None = field(default=None, init=False, repr=False)
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _given: Dependencies = field(default_factory=Dependencies, init=False, repr=False)
+    _dependent: str = field(default="", init=False, repr=False)
 
     async def __aenter__(self) -> Agent:
         if self._session is not None:
@@ -151,12 +152,13 @@ class Agent:
             program=self._program(history),
         )
         self._session, self._close = await open_session(options)
+        self._dependent = find_dependent(options.tools)
         if self.on_permission is not None or self.on_clarification is not None:
             self._leave = answer_questions(self._session, self.on_permission, self.on_clarification)
 
     def _named_plugins(self) -> tuple[str, ...] | None:
         """The plugins that were chosen by name; None: all, which own plugins join."""
-        given = to_tuple("plugins", self.plugins) if self.plugins is not None else None
+        given = self.plugins = to_tuple("plugins", self.plugins) if self.plugins is not None else None
         names = tuple(one for one in given or () if isinstance(one, str))
         if names and not self.builtin_tools:
             raise ConfigError(f"builtin_tools=False leaves {names[0]!r} out; give one or the other.")
@@ -169,8 +171,8 @@ class Agent:
         return ProgramOptions(
             plugins=tuple(one for one in self.plugins or () if not isinstance(one, str)),
             builtin_tools=self.builtin_tools,
-            mcp_servers=dict(self.mcp_servers or {}),
-            subagents=dict(self.subagents or {}),
+            mcp_servers=to_dict("mcp_servers", self.mcp_servers),
+            subagents=to_dict("subagents", self.subagents),
             dependencies=self._given,
             history=history,
         )
@@ -259,8 +261,10 @@ class Agent:
         if history is not None:
             await self._begin_with(history)
         given = dependencies if dependencies is not None else self.dependencies
-        if given is None:
-            require_no_dependencies(self.tools)
+        if given is None and self._dependent:
+            raise ConfigError(
+                f"The tool {self._dependent} takes dependencies; give them as Agent(dependencies=…) or for one run."
+            )
         self._given.value = given
         try:
             with model_for_run(self.live, model):
@@ -445,14 +449,12 @@ def model_for_run(session: Session, model: str | None) -> Iterator[None]:
         journal.record(SessionUpdated(**journal.head(), model=before))
 
 
-def require_no_dependencies(tools: Iterable[Callable[..., Any] | Tool]) -> None:
-    """Raise `ConfigError` for a tool that takes dependencies, where the program has given none."""
+def find_dependent(tools: Iterable[Callable[..., Any] | Tool]) -> str:
+    """The name of the first function that takes dependencies; empty without one."""
     for entry in tools:
         if not isinstance(entry, Tool) and takes_dependencies(unwrap_function(entry)):
-            name = getattr(entry, "__name__", type(entry).__name__)
-            raise ConfigError(
-                f"The tool {name} takes dependencies; give them as Agent(dependencies=…) or for one run."
-            )
+            return str(getattr(entry, "__name__", type(entry).__name__))
+    return ""
 
 
 async def post_and_close(session: Session, prompt: str, media: list[Media], events: Subscription) -> None:
@@ -468,3 +470,12 @@ def to_tuple(name: str, given: Iterable[T], of: str = "Agent") -> tuple[T, ...]:
     if isinstance(given, str):
         raise ConfigError(f"{of}'s `{name}` is a list: {name}=[{given!r}], not one text.")
     return tuple(given)
+
+
+def to_dict(name: str, given: Any) -> dict[str, Any]:
+    """An argument that is a dict by name; raises `ConfigError` for anything else."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise ConfigError(f"Agent's `{name}` is a dict by name, not {given!r:.80}.")
+    return dict(given)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from jaato.errors import ConfigError, PluginError, ToolError
+from jaato.protocol.codec import json_problems
 from jaato.runtime.plugins.discovery import instance
 from jaato.runtime.plugins.lifecycle import PluginHost
 from jaato.runtime.plugins.registry import PluginRegistry
@@ -62,20 +64,30 @@ def parse_servers(given: dict[str, Any], workspace: Path) -> dict[str, ServerCon
     found: dict[str, ServerConfig] = {}
     for name, entry in given.items():
         try:
-            table = to_json_object(entry) if isinstance(entry, dict) else entry
+            table = to_entry(entry)
+            if problems := json_problems(table):
+                path, what = problems[0]
+                raise Malformed(f"{what} at {path or '/'}; write it as in .mcp.json")
             found[name] = ServerConfig.parse(name, table, "argument", origin)
         except Malformed as error:
-            raise ConfigError(f"mcp_servers: the server {str(name)[:80]!r} {error}.") from None
+            raise ConfigError(f"mcp_servers: the server {name[:80]!r} {error}.") from None
+        except RecursionError:
+            raise ConfigError(f"mcp_servers: the server {name[:80]!r} is nested too deeply.") from None
     return found
 
 
-def to_json_object(entry: dict[str, Any]) -> Any:
-    """A dict, and those in it, as the objects of a configuration file."""
+def to_entry(value: Any) -> Any:
+    """A value of an entry as a configuration file has it: paths as texts, tuples as lists."""
     from jaato.tools.remote.fields import JsonObject
 
-    return JsonObject(
-        (key, to_json_object(value) if isinstance(value, dict) else value) for key, value in entry.items()
-    )
+    match value:
+        case Mapping():
+            return JsonObject((key, to_entry(item)) for key, item in value.items())
+        case list() | tuple():
+            return [to_entry(item) for item in value]
+        case os.PathLike():
+            return os.fspath(value)
+    return value
 
 
 def parse_profiles(given: dict[str, Any]) -> dict[str, Profile]:
