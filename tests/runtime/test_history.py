@@ -16,10 +16,12 @@ from tests.kit import call, calls, recorded, say
 from tests.runtime.agents import agent
 
 from jaato import Agent, ConfigError, Message
+from jaato.abc.store import UsageQuery
 from jaato.agent.history import history_events, parse_history
 from jaato.agent.state import State
 from jaato.protocol.events import MessageModel, ToolCallEnd, TurnCompleted
 from jaato.protocol.messages import Media, Text, ToolCall, ToolResult
+from jaato.protocol.usage import AgentBegan, ReplyUsed, TurnUsed
 from jaato.providers.scripted import Answer, ScriptedProvider
 from jaato.storage.sqlite import SqliteStore
 
@@ -66,6 +68,9 @@ def test_a_log_that_begins_with_a_history_is_a_log(tmp_path: Path) -> None:
             ended = [event for event in recorded(live.live) if isinstance(event, TurnCompleted)]
             assert (ended[0].reason, ended[0].cost_usd) == ("stop", 0.0)
             assert len(ended) == 2
+            query = UsageQuery(session_id=result.session_id)
+            used = [record for _, record in live.live.journal.store.usage.read(query)]
+            assert [type(record) for record in used] == [AgentBegan, ReplyUsed, TurnUsed]
             return result.session_id
 
     session_id = anyio.run(main)
@@ -239,7 +244,7 @@ def test_any_conversation_becomes_a_log_that_says_the_same(messages: list[Messag
     def head() -> dict[str, Any]:
         return {"session_id": "s", "agent_id": "a", "seq": 1}
 
-    for event in history_events(parse_history(messages), head):
+    for event in history_events(parse_history(messages), head, "2026-01-01T00:00:00.000Z"):
         state.apply(msgspec.json.decode(msgspec.json.encode(event), type=type(event)))
     assert state.open_turn is None
     assert not state.open_calls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -94,9 +95,17 @@ def note_of(item: Text | Media) -> Text:
     )
 
 
-def history_events(messages: Iterable[Message], head: Callable[[], dict[str, Any]]) -> Iterator[Event]:
-    """The events that make a log of these messages: turns that have ended, which cost nothing here. `head` gives the common
-    fields of the next event."""
+def history_events(
+    messages: Iterable[Message], next_head: Callable[[], dict[str, Any]], created_at: str
+) -> Iterator[Event]:
+    """The events that make a log of these messages: turns that ended before the session was created at this time, and are not
+    counted as its usage. `next_head` gives the common fields of the next event."""
+    moment = datetime.fromisoformat(created_at) - timedelta(milliseconds=1)
+    timestamp = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def head() -> dict[str, Any]:
+        return next_head() | {"timestamp": timestamp}
+
     turn_id, calls, made = "", 0, 0
     unanswered: dict[str, ToolCall] = {}
     previous = ""

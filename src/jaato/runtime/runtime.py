@@ -124,9 +124,8 @@ class Runtime:
             **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=__version__
         )
         self.store.hold(state.session_id)
-        journal.begin(
-            created, self._agent(plan, journal, workspace), *history_events(plan.history, journal.head)
-        )
+        agent = self._agent(plan, journal, workspace)
+        journal.begin(created, agent, *history_events(plan.history, journal.head, created.timestamp))
         return self._assemble(plan, journal)
 
     def _make_reachable(self, plan: Plan) -> Plan:

@@ -145,8 +145,7 @@ class SessionFactory:
         provider, model = await self._provider(options, settings, journal)
         runtime = self._runtime(options, model)
         registry = runtime.registry
-        if options.program.mcp_servers:
-            await start_given_servers(registry)
+        await start_given_servers(registry, options.program)
         sandbox: Sandbox | None = registry.services.get("sandbox")
         plan = plan_of(options, settings, provider, model, self.workspace, policy)
         if journal is None:

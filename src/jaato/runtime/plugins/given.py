@@ -133,8 +133,10 @@ def keep_tools(registry: PluginRegistry, name: str, keep: Callable[[Tool], bool]
     toolset.tools = [tool for tool in toolset.tools if keep(tool)]
 
 
-async def start_given_servers(registry: PluginRegistry) -> None:
+async def start_given_servers(registry: PluginRegistry, program: ProgramOptions) -> None:
     """Start the program's MCP servers and list their tools. Raises `ToolError` for one that fails."""
+    if not program.mcp_servers:
+        return
     from jaato.plugins.mcp.plugin import MCPToolPlugin
 
     toolset = registry.toolset("mcp")
