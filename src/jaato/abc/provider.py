@@ -57,6 +57,13 @@ class CallDelta(Struct, frozen=True):
     arguments: str
 
 
+class PromptProgress(Struct, frozen=True):
+    """How many of the prompt's tokens the model has read, before its reply begins. Only of models that take long to."""
+
+    done: int
+    total: int
+
+
 class Reply(Struct, frozen=True):
     """The end of a stream: the whole message, why it ended and what it cost. Always the last chunk, exactly once."""
 
@@ -65,7 +72,7 @@ class Reply(Struct, frozen=True):
     usage: Usage | None = None
 
 
-Chunk = TextDelta | ThinkingDelta | CallDelta | Reply
+Chunk = PromptProgress | TextDelta | ThinkingDelta | CallDelta | Reply
 
 
 @runtime_checkable

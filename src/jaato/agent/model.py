@@ -15,6 +15,7 @@ from jaato.abc.provider import (
     Chunk,
     FetchesLimit,
     ModelRequest,
+    PromptProgress,
     Provider,
     Reply,
     TextDelta,
@@ -38,7 +39,7 @@ from jaato.agent.limits.spending import Amount
 from jaato.agent.retry import RetryPolicy, with_retries
 from jaato.errors import CancelledException, ConfigError, ConnectionFault, LimitReached, ProviderError
 from jaato.log import logger
-from jaato.protocol.events import AgentOutput, Retry
+from jaato.protocol.events import AgentOutput, InitProgress, Retry
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings, ToolSpec
@@ -57,6 +58,7 @@ USUAL_OUTPUT_TOKENS = 1_024
 """Tokens reserved for a reply where nothing limits it; more after longer ones."""
 CHUNKS_AT_ONCE = 32
 """Chunks of a reply after which other tasks of the event loop get to run."""
+READING = "reading the prompt"
 SUMMARY_SYSTEM = "You summarise conversations exactly and briefly."
 
 
@@ -267,6 +269,9 @@ class ModelClient:
                         deltas.thinking.feed(text)
                 case CallDelta():
                     pass
+                case PromptProgress(done=done, total=total):
+                    event = InitProgress(**head, step=READING, done=done, total=total, unit="tokens")
+                    self._journal.show(event)
                 case Reply() if not deltas and chunk.message.text:
                     self._journal.show(output_event(head, "model", chunk.message.text, 0))
 

@@ -149,7 +149,7 @@ class Run:
             self._questions = Questions(self, self.console, self.names)
             self._questions.on_question = self._reader.discard
         files = [read_attachment(Path(image)) for image in self.args.image]
-        self._client.on_progress = lambda event: self.console.progress(event.step, event.done, event.total)
+        self._client.on_progress = self.printer
         local, in_process = bool(self._client.welcome.state_dir), self._client.transport.in_process
         self._creation = session_create(self.args, local=local, in_process=in_process, schema=self.schema)
         opened = self._ask(self._creation)

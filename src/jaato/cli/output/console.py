@@ -148,12 +148,13 @@ class Console:
             self._prompted, self.covered = False, True
             self._write("\n")
 
-    def progress(self, step: str, done: int, total: int | None) -> None:
+    def progress(self, step: str, done: int, total: int | None, unit: str = "bytes") -> None:
         """Show progress: as a bar on a terminal, else as a line for every tenth."""
         part = min(1.0, done / total) if total else 0.0
         if self.moves:
             filled = round(part * BAR_CHARS)
-            bar = f"{step} [{'#' * filled}{'.' * (BAR_CHARS - filled)}] {part:4.0%} {size_text(done)} of {size_text(total)}"
+            of_total = f"{amount_text(done, unit, name=False)} of {amount_text(total, unit)}"
+            bar = f"{step} [{'#' * filled}{'.' * (BAR_CHARS - filled)}] {part:4.0%} {of_total}"
             if bar == self._progress and not self._bar:
                 return  # its end was already printed
             self._progress = bar
@@ -163,7 +164,7 @@ class Console:
                 self._write("\n")
                 self._bar = ""
             return
-        line = f"{step}: {int(part * 10) * 10} % of {size_text(total)}"
+        line = f"{step}: {int(part * 10) * 10} % of {amount_text(total, unit)}"
         if line != self._progress:
             self._progress = line
             self._write(line + "\n")
@@ -185,6 +186,13 @@ class Console:
             self._err.flush()
         except (OSError, ValueError):
             pass  # stderr is closed; the work continues
+
+
+def amount_text(count: int | None, unit: str, *, name: bool = True) -> str:
+    """A count with its unit; `name` false leaves out the name of one that is not bytes."""
+    if unit == "bytes" or count is None:
+        return size_text(count)
+    return f"{count:,} {unit}".rstrip() if name else f"{count:,}"
 
 
 def size_text(count: int | None) -> str:

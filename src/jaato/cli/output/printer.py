@@ -122,7 +122,7 @@ class EventPrinter:
                 self.denied_last = self.denied_last or is_denied(event)
                 self._notes(result_lines(event, self.console.width, verbose=self.verbose))
             case InitProgress():
-                self.console.progress(event.step, event.done, event.total)
+                self.console.progress(event.step, event.done, event.total, event.unit)
             case _:
                 self._notes(event_lines(event, self.console.width, verbose=self.verbose))
                 if self.interactive or self.verbose:

@@ -370,7 +370,7 @@ class Repl:
     # --- the server ----------------------------------------------------------------------------------------------
 
     def _show_progress(self, event: InitProgress) -> None:
-        self.console.progress(event.step, event.done, event.total)
+        self.console.progress(event.step, event.done, event.total, event.unit)
 
     def _connection_changed(self, connected: bool) -> None:
         if self._leaving:

@@ -176,7 +176,8 @@ class Retry(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, 
 
 
 class InitProgress(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="init.progress"):
-    """Something slow is being made ready; counts in `unit`, `total` None while unknown."""
+    """Something slow is being made ready (a download, or the reading of a prompt by the embedded model); counts in `unit`,
+    such as `bytes` or `tokens`, `total` None while unknown."""
 
     step: str
     done: int

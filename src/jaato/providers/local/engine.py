@@ -103,9 +103,12 @@ class ControlSocket:
 
 
 BATCH_TOKENS = 64
-"""Tokens read between two looks at the clock: about a second, so that a cancelled turn stops within one."""
+"""Tokens read between two events: about a second, so that a cancelled turn ends within one. The engine reads at most
+one more batch after it."""
 PROMPT_CACHE_MB = 512
 REPLY_RESERVE_TOKENS = 256
+BEGUN = "-begun"
+"""Marks the state of a prompt that is read only in part."""
 
 Event = dict[str, Any]
 
@@ -199,7 +202,7 @@ class Engine:
                 failures.append(context_overflow(total, self._context_tokens))
                 return True
             job.on_event(event)
-            return False
+            return job.stop.is_set()
 
         self._server.handle_chat_completions(job.body, on_event)
         if failures:
@@ -239,13 +242,13 @@ class Engine:
         return server
 
     def _warm(self, server: Any, control: ControlSocket, job: Job) -> None:
-        """Restore the fixed prompt from disk; when it is not there, read it and save it for the next
-        process."""
+        """Restore the fixed prompt from disk; when it is not there, read it and save it for the next process. Reading that
+        is stopped is saved as far as it came, and continued from there."""
         assert self._states is not None
         key = self._states.key(job.fixed, self._context_tokens)
-        name = "state.bin"
-        if self._states.fetch(key, control.folder / name) and control.slot("restore", name):
+        if self._restore(control, key):
             return
+        self._restore(control, key + BEGUN)
         done: list[bool] = []
 
         def on_event(event: Event) -> bool:
@@ -263,8 +266,16 @@ class Engine:
             "return_progress": True,
         }
         server.handle_chat_completions(body, on_event)
-        if done and control.slot("save", name):
-            self._states.keep(key, control.folder / name)
+        name = "state.bin"
+        if (done or job.stop.is_set()) and control.slot("save", name):
+            self._states.keep(key if done else key + BEGUN, control.folder / name)
+        if done:
+            self._states.remove(key + BEGUN)
+
+    def _restore(self, control: ControlSocket, key: str) -> bool:
+        """Restore the state of this key; returns whether there is one and it is valid."""
+        assert self._states is not None
+        return self._states.fetch(key, control.folder / key) and control.slot("restore", key)
 
 
 def import_engine() -> Any:

@@ -70,6 +70,13 @@ class SavedStates:
         except OSError:
             return
 
+    def remove(self, key: str) -> None:
+        """Remove the state of this key, if there is one."""
+        try:
+            (self._folder / f"{key}.state").unlink(missing_ok=True)
+        except OSError:
+            return
+
     def _sweep(self) -> None:
         states = sorted(self._folder.glob("*.state"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         total = 0

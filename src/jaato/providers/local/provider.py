@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaato.abc.provider import Chunk, ModelRequest, Reply
+from jaato.abc.provider import Chunk, ModelRequest, PromptProgress, Reply
 from jaato.errors import ConnectionFault, InvalidRequest, MalformedReply, ProviderError
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import FinishReason, Message, Part, Text, Thinking, ToolCall, Usage
 from jaato.protocol.specs import ModelInfo
-from jaato.providers.local.engine import Engine, Event, Job, import_engine
+from jaato.providers.local.engine import BATCH_TOKENS, Engine, Event, Job, import_engine
 from jaato.providers.local.grammar import turn_schema
 from jaato.providers.local.models import DEFAULT_MODEL, MODELS, check_model_file
 from jaato.providers.local.prompt import build_prompt, listed_tools
@@ -27,6 +27,8 @@ CONTEXT_TOKENS = 16_384
 """The context that is set up: 470 MB of memory for the pinned model. The engine takes less where a model was trained for
 less, and says so when a conversation is longer."""
 MAX_OUTPUT_TOKENS = 2_000
+MIN_READ_TOKENS = 4 * BATCH_TOKENS
+"""Tokens to be read from which on the reading is shown: some four seconds of it."""
 SEED = 7
 
 
@@ -130,6 +132,8 @@ class LocalProvider:
                     raise ConnectionFault(
                         f"The embedded model's engine failed: {event}", provider=self.name
                     ) from event
+                if (progress := reading_progress(event)) is not None:
+                    yield progress
                 for choice in event.get("choices", ()):
                     if text := choice.get("delta", {}).get("content"):
                         for chunk in reader.feed(text):
@@ -201,6 +205,14 @@ def part_of(reader: TurnReader, finish: str, tools: Any) -> tuple[Text | ToolCal
         answer = turn["answer"]
         return Text(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)), "stop"
     return ToolCall(new_id("c"), str(turn["tool"]), dict(turn["args"])), "tool_calls"
+
+
+def reading_progress(event: Event) -> PromptProgress | None:
+    """How much of the prompt is read, from an event of the engine; None where little of it is new."""
+    progress = event.get("prompt_progress")
+    if not progress or progress["total"] - progress["cache"] < MIN_READ_TOKENS:
+        return None
+    return PromptProgress(progress["processed"], progress["total"])
 
 
 def usage_of(timings: dict[str, Any] | None) -> Usage | None:

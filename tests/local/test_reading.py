@@ -1,0 +1,118 @@
+"""How the embedded model reads a long prompt: it shows how far it is, can be stopped, and continues from there."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import anyio
+import pexpect
+import pytest
+from tests.cli.desk import Desk
+from tests.cli.terminal import talking
+from tests.local.test_provider import asked, chunks_of
+from tests.local.tools import READ
+
+from jaato.abc.provider import PromptProgress
+from jaato.providers.local.engine import BATCH_TOKENS, Engine, Event, Job
+from jaato.providers.local.provider import LocalProvider
+
+pytestmark = pytest.mark.slow
+LONG = "word " * 600
+
+
+def test_stopped_reading_ends_within_a_batch(small_model: Path) -> None:
+    """After the stop no further event comes, and the engine reads at most the batch that had begun and one more."""
+    engine = Engine(small_model, context_tokens=2048, threads=1, states=None)
+    body = {
+        "messages": [{"role": "user", "content": LONG}],
+        "max_tokens": 2,
+        "stream": True,
+        "return_progress": True,
+    }
+
+    def read(stop_at: int | None) -> list[Event]:
+        seen: list[Event] = []
+        over = threading.Event()
+
+        def on_event(event: Event) -> None:
+            if "prompt_progress" in event:
+                seen.append(event["prompt_progress"])
+                if len(seen) == stop_at:
+                    job.stop.set()
+
+        job = Job(body, [], on_event, lambda _failure: over.set())
+        engine.submit(job)
+        assert over.wait(60)
+        return seen
+
+    try:
+        first = read(stop_at=3)
+        assert [event["processed"] for event in first] == [0, BATCH_TOKENS, 2 * BATCH_TOKENS]
+        second = read(stop_at=None)
+        assert second[0]["cache"] <= first[-1]["processed"] + 2 * BATCH_TOKENS < second[0]["total"]
+        assert second[-1]["processed"] == second[-1]["total"]
+    finally:
+        engine.close()
+
+
+def test_reading_is_shown_where_it_takes_long(provider: LocalProvider) -> None:
+    """A long prompt is shown batch by batch up to its end; one that is in memory, or short, is not."""
+
+    async def main() -> None:
+        chunks = await chunks_of(provider, asked(LONG, max_output_tokens=3))
+        shown = [chunk for chunk in chunks if isinstance(chunk, PromptProgress)]
+        assert len(shown) > 600 // BATCH_TOKENS
+        assert [chunk.done for chunk in shown] == sorted({chunk.done for chunk in shown})
+        assert shown[-1].done == shown[-1].total > 600
+        again = await chunks_of(provider, asked(LONG, max_output_tokens=3))
+        assert not [chunk for chunk in again if isinstance(chunk, PromptProgress)]
+
+    anyio.run(main)
+
+
+def test_reading_continues_where_it_was_stopped(small_model: Path, tmp_path: Path) -> None:
+    """A cancelled reading of the fixed prompt is kept, for a new process to continue; the finished one replaces it."""
+
+    async def main() -> None:
+        began: list[int] = []
+        for stops in (True, False):
+            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
+            with anyio.CancelScope() as scope:
+                async for chunk in provider.stream(asked("Hi", (READ,), max_output_tokens=3)):
+                    if isinstance(chunk, PromptProgress):
+                        began.append(chunk.done)
+                        if stops and chunk.done:
+                            scope.cancel()
+            await provider.aclose()
+            names = [path.stem for path in (tmp_path / "prompts").iterdir()]
+            assert [name.endswith("-begun") for name in names] == [stops]
+            if stops:
+                stopped_at = began.pop()
+                began.clear()
+        assert began[0] >= stopped_at
+        provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
+        chunks = await chunks_of(provider, asked("Hi", (READ,), max_output_tokens=3))
+        assert not [chunk for chunk in chunks if isinstance(chunk, PromptProgress)]
+        await provider.aclose()
+
+    anyio.run(main)
+
+
+def test_ctrl_c_stops_the_reading(small_model: Path, tmp_path: Path) -> None:
+    """`jaato run` at a terminal shows the reading on one line, which Ctrl-C ends; the next one begins where it stopped."""
+    desk = Desk(tmp_path)
+    desk.env["JAATO_LOCAL_MODEL"] = str(small_model)
+    reading = r"\r\x1b\[Kreading the prompt \[[#.]+\] +(\d+)% ([\d,]+) of [\d,]+ tokens"
+    parts: list[int] = []
+    for _ in range(2):
+        with talking(desk, "--provider", "local", "Hi", command="run", term="xterm", fresh=True) as terminal:
+            terminal.expect(reading)
+            parts.append(int(terminal.match[1]))
+            terminal.expect(reading)
+            terminal.kill(signal.SIGINT)
+            terminal.expect(pexpect.EOF)
+            terminal.close()
+            assert terminal.exitstatus == 130
+    assert parts[0] == 0 < parts[1]
