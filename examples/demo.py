@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jaato.settings import environment
+from jaato.settings import environment, user_dir
 
 SHOP = Path(__file__).parent / "shop"
 TASKS = (
@@ -17,6 +17,8 @@ TASKS = (
         'Call list_tools with the query "copy a file". Then get the schema of copyFile and copy todo.txt to monday.txt.',
     ),
 )
+FIRST = "What does JSON stand for?"
+"""A question without tools: for it the model is downloaded, and reads its fixed prompt, which is kept for all others."""
 RULES = ("--allow", "writeNewFile", "--allow", "copyFile", "--deny", "run")
 
 
@@ -25,6 +27,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="jaato-demo-") as place:
         workspace = Path(shutil.copytree(SHOP, Path(place) / "shop"))
         print(f"A copy of examples/shop is in {workspace}.", flush=True)
+        if not has_read_prompt():
+            print("\nOnce only: the model is downloaded and reads its fixed prompt, for about a minute.")
+            if code := run(workspace, FIRST):
+                return code
         for written, prompt in TASKS:
             code = run(workspace, prompt)
             path = workspace / written
@@ -35,6 +41,12 @@ def main() -> int:
             print("".join(f"    {line}\n" for line in path.read_text().splitlines()), flush=True)
     print("The copy is gone again. `jaato sessions list --all` has the log of what was done.")
     return 0
+
+
+def has_read_prompt() -> bool:
+    """Whether the state of a fixed prompt is kept on this machine."""
+    prompts = user_dir(environment(), "XDG_CACHE_HOME", ".cache") / "prompts"
+    return any(not path.stem.endswith("-begun") for path in prompts.glob("*.state"))
 
 
 def run(workspace: Path, prompt: str) -> int:

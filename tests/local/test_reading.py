@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import anyio
@@ -17,8 +22,10 @@ from tests.local.tools import READ
 from jaato.abc.provider import PromptProgress
 from jaato.providers.local.engine import BATCH_TOKENS, Engine, Event, Job
 from jaato.providers.local.provider import LocalProvider
+from jaato.settings import environment
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
 LONG = "word " * 600
 
 
@@ -116,3 +123,34 @@ def test_ctrl_c_stops_the_reading(small_model: Path, tmp_path: Path) -> None:
             terminal.close()
             assert terminal.exitstatus == 130
     assert parts[0] == 0 < parts[1]
+
+
+def test_the_demo_reads_the_prompt_once(small_model: Path, tmp_path: Path) -> None:
+    """The first run of the demo begins with a question that has the fixed prompt read and kept, and shows how far it is."""
+    environ = {
+        "PATH": environment()["PATH"],
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+        "PYTHONPATH": str(ROOT / "src"),
+        "OLLAMA_HOST": "127.0.0.1:9",
+        "JAATO_LOCAL_MODEL": str(small_model),
+    }
+    demo = subprocess.Popen(
+        [sys.executable, str(ROOT / "examples" / "demo.py")],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with demo:
+        prompts = tmp_path / ".cache" / "jaato" / "prompts"
+        deadline = time.monotonic() + 120
+        while not list(prompts.glob("*.state")) and demo.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(demo.pid, signal.SIGINT)
+        out, err = demo.communicate(timeout=60)
+    assert [path.stem.endswith("-begun") for path in prompts.iterdir()] == [False]
+    assert "Once only" in out
+    assert re.search(r"^reading the prompt: 50 % of [\d,]+ tokens$", err, re.MULTILINE)
+    assert not list(tmp_path.glob("jaato-demo-*"))
