@@ -17,7 +17,6 @@ from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.window import ContextLimits
-from jaato.agent.history import history_events
 from jaato.agent.journal import Journal
 from jaato.agent.limits.spending import Budget
 from jaato.agent.prompt import BASE, SHORT, system_prompt
@@ -30,6 +29,7 @@ from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
 from jaato.protocol.events import (
     AgentCreated,
+    Event,
     PermissionGranted,
     PermissionRevoked,
     SessionCreated,
@@ -124,8 +124,12 @@ class Runtime:
             **journal.head(), workspace=str(workspace), name=plan.name, jaato_version=__version__
         )
         self.store.hold(state.session_id)
-        agent = self._agent(plan, journal, workspace)
-        journal.begin(created, agent, *history_events(plan.history, journal.head, created.timestamp))
+        first: list[Event] = [created, self._agent(plan, journal, workspace)]
+        if plan.history:
+            from jaato.agent.history import history_events  # few sessions begin with one
+
+            first += history_events(plan.history, journal.head, created.timestamp)
+        journal.begin(*first)
         return self._assemble(plan, journal)
 
     def _make_reachable(self, plan: Plan) -> Plan:
