@@ -54,6 +54,7 @@ class Victim:
         self.environ = {
             "HOME": str(self.home),
             "PATH": environment()["PATH"],
+            "JAATO_LOOP_DETECTION": "false",  # a dozen denials in a row are what is looked for
             "LANG": "C.UTF-8",
             "JAATO_PROVIDER": "scripted",
             "ANTHROPIC_API_KEY": KEY,
