@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -12,8 +15,12 @@ from tests.server.serving import Raw, served
 from tests.server.test_resting import begun, fifo, until
 from tests.subagent.cast import Cast
 
+from jaato.abc.compactor import GCConfig, GCResult
 from jaato.abc.provider import ModelRequest
+from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.strategies import TruncateGCPlugin
 from jaato.protocol.events import BackgroundUpdated, MessageUser, PermissionRequested, TurnCompleted
+from jaato.protocol.messages import Message
 from jaato.providers.scripted import Step
 from jaato.server.sessions.wake import MAX_WAKES
 
@@ -162,5 +169,72 @@ def test_an_agent_that_wakes_itself_again_and_again_is_bounded(tmp_path: Path) -
             assert live.session.state.turns == 1 + MAX_WAKES
             await client.ask("message.send", text="and?")
             await turns(client, session_id, 2 + MAX_WAKES)
+
+    anyio.run(main)
+
+
+def test_only_turns_that_began_count_against_the_bound(tmp_path: Path) -> None:
+    """Many tasks that end while a turn runs are delivered by it; a later one still wakes the idle agent."""
+    gate = fifo(tmp_path)
+    left: list[Callable[[], bool]] = []
+
+    async def wait(_request: ModelRequest) -> Step:
+        await until(left[0])
+        return say("first")
+
+    tasks = MAX_WAKES + 2
+    lines = [ACTIVATE, start("cat gate"), *[start("true")] * tasks, wait, say("seen"), say("second")]
+
+    async def main() -> None:
+        async with served(tmp_path, Cast({"main": lines})) as server, server.client() as client:
+            session_id = await begun(client, tmp_path, allow=FREE)
+            live = server.hub.pool.loaded[session_id]
+            left.append(lambda: len(live.session.tasks.running()) == 1)
+            await client.ask("message.send", text="go")
+            await turns(client, session_id, 1)
+            assert len(news(client)) == tasks
+            await anyio.to_thread.run_sync(gate.write_text, "done")
+            with anyio.fail_after(20):
+                await turns(client, session_id, 2)
+
+    anyio.run(main)
+
+
+class Slow(TruncateGCPlugin):
+    """A strategy that works until it may end."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def collect(self, *given: Any) -> tuple[list[Message], GCResult]:
+        self.begun.set()
+        self.may_end.wait(20)
+        return super().collect(*given)
+
+
+def test_a_task_that_ends_during_a_compaction_wakes_its_agent_after_it(tmp_path: Path) -> None:
+    """A compaction by hand delivers no messages, so the turn begins when it has ended."""
+    gate = fifo(tmp_path)
+    slow = Slow()
+
+    async def main() -> None:
+        script = [ACTIVATE, start("cat gate"), say("first"), say("second")]
+        async with served(tmp_path, script) as server, server.client() as client:
+            session_id = await begun(client, tmp_path, allow=FREE)
+            live = server.hub.pool.loaded[session_id]
+            await client.ask("message.send", text="go")
+            await turns(client, session_id, 1)
+            live.session.compaction.use(CompactionSetup(slow, GCConfig()))
+            async with anyio.create_task_group() as group:
+                group.start_soon(live.session.compact)
+                await anyio.to_thread.run_sync(slow.begun.wait, 20)
+                await anyio.to_thread.run_sync(gate.write_text, "done")
+                await until(lambda: live.session.inbox.messages)
+                for _ in range(200):
+                    await anyio.sleep(0)
+                assert live.session.state.turns == 1
+                slow.may_end.set()
+            with anyio.fail_after(20):
+                await turns(client, session_id, 2)
 
     anyio.run(main)

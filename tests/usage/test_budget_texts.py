@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaato.agent.limits.budget_account import parse_answer
 from jaato.errors import ConfigError
 from jaato.settings.budgets import format_amount, parse_amount, parse_budgets
 
@@ -30,7 +31,9 @@ def test_budgets_as_people_write_them(text: str, found: dict[str, float]) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["", ",", "10", "$", "5 parsecs", "$0", "0 tokens per turn", "$2 per week", "more $2", "-5k"]
+    "text",
+    ["", ",", "10", "$", "5 parsecs", "$0", "0 tokens per turn", "$2 per week", "more $2", "-5k"]
+    + [f"{'9' * 400} tokens", f"${'9' * 400}", f"{'9' * 400}h"],
 )
 def test_what_is_no_budget(text: str) -> None:
     """It is refused with an example."""
@@ -42,6 +45,12 @@ def test_more_and_off() -> None:
     """`more` stands beside other budgets; `off` sets every limit to none."""
     assert parse_budgets(["more", "$2"]) == ({"budget_session_usd": 2.0}, True)
     assert set(parse_budgets(["off"]).settings.values()) == {0}
+
+
+def test_an_answer_of_hundreds_of_digits_is_no_amount() -> None:
+    """It allows nothing, and the turn ends as it does after any other answer."""
+    assert parse_answer(f"{'9' * 400} tokens", ("turn", "tokens"), 5.0) is None
+    assert parse_answer("9,000 tokens", ("turn", "tokens"), 5.0) == 9_000
 
 
 @given(st.sampled_from(["tokens", "usd", "s"]), st.integers(1, 10**7))

@@ -30,9 +30,9 @@ from jaato.protocol.events import (
     MessageUser,
     SessionCreated,
 )
-from jaato.protocol.messages import Message, Text, Usage
+from jaato.protocol.messages import Message, Text, ToolCall, Usage
 from jaato.protocol.specs import ModelInfo
-from jaato.providers.scripted import ScriptedProvider
+from jaato.providers.scripted import ScriptedProvider, Step
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import tool
 
@@ -266,6 +266,23 @@ def test_more_gives_as_much_again_each_time(tmp_path: Path) -> None:
                 assert again.journal.session_state.spending.session.tokens <= times * 2_600
         async with reopened(tmp_path, session_id, turns(90), [look]) as free:
             assert free.budget is None
+
+    anyio.run(main)
+
+
+def test_more_counts_from_what_a_call_has_used_beyond_the_budget(tmp_path: Path) -> None:
+    """A reply that used three budgets at once is no reason for the next one to be refused at once."""
+    big = Step(calls=[ToolCall("c1", "look", {"where": "x"})], usage=Usage(input_tokens=8_000, output_tokens=10))
+
+    async def main() -> None:
+        async with session(tmp_path, [big, say("done")], [look], budget=limits(session_tokens=2_600)) as live:
+            turn = await live.post("go")
+            assert turn is not None
+            assert turn.reason == "limit"
+            session_id = live.state.session_id
+        async with reopened(tmp_path, session_id, [say("done")], [look], budget=Budget(more=True)) as again:
+            assert again.budget is not None
+            assert again.budget.get_limit(("session", "tokens")) == 8_010 + 2_600
 
     anyio.run(main)
 

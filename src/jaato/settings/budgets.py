@@ -31,6 +31,8 @@ TOKENS = lazy_pattern(rf"{NUMBER}\s*([km]?)\s*tok(?:ens?)?|{NUMBER}\s*k")
 TIME = lazy_pattern(
     rf"(?:{NUMBER}\s*h(?:ours?)?)?\s*(?:{NUMBER}\s*m(?:in(?:utes?)?)?)?\s*(?:{NUMBER}\s*s(?:ec(?:onds?)?)?)?"
 )
+MOST_AMOUNT_CHARS = 40
+"""Longer texts are no amounts: a number of hundreds of digits is not finite."""
 HELP = "write amounts and scopes such as '50k tokens per turn', '$2 per session', '1h30m per day', or more, or off"
 
 
@@ -86,6 +88,8 @@ def parse_budget(text: str) -> dict[str, float]:
 def parse_amount(text: str) -> tuple[Unit, float] | None:
     """An amount with its unit: `50k`, `1.5m tokens`, `$2`, `2 usd`, `10m`, `1h30m`; None for anything else."""
     text = text.strip().lower().replace(",", "").replace("_", "")
+    if len(text) > MOST_AMOUNT_CHARS:
+        return None
     if (found := MONEY.fullmatch(text)) is not None:
         return "usd", float(found[1] or found[2])
     if (found := TOKENS.fullmatch(text)) is not None:

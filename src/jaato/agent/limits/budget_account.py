@@ -72,7 +72,8 @@ class BudgetAccount:
         """Give the budgets that were used up as much again."""
         for key, event in self._spending.budgets.items():
             if key[0] == "session" or (key[0] == "day" and event.timestamp[:DAY_CHARS] == get_today()):
-                limit = event.limit + (event.step if event.status == "reached" else 0.0)
+                is_reached = event.status == "reached"
+                limit = max(event.limit, event.used) + event.step if is_reached else event.limit
                 self._limits[key] = max(self._limits.get(key, 0.0), limit)
                 self._steps[key] = event.step
 

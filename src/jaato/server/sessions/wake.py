@@ -43,8 +43,11 @@ class Waker:
         return session.journal.session_state.parent_of(agent_id) == session.state.agent_id
 
     async def _wake(self) -> None:
-        """Start a turn with the queued messages, unless one runs, which delivers them, or the user decides when to continue."""
-        if self._last_turn_ended_well and not self._session.is_interrupted and self._wakes < MAX_WAKES:
-            self._wakes += 1
+        """Start a turn with the queued messages, unless one runs, which delivers them, or the user decides when to continue.
+        A compaction delivers nothing: the turn begins after it."""
+        session = self._session
+        if session.turns.is_compacting:
+            await session.turns.wait_idle()
+        if self._last_turn_ended_well and not session.is_interrupted and self._wakes < MAX_WAKES:
             with self._live.in_use():
-                await self._session.run_queued()
+                self._wakes += await session.run_queued() is not None
