@@ -76,6 +76,10 @@ def test_a_stored_session_has_its_account(desk: Desk) -> None:
     assert told["context_limit_source"] == "catalogue"
     kinds = {block["kind"] for block in told["blocks"]}
     assert {"system", "tools", "user", "assistant"} <= kinds
+    for threshold in ("nan", "1000"):
+        wrong = desk.run("context", environ={"JAATO_GC_THRESHOLD": threshold})
+        assert wrong.returncode == 2
+        assert "more than 0, at most 100" in wrong.stderr
     missing = desk.run("context", "s01zzz")
     assert missing.returncode == 2
 

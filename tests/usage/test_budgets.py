@@ -272,7 +272,9 @@ def test_more_gives_as_much_again_each_time(tmp_path: Path) -> None:
 
 def test_more_counts_from_what_a_call_has_used_beyond_the_budget(tmp_path: Path) -> None:
     """A reply that used three budgets at once is no reason for the next one to be refused at once."""
-    big = Step(calls=[ToolCall("c1", "look", {"where": "x"})], usage=Usage(input_tokens=8_000, output_tokens=10))
+    big = Step(
+        calls=[ToolCall("c1", "look", {"where": "x"})], usage=Usage(input_tokens=8_000, output_tokens=10)
+    )
 
     async def main() -> None:
         async with session(tmp_path, [big, say("done")], [look], budget=limits(session_tokens=2_600)) as live:

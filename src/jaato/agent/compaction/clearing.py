@@ -15,6 +15,7 @@ LEAST_CHARS = 400
 """Shorter results stay: a stub would save next to nothing."""
 LEAST_CUT_CHARS = 400
 STUB = "[cleared]"
+MOST_STUB_CHARS = 2_000
 Keep = Callable[[bytes], str]
 """Stores bytes in the session; gives their handle."""
 
@@ -55,9 +56,9 @@ def count_seen(messages: Sequence[Message]) -> int:
 
 
 def is_cleared(result: ToolResult) -> bool:
-    """Whether a result is a stub already."""
+    """Whether a result is a stub already; a long text only looks like one."""
     text = result.error.message if result.error is not None else text_of(result)
-    return text.startswith(STUB)
+    return text.startswith(STUB) and len(text) < MOST_STUB_CHARS
 
 
 def stub_of(result: ToolResult, keep: Keep) -> ToolResult | None:

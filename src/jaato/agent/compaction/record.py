@@ -253,16 +253,17 @@ def record_lines(record: ContextRecord, most_chars: int) -> Iterator[str]:
 
 
 def sections(record: ContextRecord) -> list[tuple[str, float, list[str]]]:
-    """The lists of a record that may be cut: title, share of the room, lines."""
+    """The lists of a record that may be cut: title, share of the room, lines. A path with line breaks adds no line."""
     files = [
-        f"- {file.path} {file.change}{f' {file.sha256[:12]}' if file.sha256 else ''}" for file in record.files
+        f"- {one_line(file.path, PATH_CHARS)} {file.change}{f' {file.sha256[:12]}' if file.sha256 else ''}"
+        for file in record.files
     ]
     commands = [
         f"- {run.command}{'' if run.exit_code is None else f' (exit code {run.exit_code})'}"
         for run in record.commands
     ]
     tools = [
-        f"- {name}: {ok} ok{f', {failed} failed' if failed else ''}"
+        f"- {one_line(name, LINE_CHARS)}: {ok} ok{f', {failed} failed' if failed else ''}"
         for name, (ok, failed) in record.tools.items()
     ]
     return [

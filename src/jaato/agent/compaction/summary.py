@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jaato.agent.compaction.record import record_lines
+from jaato.agent.compaction.record import one_line, record_lines
 from jaato.agent.state import State
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Refusal, Text, ToolCall, ToolResult
@@ -49,9 +49,9 @@ def note_message(state: State, note: Note) -> Message:
     plan = state.plan
     if plan is not None and plan.status in ("draft", "active"):
         room = max(LEAST_STEP_CHARS, MAX_STEPS_CHARS // max(1, len(plan.steps)))
-        lines.append(f"Your open plan {plan.id}: {truncate(plan.title, TITLE_CHARS)}")
+        lines.append(f"Your open plan {plan.id}: {one_line(plan.title, TITLE_CHARS)}")
         lines += [
-            f"[{SIGNS[step.status]}] {step.id}: {truncate(step.description, room)}" for step in plan.steps
+            f"[{SIGNS[step.status]}] {step.id}: {one_line(step.description, room)}" for step in plan.steps
         ]
     return Message("user", [Text("\n".join(lines))], id=new_id("m"), source="system")
 

@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from jaato.abc.compactor import GCConfig
 from jaato.abc.store import Store
 from jaato.agent.compaction.account import Account, account_lines, fixed_chars
 from jaato.agent.compaction.window import NO_LIMITS, ContextLimit, measure_usage, resolve_limit
@@ -75,8 +76,10 @@ def find_session(store: Store, text: str | None, workspace: Path) -> str:
 def describe_session(
     session: SessionState, registry: PluginRegistry | None, settings: Settings
 ) -> dict[str, Any]:
-    """The account of the main agent, and the totals of the subagents that are not closed."""
-    threshold = None if settings["gc"] == "none" else float(settings["gc_threshold"])
+    """The account of the main agent, and the totals of the subagents that are not closed. Raises `ConfigError` for a
+    threshold that makes no sense."""
+    config = GCConfig(threshold_percent=settings["gc_threshold"])
+    threshold = None if settings["gc"] == "none" else config.threshold_percent
     fields = account_of(session.root, registry, settings).describe(threshold)
     agents: list[dict[str, Any]] = []
     for member in session.subagents.values():
