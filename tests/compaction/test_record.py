@@ -23,6 +23,7 @@ from jaato.protocol.events import (
     BackgroundUpdated,
     ClarificationResolved,
     MessageModel,
+    MessageUser,
     Permission,
     PlanUpdated,
     ToolCallEnd,
@@ -187,6 +188,21 @@ def test_of_a_long_paste_the_rules_at_both_ends_are_kept() -> None:
     found = constraints_in("\n".join(["Never push.", *lines, "Always sign."]))
     assert len(found) <= 20
     assert (found[0], found[-1]) == ("Never push.", "Always sign.")
+
+
+def test_the_first_constraints_stay_beside_the_newest() -> None:
+    """A session in which hundreds of sentences set a rule keeps those it began with, through several compactions too."""
+    record = ContextRecord()
+    for part in range(10):
+        fold = RecordFold(record)
+        for n in range(20):
+            text = "Never push." if part == n == 0 else f"It should be {part}-{n}."
+            message = Message("user", [Text(text)])
+            fold.take(MessageUser(session_id="s", agent_id="a", seq=1, message=message, turn_id="t"))
+        record = fold.finish({})
+    assert len(record.constraints) == 60
+    assert record.constraints[0] == "Never push."
+    assert record.constraints[-1] == "It should be 9-19."
 
 
 def test_a_record_is_bounded() -> None:

@@ -29,6 +29,8 @@ from jaato.tools.filesystem.containment import Roots
 
 MAX_REQUESTS, MAX_CONSTRAINTS, MAX_DONE, MAX_FILES, MAX_COMMANDS, MAX_DECISIONS = 20, 60, 40, 300, 100, 40
 MAX_TOOLS, MAX_CALLS, MAX_PER_MESSAGE = 40, 12, 20
+FIRST_CONSTRAINTS = 20
+"""Of too many constraints so many stay from the beginning of the session; the others are the newest."""
 REQUEST_CHARS, CONSTRAINT_CHARS, LINE_CHARS, PATH_CHARS = 400, 300, 200, 300
 REQUESTS_PART, CONSTRAINTS_PART, LEAST_REST_PART = 0.25, 0.35, 0.4
 LEAST_CONSTRAINT_CHARS = 60
@@ -104,7 +106,7 @@ class RecordFold:
         self._goal = self._goal or shown
         push(self._requests, shown, MAX_REQUESTS)
         for sentence in constraints_in(text):
-            push(self._constraints, sentence, MAX_CONSTRAINTS)
+            push(self._constraints, sentence, MAX_CONSTRAINTS, FIRST_CONSTRAINTS)
 
     def _take_call(self, event: ToolCallEnd) -> None:
         call = self._asked.pop(event.call_id, None)
@@ -169,12 +171,15 @@ class RecordFold:
         )
 
 
-def push(items: list[T], item: T, most: int) -> None:
-    """Add an item as the newest; one that is there already moves, and of too many the oldest goes."""
+def push(items: list[T], item: T, most: int, first: int = 0) -> None:
+    """Add an item as the newest; of too many the oldest goes after the `first` ones, which stay. One that is there already
+    moves, unless it is among those."""
+    if item in items[:first]:
+        return
     if item in items:
         items.remove(item)
     items.append(item)
-    del items[:-most]
+    del items[first : first + max(0, len(items) - most)]
 
 
 def constraints_in(text: str) -> list[str]:
