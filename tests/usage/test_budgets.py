@@ -30,9 +30,9 @@ from jaato.protocol.events import (
     MessageUser,
     SessionCreated,
 )
-from jaato.protocol.messages import Message, Text, ToolCall, Usage
+from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo
-from jaato.providers.scripted import ScriptedProvider, Step
+from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import tool
 
@@ -273,7 +273,7 @@ def test_more_gives_as_much_again_each_time(tmp_path: Path) -> None:
 def test_more_counts_from_what_a_call_has_used_beyond_the_budget(tmp_path: Path) -> None:
     """A reply that used three budgets at once is no reason for the next one to be refused at once."""
     big = Step(
-        calls=[ToolCall("c1", "look", {"where": "x"})], usage=Usage(input_tokens=8_000, output_tokens=10)
+        calls=[ScriptedCall("look", {"where": "x"})], usage=Usage(input_tokens=8_000, output_tokens=10)
     )
 
     async def main() -> None:
