@@ -77,7 +77,10 @@ class SummarizeGCPlugin(TruncateGCPlugin):
         carried = [message for message in history[:first] if is_summary(message)]
         text = transcript([*carried, *history[first:last]], max(room // 2, room - len(before)))
         wanted = f"{WISHES}{config.instructions}\n" if config.instructions else ""
-        return f"{ASK.format(words=most // 8)}{wanted}\n<conversation>\n{before}{text}\n</conversation>"
+        told = f"{before}{text}".replace(
+            "</conversation", "< /conversation"
+        )  # no content ends the marked text
+        return f"{ASK.format(words=most // 8)}{wanted}\n<conversation>\n{told}\n</conversation>"
 
     def told(
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig
