@@ -155,6 +155,10 @@ def test_calls_without_a_result_and_images_are_made_whole(tmp_path: Path) -> Non
         ([Message("tool", [ToolResult("c1", "a", True)])], "no call before it has the id 'c1'"),
         ([Message("user", [ToolCall("c1", "a", {})])], "role user has no ToolCall"),
         ([Message("tool", [Text("x")])], "results and nothing else"),
+        ([Message("user", [5])], r"history\[0\]: Expected `object`"),  # type: ignore[list-item]
+        ([Message("user", "text")], r"history\[0\]: Expected `array`"),  # type: ignore[arg-type]
+        ([Message("assistant", [ToolCall("c1", "a", {"at": object()})])], r"history\[0\]: .*object"),
+        ([{"role": "user", "content": "\ud800"}], r"history\[0\]: .*surrogates"),
         ([Message("assistant", [ToolCall("c1", "a", {}), ToolCall("c1", "a", {})])], "two calls have the id"),
     ],
 )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from tests import kit
 
-from jaato import Agent, ConfigError, JaatoClient, JaatoError, PluginError, tool
+from jaato import Agent, CancelledException, ConfigError, JaatoClient, JaatoError, PluginError, tool
 from jaato.providers.scripted import ScriptedProvider
 
 
@@ -90,3 +93,53 @@ def test_hooks_that_raise_harm_nobody(tmp_path: Path) -> None:
         client.connect(provider=ScriptedProvider([kit.say("y")]), model="m", workspace=tmp_path)
         client.set_ui_hooks(Hooks())
         assert client.send_message("x") == "y"
+
+
+@pytest.mark.parametrize("given", [{"model": 5}, {"model": " "}])
+def test_a_model_that_is_no_name(tmp_path: Path, given: dict[str, Any]) -> None:
+    """A model of one run that is no text is refused like an empty one."""
+    with pytest.raises(ConfigError, match="`model` is the name of a model, not "):
+        agent(tmp_path).run_sync("x", **given)
+
+
+def test_a_list_that_is_none(tmp_path: Path) -> None:
+    """A number where a list is meant is named."""
+    with pytest.raises(ConfigError, match="`tools` is a list, not 5"):
+        agent(tmp_path, tools=5).run_sync("x")
+
+
+def test_a_program_that_exits_in_its_answer(tmp_path: Path) -> None:
+    """sys.exit() in on_permission denies the call; run_sync returns, and the next one works."""
+
+    def leave(_question: object) -> Any:
+        sys.exit(3)
+
+    steps = (kit.call("writeNewFile", path="a.txt", content="a"), kit.say("Denied."), kit.say("Again."))
+    mine = agent(tmp_path, *steps, on_permission=leave, plugins=["file_edit"])
+    assert mine.run_sync("x").text == "Denied."
+    assert not (tmp_path / "a.txt").exists()
+    assert mine.run_sync("y").text == "Again."
+
+
+def test_stopped_from_another_thread(tmp_path: Path) -> None:
+    """A program without an event loop stops its run_sync from another thread."""
+    started = threading.Event()
+
+    async def wait() -> None:
+        """Wait for ever."""
+        started.set()
+        await anyio.sleep_forever()
+
+    mine = agent(tmp_path, kit.call("wait"), kit.say("On."), tools=[wait])
+
+    def stop() -> None:
+        started.wait()
+        mine.stop()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with pytest.raises(CancelledException):
+        mine.run_sync("x")
+    stopper.join()
+    mine.stop()
+    assert mine.run_sync("y").text == "On."

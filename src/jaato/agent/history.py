@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from jaato.errors import ConfigError
+from jaato.protocol.codec import decode_message, encode
 from jaato.protocol.events import Event, MessageModel, MessageUser, ToolCallEnd, TurnCompleted
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Problem, Text, ToolCall, ToolResult, Usage
@@ -36,7 +37,7 @@ def parse_history(given: History) -> tuple[Message, ...]:
         try:
             message = without_media(to_message(entry))
             check_calls(message, asked)
-        except (msgspec.ValidationError, ValueError) as error:
+        except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"history[{index}]: {error}. {FORM}.") from None
         if not message.id or message.id in seen:
             message = msgspec.structs.replace(message, id=new_id("m"))
@@ -46,12 +47,13 @@ def parse_history(given: History) -> tuple[Message, ...]:
 
 
 def to_message(entry: Any) -> Message:
-    """One entry as a message. Raises `ValidationError`."""
-    if isinstance(entry, Message):
-        return entry
+    """One entry as a message, as the log will give it back. Raises `ValidationError`, and for what is not JSON `TypeError`,
+    `ValueError` (also for a lone surrogate) or `RecursionError`."""
     if isinstance(entry, Mapping) and "parts" not in entry and isinstance(entry.get("content"), str):
         entry = {"role": entry.get("role"), "parts": [{"type": "text", "text": entry["content"]}]}
-    return msgspec.convert(entry, Message)
+    if not isinstance(entry, Message):
+        entry = msgspec.convert(entry, Message)
+    return decode_message(encode(entry))
 
 
 def check_calls(message: Message, asked: dict[str, str]) -> None:

@@ -26,7 +26,7 @@ from jaato.protocol.messages import Media, Message
 from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.embedding.attachments import attach, text_of
 from jaato.runtime.embedding.handlers import ClarificationHandler, PermissionHandler, answer_questions
-from jaato.runtime.embedding.portal import PORTAL
+from jaato.runtime.embedding.portal import PORTAL, call_in
 from jaato.runtime.embedding.structured_output import Result, ask_until_parsed, last_text
 from jaato.tools.call import CURRENT, Dependencies
 from jaato.tools.schema import schema_of, takes_dependencies
@@ -98,6 +98,7 @@ class Agent:
     _session: Session | None = field(default=None, init=False, repr=False)
     _close: Callable[[], Awaitable[None]] | None = field(default=None, init=False, repr=False)
     _leave: Callable[[], None] | None = field(default=None, init=False, repr=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False, repr=False)
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _given: Dependencies = field(default_factory=Dependencies, init=False, repr=False)
     _dependent: str = field(default="", init=False, repr=False)
@@ -152,6 +153,7 @@ class Agent:
             program=self._program(history),
         )
         self._session, self._close = await open_session(options)
+        self._loop = asyncio.get_running_loop()
         self._dependent = find_dependent(options.tools)
         if self.on_permission is not None or self.on_clarification is not None:
             self._leave = answer_questions(self._session, self.on_permission, self.on_clarification)
@@ -363,9 +365,10 @@ class Agent:
         await self.live.post(text_of(text))
 
     def stop(self) -> None:
-        """Stop the turn that runs."""
-        if self._session is not None:
-            self._session.stop()
+        """Stop the turn that runs; may be called from any thread."""
+        session, loop = self._session, self._loop
+        if session is not None and loop is not None:
+            call_in(loop, session.stop)
 
     @overload
     def run_sync(
@@ -440,8 +443,8 @@ def model_for_run(session: Session, model: str | None) -> Iterator[None]:
     if model is None or model == before:
         yield
         return
-    if not model.strip():
-        raise ConfigError("`model` is the name of a model, not an empty text.")
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError(f"`model` is the name of a model, not {model!r:.80}.")
     journal.record(SessionUpdated(**journal.head(), model=model))
     try:
         yield
@@ -466,9 +469,11 @@ async def post_and_close(session: Session, prompt: str, media: list[Media], even
 
 
 def to_tuple(name: str, given: Iterable[T], of: str = "Agent") -> tuple[T, ...]:
-    """An argument that is a list; raises `ConfigError` for a single text, which would be taken as letters."""
+    """An argument that is a list; raises `ConfigError` for a single text, which would be taken as letters, and for no list."""
     if isinstance(given, str):
         raise ConfigError(f"{of}'s `{name}` is a list: {name}=[{given!r}], not one text.")
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"{of}'s `{name}` is a list, not {given!r:.80}.")
     return tuple(given)
 
 

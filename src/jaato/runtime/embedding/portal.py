@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -34,8 +35,15 @@ class Portal:
 
     def _run(self) -> None:
         assert self._loop is not None
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        is_over = False
+        while not is_over:
+            with contextlib.suppress(
+                SystemExit, KeyboardInterrupt
+            ):  # of a task, which holds it: others wait for this loop
+                loop.run_forever()
+                is_over = True
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin a coroutine on the loop; the future can be waited on and cancelled from any thread."""
@@ -72,6 +80,18 @@ class Portal:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
+
+
+def call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """Call a function at once where this loop runs, and soon from any other thread; not at all once the loop is closed."""
+    try:
+        is_here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        is_here = False
+    if is_here:
+        function()
+    elif not loop.is_closed():
+        loop.call_soon_threadsafe(function)
 
 
 PORTAL = Portal()
