@@ -46,6 +46,8 @@ SCOPES: dict[str, Scope] = {"a": "always", "t": "turn", "i": "idle", "never": "a
 MAX_QUESTIONS, MAX_SETTLED = 3, 4_096
 INDIVIDUAL = frozenset(("control_path", "plan"))
 """Methods of verdicts whose questions an answer `all` does not cover."""
+AS_SHOWN = frozenset(("y", "once", "all"))
+"""Answers that allow a call for what its question shows: they do not hold once its diff is another."""
 
 
 def preview_call(tool: Tool, arguments: dict[str, Any]) -> str:
@@ -263,11 +265,10 @@ class Gate:
         return verdict.access is None or covers(waiting.settled, verdict.access, place)
 
     async def _question_user(self, waiting: PendingCall, tool: Tool, verdict: Verdict) -> Decision:
-        """Ask until there is a valid answer, at most three times."""
+        """Ask until there is a valid answer to what the call would do by then, at most three times."""
         assert self._asker is not None
         reason = verdict.reason
-        made = self._preview(tool, waiting.call.arguments)
-        preview = made if isinstance(made, str) else await made
+        preview = await self._show(waiting.call, tool)
         for _question in range(MAX_QUESTIONS):
             question = make_question(
                 waiting, verdict, reason, self.policy.channel.timeout_s or self._timeout_s
@@ -286,11 +287,20 @@ class Gate:
                 return self._deny_unasked(waiting.call, tool, verdict)
             self.policy.reload()
             overtaken = self._superseding_decision(waiting, tool)
+            shown, preview = preview, await self._show(waiting.call, tool)
+            if overtaken is None and preview != shown and canonical_answer(answer) in AS_SHOWN:
+                reason = f"what it would change is different since the question was asked; {verdict.reason}"
+                continue
             decision = overtaken or self._apply_answer(waiting, tool, verdict, answer)
             if decision is not None:
                 return decision
             reason = f"{answer.answer[:40]!r} is no answer to this; {verdict.reason}"
         return deny(f"no usable answer in {MAX_QUESTIONS} questions", "user_denied")
+
+    async def _show(self, call: Call, tool: Tool) -> str:
+        """The diff of what the call would change now."""
+        made = self._preview(tool, call.arguments)
+        return made if isinstance(made, str) else await made
 
     def _superseding_decision(self, waiting: PendingCall, tool: Tool) -> Decision | None:
         """The decision that supersedes the answer: a rule denies the call by now, or its arguments have changed."""
