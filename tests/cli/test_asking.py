@@ -160,3 +160,17 @@ def test_the_model_asks_the_user(desk: Desk) -> None:
         assert leave(child) == 0
     [resolved] = [e for e in desk.events(desk.sessions()[0]["id"]) if e["type"] == "clarification.resolved"]
     assert [answer for _, answer in resolved["qa_pairs"]] == ["blue", "three", "because"]
+
+
+def test_the_end_of_a_long_command_is_shown(desk: Desk) -> None:
+    """Of a command that is cut, the end is shown: nothing hides behind many lines or a long one."""
+    commands = ["echo a" + "\n" * 200 + "touch evil", f"echo {'a' * 5_000}; touch evil"]
+    steps = [call("run", command=command, need=["write"]) for command in commands]
+    with talking(desk, *desk.script(*steps, say("Over.")), "go", command="run") as child:
+        for left in ("171 more lines", "3017 more characters"):
+            child.expect_exact(left)
+            child.expect("touch evil\r\n  need")
+            child.expect(r"allow\? ")
+            child.sendline("n")
+        child.expect("Over.")
+        child.expect(pexpect.EOF)

@@ -143,3 +143,21 @@ def test_a_diff_applies(old: list[str], new: list[str]) -> None:
             if line[0] in " +":
                 rebuilt.append(line[1:] + "\n")
     assert rebuilt + before[at:] == after
+
+
+@pytest.mark.parametrize("place", [0, 100, 199, 5_000, 999_999])
+def test_a_change_in_a_long_line_is_seen(place: int) -> None:
+    """A line is cut around its first difference, so that none hides behind what is not shown."""
+    old = "x" * 1_000_000
+    new = f"{old[:place]}evil{old[place:]}"
+    diff = unified_diff(f"{old}\n", f"{new}\n")
+    assert "evil" in diff
+    assert "(1000004 characters)" in diff
+    assert max(map(len, diff.split("\n"))) < 300
+
+
+def test_the_end_of_a_long_new_line_is_seen() -> None:
+    """Of an added line that is cut, the end is shown too."""
+    diff = unified_diff("", f"x = 1{' ' * 1_000}; evil()\n")
+    assert diff.endswith("; evil() (1013 characters)")
+    assert "+x = 1   " in diff

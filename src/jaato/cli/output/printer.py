@@ -288,14 +288,15 @@ def result_preview(result: ToolResult) -> list[str]:
 
 
 def indented(name: str, value: Any) -> str:
-    """An argument in full, up to a screenful, as a user must see what a permission allows."""
+    """An argument in full, as a user must see what a permission allows; of one beyond a screenful its beginning and its end."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     lines = visible(text).split("\n")
     if len(lines) > MAX_ARGUMENT_LINES:
-        left = len(lines) - MAX_ARGUMENT_LINES
-        lines = [*lines[:MAX_ARGUMENT_LINES], f"… {left} more lines"]
+        left, last = len(lines) - MAX_ARGUMENT_LINES, MAX_ARGUMENT_LINES // 3
+        lines = [*lines[: MAX_ARGUMENT_LINES - last], f"… {left} more lines …", *lines[-last:]]
     cut = [
-        one if len(one) <= 2_000 else f"{one[:2_000]}… ({len(one) - 2_000} more characters)" for one in lines
+        one if len(one) <= 2_000 else f"{one[:1_000]}… ({len(one) - 2_000} more characters) …{one[-1_000:]}"
+        for one in lines
     ]
     return f"  {name}: " + "\n    ".join(cut)
 

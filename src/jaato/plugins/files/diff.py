@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 from jaato.tools.filesystem.text_encoding import align_lines, display_text, lines_of, strip
@@ -9,7 +10,7 @@ from jaato.tools.filesystem.text_encoding import align_lines, display_text, line
 CONTEXT = 3
 MAX_LINES = 120
 MAX_CHARS = 8000
-MAX_LINE_CHARS = 200
+MAX_LINE_CHARS, TAIL_CHARS = 200, 50
 Opcode = tuple[str, int, int, int, int]
 
 
@@ -29,8 +30,9 @@ def unified_diff(old: str, new: str) -> str:
             if tag == "equal":
                 lines += [f" {cut(line)}" for line in before[a:b]]
                 continue
-            lines += [f"-{cut(line)}" for line in before[a : min(b, a + MAX_LINES)]]
-            lines += [f"+{cut(line)}" for line in after[c : min(d, c + MAX_LINES)]]
+            old_lines, new_lines = before[a : min(b, a + MAX_LINES)], after[c : min(d, c + MAX_LINES)]
+            lines += cut_all("-", old_lines, new_lines)
+            lines += cut_all("+", new_lines, old_lines)
         if len(lines) > MAX_LINES:
             break
     if len(lines) > MAX_LINES:
@@ -39,10 +41,23 @@ def unified_diff(old: str, new: str) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}\n… the diff goes on; it is cut here"
 
 
-def cut(line: str) -> str:
-    """A line to show: without its end, cut when long, and saying so when it ends in CR LF or not at all."""
+def cut_all(sign: str, lines: list[str], others: list[str]) -> list[str]:
+    """Lines of one side of a change to show, each beside that of the other side."""
+    pairs = zip_longest(lines, others[: len(lines)], fillvalue="")
+    return [f"{sign}{cut(line, other)}" for line, other in pairs]
+
+
+def cut(line: str, other: str = "") -> str:
+    """A line to show: without its end, and saying so when it ends in CR LF or not at all. Of a long one, the part where it
+    begins to differ from the other one, and its end."""
     body = display_text(strip(line))
-    body = body if len(body) <= MAX_LINE_CHARS else f"{body[:MAX_LINE_CHARS]}… ({len(body)} characters)"
+    if len(body) > MAX_LINE_CHARS:
+        same = common_prefix(body, display_text(strip(other)))
+        start = max(0, min(same - TAIL_CHARS, len(body) - MAX_LINE_CHARS))
+        stop = start + MAX_LINE_CHARS - TAIL_CHARS
+        tail = max(stop, len(body) - TAIL_CHARS)
+        shown = f"{body[start:stop]}{'…' if tail > stop else ''}{body[tail:]}"
+        body = f"{'…' if start else ''}{shown} ({len(body)} characters)"
     return body if line.endswith("\n") else f"{body} ⟨no newline at the end⟩"
 
 

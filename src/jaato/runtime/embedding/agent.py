@@ -437,7 +437,7 @@ def raise_early_end(turn: TurnCompleted) -> None:
 
 
 @contextlib.contextmanager
-def model_for_run(session: Session, model: str | None) -> Iterator[None]:
+def model_for_run(session: Session, model: Any) -> Iterator[None]:
     """Have another model of the session's provider answer meanwhile; None: the session's own."""
     journal, before = session.journal, session.state.model
     if model is None or model == before:
