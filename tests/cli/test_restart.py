@@ -118,6 +118,24 @@ def test_the_outcome_of_an_interrupted_call_is_asked_for(served: Desk) -> None:
         assert child.exitstatus == 0
 
 
+def test_the_rules_of_a_chat_outlive_the_server(served: Desk) -> None:
+    """The flags of a chat hold in the session that it comes back to: a command that they deny is not even asked about."""
+    forbidden = call("run", command="touch made", need=["write"])
+    script = served.script(call("run", command=BEGIN), forbidden, say("I see."))
+    flags = ("--yes", "--deny", "run(touch *)")
+    with talking(served, *script, *flags, "work") as child:
+        served.wait_for("begun")
+        served.kill_server()
+        served.start_server()
+        child.expect("What came of run")
+        child.expect(r"answer \[.*\]: $")
+        child.sendline("1")
+        child.expect(r"denied: touch made matches 'touch \*' in the blacklist")
+        assert "is at work in the server" not in child.before
+        child.expect("I see.")
+    assert not (served.work / "made").exists()
+
+
 def test_a_run_that_was_too_slow_still_ends(served: Desk) -> None:
     """A run that is stopped while more happens than the server keeps for it takes the rest from a snapshot: it has the whole
     answer, and ends."""

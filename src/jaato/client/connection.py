@@ -166,6 +166,9 @@ class Client:
 
     def _begin(self, transport: Transport, welcome: Welcome) -> None:
         self._transport, self._welcome, self.in_process = transport, welcome, transport.in_process
+        for command, _ in list(self._waiting.values()):
+            if isinstance(command, SessionCreate):
+                transport.send(encode(command))  # first: attaching would open the session with other options
         for session in self.sessions.values():
             if session.watched:
                 transport.send(encode(SessionAttach(session_id=session.id, after_seq=session.state.seq)))
@@ -174,7 +177,7 @@ class Client:
                 reply.set_exception(
                     ServerGone("The connection was lost; whether the command was carried out is not known.")
                 )
-            else:
+            elif not isinstance(command, SessionCreate):
                 transport.send(encode(command))
         self._there.set()
         self.on_connection(True)

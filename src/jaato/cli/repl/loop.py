@@ -7,7 +7,7 @@ import os
 import signal
 from argparse import Namespace
 from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ from jaato.cli.repl.slash_commands import ALIASES, COMMANDS, run_slash_command
 from jaato.cli.signals import flush_streams, get_handled_signals
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
-from jaato.errors import JaatoError
+from jaato.errors import JaatoError, SessionBusy
 from jaato.protocol.commands import ClientConfig, File, MessageSend, SessionCreate, SessionDetach
 from jaato.protocol.events import InitProgress
 from jaato.protocol.frames import Opened, Settled, Taken
@@ -377,15 +377,16 @@ class Repl:
             return
         if not connected:
             self.keyboard.note("Lost the connection to the server; reconnecting.", "yellow")
-            return
-        self.keyboard.note("Reconnected.", "green")
-        self._start(self._resume())
+            self._start(self._resume())
+        else:
+            self.keyboard.note("Reconnected.", "green")
 
     async def _resume(self) -> None:
-        """Configure the client and resume the session after a reconnection."""
-        await self._configure()
+        """Resume the session with the options of this client, and configure it, once it is connected again."""
         if self.creation is not None:
             again = msgspec.structs.replace(
                 self.creation, session_id=self.session.id, resume=False, name=None
             )
-            await self.client.ask(again)
+            with suppress(SessionBusy):  # another client has resumed it
+                await self.client.ask(again)
+        await self._configure()
