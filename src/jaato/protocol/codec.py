@@ -113,10 +113,15 @@ def escape(key: str) -> str:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema 2020-12 of everything that crosses a wire or a disk."""
+    from inspect import cleandoc
+
     names = ("event", "command", "message")
     refs, definitions = msgspec.json.schema_components((Event, Command, Message))
     for kind in get_args(Event):
         definitions[kind.__name__]["required"].append("timestamp")  # it has a default only for who makes one
+    for definition in definitions.values():  # Python 3.13 stores docstrings without their indentation
+        if "description" in definition:
+            definition["description"] = cleandoc(definition["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "jaato protocol 1",
