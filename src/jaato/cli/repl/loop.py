@@ -235,7 +235,7 @@ class Repl:
             self._typed.append(line)
         elif not self._begun and (word[1:] in COMMANDS or word[1:] in ALIASES) and word[:1] == "/" != word:
             self.console.end_prompt()
-            await self._handle_message(line, working=True)
+            await self._handle_message(line, working=self.output.busy)
         else:
             begun, self._begun = self._begun, ""
             if text := questions.take_line(self.keyboard.reader, line, begun):
