@@ -50,4 +50,5 @@ class Waker:
             await session.turns.wait_idle()
         if self._last_turn_ended_well and not session.is_interrupted and self._wakes < MAX_WAKES:
             with self._live.in_use():
-                self._wakes += await session.run_queued() is not None
+                began = await session.run_queued() is not None
+            self._wakes += began  # after the turn, in which a message of the user may have reset it
