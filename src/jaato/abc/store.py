@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
+from jaato.errors import StoreError
 from jaato.protocol.events import Event
 from jaato.protocol.specs import SessionEntry
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
 SessionRow = SessionEntry
 """What a list of sessions shows; what only a running session knows is not set."""
+
+
+class InvalidEvent(StoreError):
+    """An event that no store can take; `index` is its place among those that were to be appended."""
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class Hit(Struct, frozen=True):

@@ -162,8 +162,9 @@ class BackgroundTasks:
         """Record the end of a task in one commit with the message about it, and of its call if that is not recorded yet."""
         state, changed = self._journal.state, call.changed[:]
         try:
+            self._journal.flush()  # the end of the call may wait for others
             if call.id in state.started and call.id not in state.open_calls:
-                self._steps.record_end(call, outcome)
+                self._steps.record_end_now(call, outcome)
             self._context.inbox.notify(
                 f"Background task {task.id} ({task.tool}): {task.status.value}. "
                 f"get_background_output shows its result.",

@@ -7,7 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jaato.abc.store import Damaged, Store
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jaato.abc.store import Damaged, InvalidEvent, Store
 from jaato.agent.bus import Bus
 from jaato.agent.event_redaction import redact_event, redact_events
 from jaato.agent.state import SessionState, State
@@ -22,6 +25,38 @@ AT_ONCE = 64
 
 Held = tuple[Event, Callable[[], None] | None, "Journal"]
 """A held event, a callback for when it was published, and the journal it belongs to."""
+
+
+class Unit(Struct, eq=False):
+    """Events of which all are stored or none, who waits for their commit, and why they could not be stored."""
+
+    events: tuple[Event, ...]
+    done: asyncio.Future[None] | None = None
+    error: JaatoError | None = None
+
+    def resolve(self, error: Exception | None = None) -> None:
+        """Resume who waits; an error is raised there."""
+        if self.done is None or self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+
+def without_event(units: list[Unit], error: InvalidEvent, seq: int) -> list[Unit]:
+    """The units without that of an invalid event, which gets the error; their events are numbered from `seq`."""
+    count, rest = 0, []
+    for unit in units:
+        invalid = count <= error.index < count + len(unit.events)
+        count += len(unit.events)
+        if invalid:
+            unit.error = error
+            continue
+        unit.events = tuple([replace(event, seq=number) for number, event in enumerate(unit.events, seq)])
+        seq += len(unit.events)
+        rest.append(unit)
+    return rest
 
 
 class Journal:
@@ -43,7 +78,8 @@ class Journal:
         self.session_state = SessionState(state)
         self._next = state.seq + 1
         self.held: list[Held] = []
-        self._held_since = 0
+        self._shared: list[Unit] = []
+        self._waiting_since = 0
         self.fault: JaatoError | None = None
         self._unseen: deque[Event] = deque()
         self._telling = False
@@ -81,15 +117,45 @@ class Journal:
         commit. `seen` is called after it was published. A failing commit is raised by the next `record` of the same
         journal, which is `holder` for a subagent's event.
         """
-        held = self.held
-        if not held:
-            self._held_since = self.secrets.known
+        event = redact_event(event, self.secrets)
+        self._await_commit()
+        self.held.append((event, seen, holder or self))
+
+    async def share(self, *events: Event, writer: Journal | None = None) -> None:
+        """Commit these together with what others share in this iteration of the event loop; they are durable and published
+        when this returns, and also when it is cancelled. Raises `StoreError` as `record` does; what others share is stored
+        all the same, unless the store takes nothing."""
+        if self.held or (writer or self).fault is not None:  # these come first, and a failure is for both
+            return self.record(*events, writer=writer)
+        if self._frozen:
+            return None
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        unit = Unit(redact_events(events, self.secrets), done)
+        self._await_commit()
+        self._shared.append(unit)
+        try:
+            await done
+        except (asyncio.CancelledError, GeneratorExit):
+            self.let_go()  # what is recorded about the cancellation comes after these
+            raise
+
+    @property
+    def is_sharing(self) -> bool:
+        """Whether events wait for a shared commit."""
+        return bool(self._shared)
+
+    def _await_commit(self) -> None:
+        """Commit what waits in the next iteration of the event loop."""
+        if not (self.held or self._shared):
+            self._waiting_since = self.secrets.known
             asyncio.get_running_loop().call_soon(self.let_go)
-        held.append((redact_event(event, self.secrets), seen, holder or self))
 
     def freeze(self) -> None:
         """Stop writing and publishing: the log stays as it is now."""
         self._frozen = True
+        shared, self._shared = self._shared, []
+        for unit in shared:
+            unit.resolve()
 
     @property
     def frozen(self) -> bool:
@@ -98,12 +164,12 @@ class Journal:
 
     def flush(self) -> None:
         """Commit what is held now. Raises as `record` does."""
-        if self.held or self.fault is not None:
+        if self.held or self._shared or self.fault is not None:
             self.record()
 
     def let_go(self) -> None:
-        """Commit what is held now; an error is raised by the next `record` of each journal concerned."""
-        if not self.held:
+        """Commit what is held or shared now; an error is raised by the next `record` of each journal that held events."""
+        if not (self.held or self._shared):
             return
         holders = [one[2] for one in self.held]
         waiting, self.fault = self.fault, None
@@ -117,45 +183,73 @@ class Journal:
             self.fault = waiting
 
     def record(self, *events: Event, writer: Journal | None = None) -> None:
-        """Commit held events and these together, then publish them. Raises `StoreError`: nothing was stored then, and the
-        journals whose events were held raise it, too. `writer` is the subagent's journal, if it is one."""
+        """Commit held events and these together, then publish them. Raises `StoreError`: nothing of these was stored then,
+        and the journals whose events were held raise it, too. What others share is in the same commit. `writer` is the
+        subagent's journal, if it is one."""
         if self._frozen:
             self.held = []
             return
-        events = redact_events(events, self.secrets)
-        held = self.held
+        own = Unit(redact_events(events, self.secrets))
+        held, self.held = self.held, []
+        shared, self._shared = self._shared, []
         if held:
-            self.held = []
-            before = tuple([one[0] for one in held])
-            if self._held_since != self.secrets.known:  # a secret has become known since they were redacted
-                before = redact_events(before, self.secrets)
-            events = before + events
+            own.events = tuple([one[0] for one in held]) + own.events
+        if (
+            held or shared
+        ) and self._waiting_since != self.secrets.known:  # a secret has become known meanwhile
+            for unit in (*shared, own):
+                unit.events = redact_events(unit.events, self.secrets)
         pen = writer or self
+        own.error, pen.fault = pen.fault, None
         try:
-            if pen.fault is not None:
-                fault, pen.fault = pen.fault, None
-                raise fault
-            self.store.append(events)
-            apply = self.session_state.apply
-            for event in events:
-                apply(event)
-        except JaatoError as error:
-            for _, _, holder in held:
-                holder.fault = error if holder is not pen else None
+            stored = self._store([*shared, own] if own.error is None else shared)
+        except Exception as error:
+            for unit in shared:
+                unit.resolve(error)
             raise
         finally:
             self._next = self.state.seq + 1
-        self._unseen.extend(events)
-        if not self._telling:  # else a listener records: its events are published after the one it handles
-            self._telling = True
-            try:
-                while self._unseen:
-                    self.bus.publish(self._unseen.popleft())
-            finally:
-                self._telling = False
+        if own.error is not None:
+            for _, _, holder in held:
+                holder.fault = own.error if holder is not pen else None
+        self._publish(stored)
+        for unit in shared:
+            unit.resolve(unit.error)
+        if own.error is not None:
+            raise own.error
         for _, seen, _ in held:
             if seen is not None:
                 seen()
+
+    def _store(self, units: list[Unit]) -> list[Event]:
+        """Commit all units at once and apply their events, which are returned. One that is invalid gets the error, and the
+        others go without it; if the store takes nothing, all get its error."""
+        while True:
+            events = [event for unit in units for event in unit.events]
+            try:
+                self.store.append(events)
+            except InvalidEvent as error:
+                units = without_event(units, error, self.state.seq + 1)
+            except JaatoError as error:
+                for unit in units:
+                    unit.error = error
+                return []
+            else:
+                apply = self.session_state.apply
+                for event in events:
+                    apply(event)
+                return events
+
+    def _publish(self, events: list[Event]) -> None:
+        self._unseen.extend(events)
+        if self._telling:
+            return  # a listener records: its events are published after the one it handles
+        self._telling = True
+        try:
+            while self._unseen:
+                self.bus.publish(self._unseen.popleft())
+        finally:
+            self._telling = False
 
     def show(self, event: Event) -> None:
         """Publish an ephemeral event."""
@@ -218,13 +312,22 @@ class Branch(Journal):
         """As the root's."""
         self._root.hold(event, seen, holder or self)
 
+    async def share(self, *events: Event, writer: Journal | None = None) -> None:
+        """As the root's."""
+        await self._root.share(*events, writer=writer or self)
+
+    @property
+    def is_sharing(self) -> bool:
+        """As the root's."""
+        return self._root.is_sharing
+
     def let_go(self) -> None:
         """As the root's."""
         self._root.let_go()
 
     def flush(self) -> None:
         """As the root's."""
-        if self._root.held or self.fault is not None:
+        if self._root.held or self._root.is_sharing or self.fault is not None:
             self.record()
 
     def record(self, *events: Event, writer: Journal | None = None) -> None:

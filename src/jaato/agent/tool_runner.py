@@ -23,7 +23,7 @@ from jaato.agent.results import OutputSink, Results, take_file_changes
 from jaato.agent.tool_threads import ToolThreads
 from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInactive, ToolTimeout
 from jaato.log import logger
-from jaato.protocol.events import Permission, ToolCallEnd, ToolCallStart
+from jaato.protocol.events import Event, Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import ToolCall
 from jaato.tools.call import CURRENT, Call, Door, Outcome, problem_of, replace_surrogates, safe_text
 from jaato.tools.catalog import Catalog, ToolMatch
@@ -221,11 +221,10 @@ class ToolRunner:
         begun = self._journal.state.started[call.id].permission
         return None if begun is None else Decision(allowed=True, permission=begun)
 
-    def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+    async def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Durable before the tool does anything."""
         journal = self._journal
-        if journal.frozen:
-            raise CancelledException("The program ends; what has not begun begins in the next one.")
+        self._check_not_frozen()
         if call.again:
             return
         start = ToolCallStart(
@@ -238,7 +237,20 @@ class ToolRunner:
             digest=digest_of(call) if tool.spec.access != "read" else None,
             origin=call.origin,
         )
-        journal.record(start)
+        if not self._runs_alone(call):
+            await journal.share(start)
+            self._check_not_frozen()
+        else:
+            journal.record(start)
+
+    def _check_not_frozen(self) -> None:
+        if self._journal.frozen:
+            raise CancelledException("The program ends; what has not begun begins in the next one.")
+
+    def _runs_alone(self, call: Call) -> bool:
+        """Whether no other call could share a commit with this one."""
+        started = self._journal.state.started
+        return len(started) == (call.id in started) and not self._journal.is_sharing
 
     def invoke(self, call: Call, tool: Tool) -> Coroutine[Any, Any, Any]:
         """Run the tool; a slow one that may go on in the background is moved there, unless who called waits for its end."""
@@ -257,16 +269,26 @@ class ToolRunner:
             outcome.value = await self._context.enrich_result(call, outcome.value)
         return outcome
 
-    def record_end(self, call: Call, outcome: Outcome) -> None:
+    async def record_end(self, call: Call, outcome: Outcome) -> None:
         """Record the end of a call durably before the model sees its result."""
+        if self._runs_alone(call):
+            self.record_end_now(call, outcome)
+        else:
+            await self._journal.share(*self._end_events(call, outcome))
+
+    def record_end_now(self, call: Call, outcome: Outcome) -> None:
+        """The same without waiting for others."""
+        self._journal.record(*self._end_events(call, outcome))
+
+    def _end_events(self, call: Call, outcome: Outcome) -> list[Event]:
         journal = self._journal
         result = self.results.of(call, outcome)
         metadata = outcome.metadata
         if isinstance(call.output, OutputSink):
             call.output.end()
-        changes = (
-            take_file_changes(journal, call) if call.changed else []
-        )  # numbered in the order they are recorded
+        events: list[Event] = []
+        if call.changed:  # numbered in the order they are recorded
+            events += take_file_changes(journal, call)
         end = ToolCallEnd(
             **journal.head(),
             call_id=call.id,
@@ -277,7 +299,8 @@ class ToolRunner:
             **(display_fields(metadata) if metadata else {}),
             origin=None if call.id in journal.state.started else call.origin,
         )
-        journal.record(*changes, end)
+        events.append(end)
+        return events
 
     def interrupts(self, error: BaseException) -> bool:
         """Cancellation ends more than the call."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from jaato.abc.store import Damaged
+from jaato.abc.store import Damaged, InvalidEvent
 from jaato.errors import SessionNotFound, StoreError
 from jaato.protocol.codec import decode_event, encode
 from jaato.protocol.events import AgentCreated, Event, SessionUpdated
@@ -61,20 +61,23 @@ class WriteHandle(msgspec.Struct):
 
 
 def encode_rows(events: Sequence[Event], first_seq: int) -> list[Row]:
-    """Events as rows (seq, timestamp, bytes); raises `StoreError` for those that cannot be stored."""
-    rows = []
+    """Events as rows (seq, timestamp, bytes); raises `InvalidEvent` for one that cannot be stored."""
+    rows: list[Row] = []
     session_id = events[0].session_id
     for seq, event in enumerate(events, first_seq):
         if event.seq != seq or event.session_id != session_id or not event.durable or not 0 < seq < SEQ_LIMIT:
-            raise StoreError(
+            raise InvalidEvent(
                 f"Event {event.seq} ({type(event).__name__}) of session {event.session_id} cannot be stored: "
-                f"event {seq} of session {session_id} is next, and only durable events are kept."
+                f"event {seq} of session {session_id} is next, and only durable events are kept.",
+                len(rows),
             )
         try:
             rows.append((seq, event.timestamp, encode(event)))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             kind = type(event).__name__
-            raise StoreError(f"Event {seq} ({kind}) cannot be written as JSON: {error}.") from error
+            raise InvalidEvent(
+                f"Event {seq} ({kind}) cannot be written as JSON: {error}.", len(rows)
+            ) from error
     return rows
 
 

@@ -42,7 +42,7 @@ def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Steps(Protocol):
-    """The steps that differ between callers (session, library, server). All but `permit`, `invoke` and `enrich` return at once."""
+    """The steps that differ between callers (session, library, server). Those that are coroutines may suspend."""
 
     def find(self, name: str) -> ToolMatch | None:
         """The tool of this name or alias, and how its arguments are renamed."""
@@ -56,7 +56,7 @@ class Steps(Protocol):
         """Decide whether it may run; None without a permission policy."""
         ...
 
-    def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+    async def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Make the start durable."""
         ...
 
@@ -68,8 +68,12 @@ class Steps(Protocol):
         """Let plugins add to the result."""
         ...
 
-    def record_end(self, call: Call, outcome: Outcome) -> None:
+    async def record_end(self, call: Call, outcome: Outcome) -> None:
         """Make the result durable."""
+        ...
+
+    def record_end_now(self, call: Call, outcome: Outcome) -> None:
+        """Make the result durable without waiting: its task may be cancelled."""
         ...
 
     def interrupts(self, error: BaseException) -> bool:
@@ -87,11 +91,11 @@ async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
         outcome = await attempt(call, steps, tool)
     except BaseException as error:
         if steps.interrupts(error):
-            steps.record_end(call, interrupted_outcome(begun))
+            steps.record_end_now(call, interrupted_outcome(begun))
             raise
         outcome = failure_outcome(error)
     outcome.duration_s = time.perf_counter() - begun
-    steps.record_end(call, outcome)
+    await steps.record_end(call, outcome)
     return outcome
 
 
@@ -112,7 +116,7 @@ async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcom
     permission, refusal = await ask_permission(call, tool, steps)
     if refusal is not None:
         return failure_outcome(refusal, permission)
-    steps.record_start(call, tool, permission)
+    await steps.record_start(call, tool, permission)
     try:
         value = await steps.invoke(call, tool)
     except BaseException as error:

@@ -71,7 +71,7 @@ class OneCall:
         """Check the rules."""
         return await self._gate.check(call, tool)
 
-    def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+    async def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Not recorded, as there is no session."""
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
@@ -82,7 +82,10 @@ class OneCall:
         """The result, unchanged."""
         return outcome
 
-    def record_end(self, call: Call, outcome: Outcome) -> None:
+    async def record_end(self, call: Call, outcome: Outcome) -> None:
+        """Not recorded, as there is no session."""
+
+    def record_end_now(self, call: Call, outcome: Outcome) -> None:
         """Not recorded, as there is no session."""
 
     def interrupts(self, error: BaseException) -> bool:

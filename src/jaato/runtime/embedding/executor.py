@@ -213,7 +213,7 @@ class LibrarySteps:
         )
         return decision
 
-    def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
+    async def record_start(self, call: Call, tool: Tool, permission: Permission | None) -> None:
         """Nothing durable without a session."""
 
     async def invoke(self, call: Call, tool: Tool) -> Any:
@@ -295,7 +295,11 @@ class LibrarySteps:
             outcome.value = enrich_result(call, outcome.value, enrichers)
         return outcome
 
-    def record_end(self, call: Call, outcome: Outcome) -> None:
+    async def record_end(self, call: Call, outcome: Outcome) -> None:
+        """Note how it went."""
+        self.record_end_now(call, outcome)
+
+    def record_end_now(self, call: Call, outcome: Outcome) -> None:
         """Note how it went."""
         if self.executor._ledger is not None:  # noqa: SLF001 the other half of the same part
             self.executor.note("tool-result", tool=call.name, call_id=call.id, ok=outcome.ok)
@@ -343,7 +347,7 @@ class StartSteps(LibrarySteps):
         """A handle is no result."""
         return outcome
 
-    def record_end(self, call: Call, outcome: Outcome) -> None:
+    def record_end_now(self, call: Call, outcome: Outcome) -> None:
         """It has begun; its end is recorded in the task."""
 
 

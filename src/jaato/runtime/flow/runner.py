@@ -293,7 +293,7 @@ class SessionInvoker:
             await run(call, session.tools)
         else:
             text = f"This step calls {tool.name}, and nothing else."
-            session.tools.record_end(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
+            await session.tools.record_end(call, Outcome(False, problem=Problem(code=MISTAKEN, message=text)))
         arguments = session.journal.secrets.mask_data(call.arguments)
         result = self._result(call.id)
         return Called(step_id=prompt.step_id, attempt=prompt.attempt, arguments=arguments, result=result)
