@@ -180,6 +180,8 @@ class ToolRunner:
         self.threads = ToolThreads(MAX_CALLS_AT_ONCE)
         self._slots = anyio.Semaphore(max(1, context.max_parallel_calls))
         self._loop = asyncio.get_running_loop()
+        self._recorded = ""
+        """The call that was recorded alone in this iteration of the event loop."""
         self.background = BackgroundTasks(
             BackgroundContext(
                 journal=context.journal,
@@ -248,9 +250,18 @@ class ToolRunner:
             raise CancelledException("The program ends; what has not begun begins in the next one.")
 
     def _runs_alone(self, call: Call) -> bool:
-        """Whether no other call could share a commit with this one."""
+        """Whether no other call could share a commit with this one: none is running, and none has been recorded in this
+        iteration of the event loop."""
         started = self._journal.state.started
-        return len(started) == (call.id in started) and not self._journal.is_sharing
+        if self._journal.is_sharing or len(started) > (call.id in started):
+            return False
+        if not self._recorded:
+            self._recorded = call.id
+            self._loop.call_soon(self._forget_recorded)
+        return self._recorded == call.id
+
+    def _forget_recorded(self) -> None:
+        self._recorded = ""
 
     def invoke(self, call: Call, tool: Tool) -> Coroutine[Any, Any, Any]:
         """Run the tool; a slow one that may go on in the background is moved there, unless who called waits for its end."""

@@ -161,7 +161,9 @@ ErrorFormat = Callable[[Scope, Refused], Any]
 
 
 class Authenticator(Protocol):
-    """Authenticates the requests of one listener."""
+    """Authenticates the requests of one listener. If `rechecks`, an admission may end while its request is served."""
+
+    rechecks: bool
 
     async def authenticate(self, scope: Scope) -> Admission:
         """How a request is admitted. Raises `Refused`."""
@@ -205,6 +207,9 @@ class Gate:
             await send_refusal(scope, send, refused, self.error_format)
             return
         scope.setdefault("state", {})[KEY] = admission
+        if not self._authenticator.rechecks:
+            await self._app(scope, receive, send)
+            return
         with anyio.CancelScope() as cancel_scope:
             self._open[admission] = cancel_scope
             try:
@@ -249,6 +254,8 @@ def rpc_error(_scope: Scope, refused: Refused) -> Any:
 class LocalAuthenticator:
     """Authenticates requests on the Unix socket, whose listener accepts only processes of the same user."""
 
+    rechecks = False
+
     async def authenticate(self, scope: Scope) -> Admission:
         """Authenticate as the owner. Raises `Refused` for a process that a tool call may have started."""
         objection = scope.get("state", {}).get(OBJECTION)
@@ -264,6 +271,8 @@ class LocalAuthenticator:
 class TokenAuthenticator:
     """Authenticates requests over TCP: an allowed `Host` and `Origin`, and a token in the header or, at the paths
     `greeting`, in the first frame of a WebSocket. A valid token is checked first and never throttled."""
+
+    rechecks = True
 
     def __init__(
         self,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any, cast
 
 import anyio
+
+from jaato.tools.pipeline import LoopNeeded, run_without_loop
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -42,6 +44,19 @@ def bearer(given: list[str]) -> str:
     """The token in the `Authorization` headers of a request; empty without one, or with several headers."""
     kind, _, token = (given[0] if len(given) == 1 else "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
+
+
+def receive_now(receive: Receive) -> Message | None:
+    """The next message if it is there already; None if that has to be awaited."""
+    try:
+        return run_without_loop(cast("Coroutine[Any, Any, Message]", receive()))
+    except LoopNeeded:
+        return None
+
+
+def is_whole(message: Message) -> bool:
+    """Whether a message has the end of the body."""
+    return message["type"] == "http.request" and "body" in message and not message.get("more_body", False)
 
 
 async def body_of(scope: Scope, receive: Receive) -> bytes | None:

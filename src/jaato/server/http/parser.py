@@ -56,6 +56,8 @@ class BoundedProtocol(LimitedProtocol):
         body_expected = self._in_body
         self._feed(data)
         self._watch()
+        if self._body_bytes and not (self._in_head or self._in_body):
+            return  # the whole of a request and no more, whose application will ask for its body at once
         if self._is_serving() and not (body_expected and not self.cycle.message_event.is_set()):
             self.flow.pause_reading()  # until the application asks for (more of) the body
 

@@ -22,7 +22,7 @@ from jaato.runtime.session_options import SessionOptions, settings_for, workspac
 from jaato.server.auth.gate import Gate
 from jaato.server.auth.identity import KEY
 from jaato.server.http import listeners as listen
-from jaato.server.http.asgi import BODY_S, Receive, Refused, Scope, Send
+from jaato.server.http.asgi import BODY_S, Receive, Refused, Scope, Send, is_whole, receive_now
 from jaato.server.registry.caller_sessions import Callers, log_retention_of
 from jaato.server.registry.catalog import ServedTools, is_served
 from jaato.server.registry.invoke import CallLimits
@@ -180,7 +180,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 LINGER_S = 5.0
-WATCHED_AFTER_S = 0.005
+WATCHED_AFTER_S = 0.05
 """How long a request may take before a disconnect of its client is watched for: most are answered before."""
 LAST = frozenset((408, 413))
 """Statuses after which the connection is closed, since the body was not read to its end."""
@@ -231,10 +231,18 @@ class Application:
         """The body; the error of one that is too large or too slow; None if the client has disconnected."""
         parts: list[bytes] = []
         size = 0
+        message = receive_now(receive)
+        if (
+            message is not None
+            and is_whole(message)
+            and len(message["body"]) <= self._registry.max_body_bytes
+        ):
+            body: bytes = message["body"]  # as most are: it needs no timer
+            return body
         with suppress(TimeoutError):
             async with asyncio.timeout(BODY_S):
                 while True:
-                    message = await receive()
+                    message = message or await receive()
                     if message["type"] != "http.request":
                         return None
                     piece = message.get("body", b"")
@@ -244,6 +252,7 @@ class Application:
                     parts.append(piece)
                     if not message.get("more_body", False):
                         return b"".join(parts)
+                    message = None
         return self._registry.refuse_slow_body(pending.request)
 
     async def _work(self, pending: PendingRequest, body: bytes | None, receive: Receive) -> Response | None:

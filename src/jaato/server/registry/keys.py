@@ -189,6 +189,8 @@ def add_key(
 class Guard(Authenticator):
     """Admits requests by their head."""
 
+    rechecks = False
+
     def is_admitted(self, _admission: Admission) -> bool:
         """An admission holds for one request."""
         return True
