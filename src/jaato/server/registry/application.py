@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import anyio
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from jaato.errors import ConfigError
@@ -180,8 +181,8 @@ def address_of(listener: socket.socket) -> str:
 
 
 LINGER_S = 5.0
-WATCHED_AFTER_S = 0.05
-"""How long a request may take before a disconnect of its client is watched for: most are answered before."""
+WATCHED_AFTER_S = 0.025
+"""How long a request takes, once or twice, before a disconnect of its client is watched for: most are answered before."""
 LAST = frozenset((408, 413))
 """Statuses after which the connection is closed, since the body was not read to its end."""
 
@@ -191,6 +192,7 @@ class Application:
 
     def __init__(self, registry: ToolRegistry) -> None:
         self._registry = registry
+        self._watch = DisconnectWatch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to one request."""
@@ -260,7 +262,7 @@ class Application:
         if body is None:
             return None
         try:
-            return await run_while_connected(self._registry.work(pending, body), receive)
+            return await self._watch.run(self._registry.work(pending, body), receive)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -270,34 +272,60 @@ class Application:
             return internal_error(pending.request, error)
 
 
-async def run_while_connected(work: Coroutine[Any, Any, Response], receive: Receive) -> Response | None:
-    """The result of some work; None if the client disconnects first, which cancels the work."""
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert task is not None
-    watching: list[asyncio.Task[None]] = []
-    gone = False
+class WatchedWork(Struct, eq=False):
+    """Work on a response, and whether its client has disconnected, which cancels it."""
 
-    async def watch() -> None:
-        nonlocal gone
-        await receive()
-        gone = True
-        task.cancel()
+    task: asyncio.Task[Any]
+    receive: Receive
+    watcher: asyncio.Task[None] | None = None
+    gone: bool = False
+    ended: bool = False
 
-    later = loop.call_later(WATCHED_AFTER_S, lambda: watching.append(loop.create_task(watch())))
-    try:
-        answer = await work
-    except asyncio.CancelledError:
-        if not gone or task.uncancel():
-            raise
-        return None
-    finally:
-        later.cancel()
-        for one in watching:
-            one.cancel()
-    if gone:
-        task.uncancel()
-        return None
-    return answer
+    async def watch(self) -> None:
+        """Wait until the client disconnects, and cancel the work."""
+        await self.receive()
+        self.gone = True
+        self.task.cancel()
+
+
+class DisconnectWatch:
+    """Watches for disconnects during requests that take longer than `WATCHED_AFTER_S`; most do not, so they share a timer."""
+
+    def __init__(self) -> None:
+        self._older: list[WatchedWork] = []
+        self._newer: list[WatchedWork] = []
+
+    async def run(self, work: Coroutine[Any, Any, Response], receive: Receive) -> Response | None:
+        """The result of some work; None if the client disconnects first, which cancels the work."""
+        task = asyncio.current_task()
+        assert task is not None
+        one = WatchedWork(task, receive)
+        if not (self._older or self._newer):
+            task.get_loop().call_later(WATCHED_AFTER_S, self._look)
+        self._newer.append(one)
+        try:
+            answer = await work
+        except asyncio.CancelledError:
+            if not one.gone or task.uncancel():
+                raise
+            return None
+        finally:
+            one.ended = True
+            if one.watcher is not None:
+                one.watcher.cancel()
+        if one.gone:
+            task.uncancel()
+            return None
+        return answer
+
+    def _look(self) -> None:
+        """Watch those that were running the last time, too."""
+        for one in self._older:
+            if not one.ended:
+                one.watcher = asyncio.create_task(one.watch())
+        self._older, self._newer = [one for one in self._newer if not one.ended], []
+        if self._older:
+            asyncio.get_running_loop().call_later(WATCHED_AFTER_S, self._look)
 
 
 async def send_stream(

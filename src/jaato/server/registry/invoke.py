@@ -313,7 +313,8 @@ def response_of(call: CallRequest, outcome: CallOutcome) -> Response:
 
 def shortest(*timeouts_s: float | None) -> float | None:
     """The shortest of these timeouts; None if there is none."""
-    return min((one for one in timeouts_s if one is not None), default=None)
+    given = [one for one in timeouts_s if one is not None]
+    return min(given) if given else None
 
 
 def origin_of(id_: bytes, traceparent: bytes | None, invocation: Invocation) -> dict[str, str]:
