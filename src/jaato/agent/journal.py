@@ -22,6 +22,8 @@ from jaato.tools.redaction.redactor import Redactor
 LOG = logger("journal")
 AT_ONCE = 64
 """Events of a stored log that are folded in one go."""
+MAX_SHARED = 64
+"""How many share a commit, which blocks the event loop."""
 
 Held = tuple[Event, Callable[[], None] | None, "Journal"]
 """A held event, a callback for when it was published, and the journal it belongs to."""
@@ -133,6 +135,8 @@ class Journal:
         unit = Unit(redact_events(events, self.secrets), done)
         self._await_commit()
         self._shared.append(unit)
+        if len(self._shared) >= MAX_SHARED:
+            self.let_go()
         try:
             await done
         except (asyncio.CancelledError, GeneratorExit):
@@ -194,14 +198,13 @@ class Journal:
         shared, self._shared = self._shared, []
         if held:
             own.events = tuple([one[0] for one in held]) + own.events
-        if (
-            held or shared
-        ) and self._waiting_since != self.secrets.known:  # a secret has become known meanwhile
-            for unit in (*shared, own):
-                unit.events = redact_events(unit.events, self.secrets)
         pen = writer or self
         own.error, pen.fault = pen.fault, None
         try:
+            if (held or shared) and self._waiting_since != self.secrets.known:
+                # a secret has become known meanwhile
+                for unit in (*shared, own):
+                    unit.events = redact_events(unit.events, self.secrets)
             stored = self._store([*shared, own] if own.error is None else shared)
         except Exception as error:
             for unit in shared:
