@@ -180,8 +180,8 @@ class ToolRunner:
         self.threads = ToolThreads(MAX_CALLS_AT_ONCE)
         self._slots = anyio.Semaphore(max(1, context.max_parallel_calls))
         self._loop = asyncio.get_running_loop()
-        self._recorded = ""
-        """The call that was recorded alone in this iteration of the event loop."""
+        self._recorder: asyncio.Task[Any] | None = None
+        """The task that has recorded a call alone in this iteration of the event loop."""
         self.background = BackgroundTasks(
             BackgroundContext(
                 journal=context.journal,
@@ -250,18 +250,19 @@ class ToolRunner:
             raise CancelledException("The program ends; what has not begun begins in the next one.")
 
     def _runs_alone(self, call: Call) -> bool:
-        """Whether no other call could share a commit with this one: none is running, and none has been recorded in this
-        iteration of the event loop."""
+        """Whether no other call could share a commit with this one: none is running, and no other task has recorded one in
+        this iteration of the event loop."""
         started = self._journal.state.started
         if self._journal.is_sharing or len(started) > (call.id in started):
             return False
-        if not self._recorded:
-            self._recorded = call.id
-            self._loop.call_soon(self._forget_recorded)
-        return self._recorded == call.id
+        task = asyncio.current_task(self._loop)
+        if self._recorder is None:
+            self._recorder = task
+            self._loop.call_soon(self._forget_recorder)
+        return self._recorder is task
 
-    def _forget_recorded(self) -> None:
-        self._recorded = ""
+    def _forget_recorder(self) -> None:
+        self._recorder = None
 
     def invoke(self, call: Call, tool: Tool) -> Coroutine[Any, Any, Any]:
         """Run the tool; a slow one that may go on in the background is moved there, unless who called waits for its end."""
