@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 from tests.kill.play import Played
@@ -114,18 +115,27 @@ def of_a_log(log: list[Event]) -> list[str]:
             found.append(f"{kind.__name__} twice for {twice}")
     root = next(event.agent_id for event in log if isinstance(event, AgentCreated))
     turns = [event for event in log if isinstance(event, TurnCompleted) and event.agent_id == root]
-    left_off = {
-        one.turn_id for one in log if isinstance(one, MessageUser) and asked(one.message)[1:] == ("queued",)
-    }
     found += [
         f"a turn ended with {turn.reason}: {turn.error}"
         for turn in turns
-        if turn.reason != "stop" and not (turn.reason == "interrupted" and turn.turn_id in left_off)
-    ]  # what is said before somebody goes on with a turn that was cut off ends that turn
+        if turn.reason != "stop"
+        and not (turn.reason == "interrupted" and turn.turn_id in ended_by_the_user(log, root))
+    ]
     opened = {event.turn_id for event in log if isinstance(event, MessageUser) and event.agent_id == root}
     if Counter(turn.turn_id for turn in turns) != Counter(opened):
         found.append("not every turn has one end")
     return found
+
+
+def ended_by_the_user(log: list[Event], root: str) -> set[str]:
+    """The turns that the next message of the user may have ended, since it ends an interrupted one: the one of `queued`,
+    whose user does not wait, and one begun by background work, of which the user may not know. Its messages stay."""
+    messages = [event for event in log if isinstance(event, MessageUser) and event.agent_id == root]
+    openings = {event.turn_id: event.message.source for event in reversed(messages)}
+    order = list(dict.fromkeys(event.turn_id for event in messages))
+    not_awaited = {one.turn_id for one in messages if asked(one.message)[1:] == ("queued",)}
+    not_awaited |= {turn_id for turn_id, source in openings.items() if source in ("system", "child")}
+    return {one for one, following in pairwise(order) if one in not_awaited and openings[following] == "user"}
 
 
 def of_kind(log: list[Event], kind: type[ToolCallStart] | type[ToolCallEnd]) -> list[str]:
