@@ -82,12 +82,12 @@ def test_the_same_call_with_the_same_result(tmp_path: Path) -> None:
 
 
 def test_a_model_that_heeds_the_message_goes_on(tmp_path: Path) -> None:
-    """Told once, it does something else: the turn ends as any other."""
+    """Told once, it does something else: the turn ends as any other. Of the next repetition it is told again."""
 
     async def main() -> None:
-        script = [*[call("look", where="here")] * 5, call("tick"), say("done")]
-        reason, _, _, told = await played(tmp_path, script)
-        assert (reason, len(told)) == ("stop", 1)
+        script = [*[call("look", where="here")] * 5, call("tick")] * 2
+        reason, _, _, told = await played(tmp_path, [*script, say("done")])
+        assert (reason, len(told)) == ("stop", 2)
 
     anyio.run(main)
 
@@ -119,11 +119,16 @@ def test_steps_in_turns(tmp_path: Path, period: int) -> None:
 
 @pytest.mark.parametrize(
     "step",
-    [call("tick"), call("watch"), calls(("watch", {}), ("look", {"where": "here"}))],
-    ids=["changing output", "still running", "still running beside another"],
+    [
+        call("tick"),
+        call("watch"),
+        calls(("watch", {}), ("look", {"where": "here"})),
+        calls(("tick", {}), ("fail", {"how": "so"})),
+    ],
+    ids=["changing output", "still running", "still running beside another", "a failure beside a success"],
 )
 def test_what_is_no_repetition(tmp_path: Path, step: Any) -> None:
-    """Polling something that runs, and reading output that changes."""
+    """Polling something that runs, reading output that changes, and a step of which a part succeeds."""
 
     async def main() -> None:
         reason, _, _, told = await played(tmp_path, [step] * 40 + [say("done")])
@@ -165,10 +170,12 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
     [("continue", "stop", ""), ("stop", "limit", ""), ("look in the cellar", "stop", "look in the cellar")],
 )
 def test_the_user_decides(tmp_path: Path, answer: str, reason: str, said: str) -> None:
-    """Continue, stop, or another instruction, which the model gets as a message of the user."""
+    """Continue, stop, or another instruction, which the model gets as a message of the user. With each the count starts
+    anew: as many steps can follow before the next question."""
 
     async def main() -> None:
-        script = [*[call("look", where="here")] * ASK_AFTER["call"], call("tick"), say("done")]
+        steps = 2 * ASK_AFTER["call"] - 1
+        script = [*[call("look", where="here")] * steps, call("tick"), say("done")]
         async with session(tmp_path, script, TOOLS) as live:
             asked: list[ClarificationQuestion] = []
 
