@@ -1,4 +1,4 @@
-"""Break sentences of the specification in a copy of the checkout, one by one: each must turn its tests red.
+"""Break sentences of the specification and of docs in a copy of the checkout, one by one: each must turn its tests red.
 
 The copy is whole and has an environment of its own, so that the processes a test starts run it, too. Before anything is
 broken the tests must be green there; a test is red only by a failed expectation of its own, since one that fails because
@@ -18,7 +18,7 @@ import sysconfig
 import tempfile
 import tomllib
 import venv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +27,14 @@ from tests.spec.collect import ROOT
 from tests.spec.failures import REPORT, read_failures
 
 FILE = Path(__file__).with_name("mutations.toml")
-TIMEOUT_S = 120
+TIMEOUT_S = 90
+"""For each run of tests, and ten more for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One sentence broken: `old` becomes `new` in `file` (below src/jaato), and `tests` must fail.
+    """One sentence broken, of the specification or of a page in docs: `old` becomes `new` in `file` (below src/jaato), and
+    `tests` must fail.
 
     They fail by an assertion, or by the exception that `raises` names; `hangs` is that of a test that no longer ends.
     """
@@ -65,7 +67,9 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        listed = subprocess.run(["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True).stdout
+        listed = subprocess.run(
+            ["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+        ).stdout
         for name in filter(None, os.fsdecode(listed).split("\0")):
             if (ROOT / name).is_file():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -87,18 +91,18 @@ class Copy:
         command.write_text(f"#!{self._python}\nimport sys\nfrom jaato.cli import main\nsys.exit(main())\n")
         command.chmod(0o755)
 
-    def run_tests(self, tests: Iterable[str], *options: str) -> tuple[int, str]:
+    def run_tests(self, tests: Sequence[str], *options: str) -> tuple[int, str]:
         """The exit code of pytest and what it printed; -1 when it did not end."""
         environ = dict(os.environ)  # noqa: TID251 a child's
         environ.pop("PYTHONPATH", None)
         environ |= {REPORT: str(self.root / REPORT), "VIRTUAL_ENV": str(self._python.parents[1])}
         (self.root / REPORT).unlink(missing_ok=True)
-        command = [self._python, "-m", "pytest", "-p", "tests.spec.failures", *options, *tests]
+        command = [str(self._python), "-m", "pytest", "-p", "tests.spec.failures", *options, *tests]
         with subprocess.Popen(
             command, cwd=self.root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:
             try:
-                printed, _ = process.communicate(timeout=TIMEOUT_S + 10 * len(list(tests)))
+                printed, _ = process.communicate(timeout=TIMEOUT_S + 10 * len(tests))
             except subprocess.TimeoutExpired:
                 process.terminate()
                 try:
@@ -178,7 +182,9 @@ def main(arguments: list[str]) -> int:
                 verdict = copy.try_mutation(mutation)
             finally:
                 copies.put(copy)
-            print(f"{verdict:<6} {mutation.requirement:<22} {mutation.file}: {mutation.new[:40]!r}", flush=True)
+            print(
+                f"{verdict:<6} {mutation.requirement:<22} {mutation.file}: {mutation.new[:40]!r}", flush=True
+            )
             return verdict
 
         wrong = sum(verdict != "red" for verdict in pool.map(run, mutations))

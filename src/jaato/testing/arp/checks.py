@@ -188,8 +188,8 @@ def refuses_wrong_arguments(at: Served) -> None:
         wrong += [(at.pair, {"a": "x", "b": []}, {"/a", "/b"}), (at.pair, {"a": 1.5}, {"/a", "/b"})]
     for tool, arguments, paths in wrong:
         error = fails(at.invoke(tool, {"args": arguments}), 400, "tool.invalid_args")
-        issues = error["details"]["issues"]
-        assert issues
+        issues = (error.get("details") or {}).get("issues")
+        assert issues, f"{tool} {arguments}: no issues in {error!r:.200}"
         assert all({"path", "message"} <= set(one) <= ISSUE for one in issues), f"{issues!r:.200}"
         assert {one["path"] for one in issues} == paths, f"{tool} {arguments}: {issues!r:.300}"
         assert error["retryable"] is False
