@@ -19,10 +19,13 @@ from jaato.abc.compactor import GCConfig, GCResult
 from jaato.abc.provider import ModelRequest
 from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.strategies import TruncateGCPlugin
+from jaato.errors import ProviderError, ToolError
 from jaato.protocol.events import BackgroundUpdated, MessageUser, PermissionRequested, TurnCompleted
 from jaato.protocol.messages import Message
 from jaato.providers.scripted import Step
 from jaato.server.sessions.wake import MAX_WAKES
+from jaato.storage.sqlite import LOOKS_EVERY_S
+from jaato.tools.tool import tool
 
 FREE = ["start_background", "run(cat *)", "run(true)", "run(sleep *)"]
 ACTIVATE = call("get_tool_schemas", names=["start_background", "stop_background", "delegate"])
@@ -111,6 +114,73 @@ def test_a_background_subagent_wakes_its_idle_parent(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+@pytest.mark.parametrize("which", ["tool", "subagent"])
+def test_background_work_that_fails_wakes_its_idle_agent(tmp_path: Path, which: str) -> None:
+    """A failure is news, too, of a tool and of a subagent."""
+    gate = fifo(tmp_path)
+
+    async def fail(_request: ModelRequest) -> Step:
+        await anyio.to_thread.run_sync(gate.read_text)
+        raise ProviderError("It failed.", provider="scripted")
+
+    @tool(core=True, access="read")
+    def break_down() -> None:
+        """Fail later."""
+        gate.read_text()
+        raise ToolError("It failed.")
+
+    order = call("delegate", task="look", name="scout", background=True)
+    order = call("start_background", tool="break_down") if which == "tool" else order
+    cast = Cast({"main": [ACTIVATE, order, say("first"), say("second")], "scout": [fail]})
+
+    async def main() -> None:
+        async with served(tmp_path, cast, tools=[break_down]) as server, server.client() as client:
+            session_id = await begun(client, tmp_path, allow=[*FREE, "delegate"])
+            await client.ask("message.send", text="go")
+            await turns(client, session_id, 1)
+            await anyio.to_thread.run_sync(gate.write_text, "done")
+            with anyio.fail_after(20):
+                await turns(client, session_id, 2)
+            (told,) = news(client)
+            assert "failed" in told
+
+    anyio.run(main)
+
+
+def test_an_interrupted_turn_is_not_ended_by_background_work(tmp_path: Path) -> None:
+    """The store has failed in a turn, which can be continued: the end of a background task does not begin another one."""
+    gate = fifo(tmp_path)
+    path = tmp_path / "state" / "jaato.db"
+
+    async def lose(_request: ModelRequest) -> Step:
+        path.rename(path.with_suffix(".away"))
+        await anyio.sleep(LOOKS_EVERY_S)  # a store looks no more often whether it is still there
+        return say("lost")
+
+    cast = Cast({"main": [ACTIVATE, start("cat gate"), lose, say("second")]})
+
+    async def main() -> None:
+        async with served(tmp_path, cast) as server, server.client() as client:
+            session_id = await begun(client, tmp_path, allow=FREE)
+            session = server.hub.pool.loaded[session_id].session
+            await client.ask("message.send", text="go")
+            await until(lambda: session.is_interrupted)
+            path.with_suffix(".away").rename(path)
+            await anyio.sleep(LOOKS_EVERY_S)
+            turn = session.state.open_turn
+            await anyio.to_thread.run_sync(gate.write_text, "done")
+            await until(lambda: session.inbox.messages)
+            for _ in range(200):
+                await anyio.sleep(0)
+            assert session.state.open_turn == turn
+            cast.scripts["main"][2] = say("found")
+            await client.ask("turn.continue")
+            (ended,) = await turns(client, session_id, 1)
+            assert (ended.turn_id, ended.reason) == (turn, "stop")
+
+    anyio.run(main)
+
+
 @pytest.mark.parametrize("why", ["stopped task", "stopped turn", "setting"])
 def test_the_user_decides_when_an_agent_continues(tmp_path: Path, why: str) -> None:
     """A task that was stopped wakes nobody; nor does one that ends after a turn was stopped, or where the setting is off.
@@ -153,9 +223,10 @@ def test_the_user_decides_when_an_agent_continues(tmp_path: Path, why: str) -> N
 
 
 def test_an_agent_that_wakes_itself_again_and_again_is_bounded(tmp_path: Path) -> None:
-    """Each turn starts another task; after so many turns without a message of a user the news waits."""
+    """Each turn starts another task; after so many turns without a message of a user the news waits. With one the count
+    starts anew."""
     step = [start("true"), say("again")]
-    script = [ACTIVATE, *step * (MAX_WAKES + 3)]
+    script = [ACTIVATE, *step * (MAX_WAKES + 2), say("over")]
 
     async def main() -> None:
         async with served(tmp_path, script) as server, server.client() as client:
@@ -168,7 +239,8 @@ def test_an_agent_that_wakes_itself_again_and_again_is_bounded(tmp_path: Path) -
                 await anyio.sleep(0)
             assert live.session.state.turns == 1 + MAX_WAKES
             await client.ask("message.send", text="and?")
-            await turns(client, session_id, 2 + MAX_WAKES)
+            with anyio.fail_after(20):
+                await turns(client, session_id, 3 + MAX_WAKES)
 
     anyio.run(main)
 
