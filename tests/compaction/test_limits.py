@@ -19,7 +19,7 @@ from jaato.agent.compaction.strategies import HybridGCPlugin
 from jaato.agent.compaction.window import ASSUMED_TOKENS, ContextLimit, ContextLimits, resolve_limit
 from jaato.agent.state import State
 from jaato.errors import ConfigError, ProviderError
-from jaato.protocol.events import Retry
+from jaato.protocol.events import Retry, SessionUpdated
 from jaato.protocol.messages import ToolCall
 from jaato.providers.profiles import make_provider
 from jaato.runtime.session_factory import context_limits
@@ -234,6 +234,34 @@ def test_a_refusal_teaches_the_limit_and_the_request_is_made_once_more(tmp_path:
                 assert again.live.model.limit == learned
 
     anyio.run(main)
+
+
+def test_a_refusal_far_below_the_limit_teaches_none(tmp_path: Path) -> None:
+    """Where the refusal names no limit and the context was less than half full, something else was too large."""
+
+    async def main() -> None:
+        refusal = "Your input exceeds the context window of this model."
+        environ = {"JAATO_CONTEXT_LIMIT": "100000"}
+        async with (
+            model_server(4_000, answering, refusal) as server,
+            agent_at(server, tmp_path, environ=environ) as agent,
+        ):
+            with pytest.raises(ProviderError):
+                await agent.run("wave " * 6_000)
+            assert server.refused >= 1
+            assert agent.live.model.limit == ContextLimit(100_000, "setting")
+
+    anyio.run(main)
+
+
+def test_another_model_has_not_learned_the_limit_of_the_one_before() -> None:
+    """A change of the model forgets it, of the mode alone does not."""
+    state = State(agent_id="a", model="boat", learned_limit=6_000)
+    head: dict[str, Any] = {"session_id": "s", "agent_id": "a"}
+    state.apply(SessionUpdated(**head, seq=1, mode="auto"))
+    assert state.learned_limit == 6_000
+    state.apply(SessionUpdated(**head, seq=2, model="ship"))
+    assert state.learned_limit is None
 
 
 @pytest.mark.spec("C7", "Context, sessions, enrichment", "C7.context.9")

@@ -11,6 +11,7 @@ import pytest
 from tests.compaction.test_room import Strategy, collections, forget
 from tests.kit import call as ask
 from tests.kit import calls, provider_of, recorded, reopened, say, session
+from tests.subagent.cast import stage
 
 from jaato.abc.compactor import GCConfig
 from jaato.agent.compaction.clearing import stub_of, text_of
@@ -139,6 +140,24 @@ def test_a_record_carries_over(tmp_path: Path) -> None:
             assert text.count("Goal") == 1
             assert "Goal (the first request): Write 0." in text
             assert "- log_entry: 3 ok" in text
+
+    anyio.run(main)
+
+
+def test_the_calls_of_a_subagent_are_not_in_the_record_of_its_parent(tmp_path: Path) -> None:
+    """Each agent has a record of what it has done itself."""
+
+    async def main() -> None:
+        order = ask("delegate", task="Never touch the mast.")
+        entry = ask("log_entry", path="c.log", content="c")
+        scripts = {"main": [order, say("done " + "x" * 4_000)], "anyone": [entry, say("ok")]}
+        async with stage(tmp_path, scripts, tools=[log_entry]) as (live, _cast):
+            await live.post("go")
+            assert (tmp_path / "work" / "c.log").exists()
+            await compacted(live)
+            record = live.state.record
+            assert (record.goal, record.constraints, record.files) == ("go", [], [])
+            assert list(record.tools) == ["delegate"]
 
     anyio.run(main)
 

@@ -177,12 +177,13 @@ def test_search_finds_tools_of_servers_that_do_not_run(tmp_path: Path) -> None:
 
 def test_the_first_search_starts_servers_that_have_never_run(tmp_path: Path) -> None:
     """A trusted server that never listed its tools is started by the first search, which asks no question; one that is
-    slow is named and found later; an untrusted one is not started."""
+    slow is named and found later; an untrusted one is not started, and one that has failed is not started again."""
     started, foreign = f"--{tmp_path.name}-first", f"--{tmp_path.name}-foreign"
     entry = raw("fine", started)
     waits = f'while [ ! -e "{tmp_path}/go" ]; do sleep 0.05; done; exec "$@"'
     late = {"command": "sh", "args": ["-c", waits, "sh", entry["command"], *entry["args"]]}
-    configure(tmp_path, {"raw": entry, "late": late, "bad": {"command": "false"}})
+    fails = {"command": "sh", "args": ["-c", f'echo started >> "{tmp_path}/starts"; exit 1']}
+    configure(tmp_path, {"raw": entry, "late": late, "bad": fails})
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": raw("fine", foreign)}}))
 
@@ -199,6 +200,7 @@ def test_the_first_search_starts_servers_that_have_never_run(tmp_path: Path) -> 
                 assert "mcp__raw__echo" in first
                 assert '"starting":["late"]' in first
                 assert not processes(foreign)
+                starts = (tmp_path / "starts").read_text()
                 (tmp_path / "go").touch()
                 while "mcp__late__echo" not in live.catalog:
                     await anyio.sleep(0.02)
@@ -207,6 +209,7 @@ def test_the_first_search_starts_servers_that_have_never_run(tmp_path: Path) -> 
                 assert "mcp__late__echo" in str(then.content)
                 assert "starting" not in str(then.content)
                 assert connected.ok
+                assert (tmp_path / "starts").read_text() == starts
         finally:
             await anyio.to_thread.run_sync(SERVER_POOL.close)
 

@@ -13,7 +13,7 @@ from jaato.plugins.arp.errors import RegistryRefusal
 from jaato.plugins.arp.http_client import ArpResponse
 from jaato.protocol.arp import decode_error
 from jaato.protocol.codec import encode
-from jaato.server.registry.responses import error_of
+from jaato.server.registry.responses import MAX_NAME_CHARS, error_of
 from jaato.testing.arp.peer import fails, result_of
 from jaato.tools.schema import Validator
 
@@ -54,7 +54,7 @@ def test_a_body_that_is_no_result_has_the_error_alone(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C9", HEADING)
 def test_errors_of_tools_name_the_tool(tmp_path: Path) -> None:
-    """`details.tool_name` is in definitions, calls and batches; other errors have none."""
+    """`details.tool_name` is in definitions, calls and batches, cut to a bounded length; other errors have none."""
 
     def body(one: Opened) -> None:
         at = one.at
@@ -62,6 +62,8 @@ def test_errors_of_tools_name_the_tool(tmp_path: Path) -> None:
         for name, arguments in (("nothing", {}), ("echo", {}), ("calc", {"expression": "1/0"})):
             error = at.invoke(name, {"args": arguments}).json["error"]
             assert error["details"]["tool_name"] == name
+        long = "n" * 300
+        assert at.invoke(long, {"args": {}}).json["error"]["details"]["tool_name"] == "n" * MAX_NAME_CHARS
         calls = [{"name": "nothing", "args": {}}, {"name": "echo", "args": {}}]
         results = at.send("POST", "/v1/tools:batchInvoke", {"calls": calls}).json
         assert [each["error"]["details"]["tool_name"] for each in results] == ["nothing", "echo"]

@@ -19,6 +19,7 @@ from tests.runtime.agents import agent
 from jaato import Plugin, SubagentProfile, ToolSchema, tool
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ConfigError, JaatoError, PluginError
+from jaato.plugins.mcp.plugin import MAX_DECLARED
 from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.plugins.subagent.profiles import Config
 from jaato.providers.scripted import Answer, Step
@@ -226,6 +227,23 @@ def test_a_server_of_the_program_is_trusted_and_declared(tmp_path: Path, servers
             await live.run("go")
             assert "Permission denied" in results(live.live)[0].result
         assert not (tmp_path / "work" / ".jaato").exists()
+
+    anyio.run(main)
+
+
+def test_a_server_with_very_many_tools_is_found_by_searching(tmp_path: Path, servers: None) -> None:
+    """They do not fill every request: more than the model can be shown at once are declared when it asks for them."""
+
+    async def main() -> None:
+        names = [f"t{number}" for number in range(MAX_DECLARED + 1)]
+        for shown in (names[:-1], names):
+            script: list[Answer] = [call("get_tool_schemas", names=["mcp__raw__t0"]), say("done")]
+            entries = {"raw": {"command": sys.executable, "args": [RAW, "named", *shown]}}
+            async with agent(tmp_path, script, mcp_servers=entries) as live:
+                there = [name for name in declared(live) if name.startswith("mcp__raw__t")]
+                assert len(there) == (0 if len(shown) > MAX_DECLARED else len(shown))
+                await live.run("go")
+                assert "mcp__raw__t0" in declared(live)
 
     anyio.run(main)
 

@@ -27,8 +27,8 @@ from tests.spec.collect import ROOT
 from tests.spec.failures import REPORT, read_failures
 
 FILE = Path(__file__).with_name("mutations.toml")
-TIMEOUT_S = 90
-"""For each run of tests, and ten more for each of them."""
+TIMEOUT_S = 60
+"""For each run of tests, and thirty more for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Copy:
             command, cwd=self.root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:
             try:
-                printed, _ = process.communicate(timeout=TIMEOUT_S + 10 * len(tests))
+                printed, _ = process.communicate(timeout=TIMEOUT_S + 30 * len(tests))
             except subprocess.TimeoutExpired:
                 process.terminate()
                 try:
