@@ -368,7 +368,8 @@ def test_a_budget_in_money_needs_a_price(tmp_path: Path) -> None:
 
 
 def test_time_without_the_time_of_questions(tmp_path: Path) -> None:
-    """The time of a turn is checked before each call; the time in which the user is asked is not counted."""
+    """The time of a turn is checked before each call; the time in which the user is asked is not counted, nor taken off that
+    of the next turn."""
 
     @tool(core=True, access="read")
     async def nap() -> str:
@@ -377,7 +378,7 @@ def test_time_without_the_time_of_questions(tmp_path: Path) -> None:
         return "rested"
 
     async def main() -> None:
-        script = [call("nap"), say("done")]
+        script = [call("nap"), say("done")] * 2
         async with session(tmp_path, script, [nap], budget=limits(turn_s=0.2)) as live:
 
             async def answer(question_id: str) -> None:
@@ -392,12 +393,14 @@ def test_time_without_the_time_of_questions(tmp_path: Path) -> None:
 
                 live.journal.bus.listen(respond)
                 live.questions.add_responder()
-                turn = await live.post("go")
-            assert turn is not None
-            assert turn.reason == "stop"
-            [reached, extended] = [event for event in recorded(live) if isinstance(event, BudgetUpdated)]
-            assert reached.used >= 0.3
-            assert extended.limit == pytest.approx(reached.used + 1, abs=1e-3)
+                for _ in range(2):
+                    turn = await live.post("go")
+                    assert turn is not None
+                    assert turn.reason == "stop"
+            updates = [event for event in recorded(live) if isinstance(event, BudgetUpdated)]
+            for reached, extended in (updates[:2], updates[2:]):
+                assert reached.used >= 0.3
+                assert extended.limit == pytest.approx(reached.used + 1, abs=1e-3)
             assert live.budget is not None
             assert live.questions.waited_s >= 0.5
 
