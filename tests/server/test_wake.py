@@ -169,7 +169,7 @@ def test_an_interrupted_turn_is_not_ended_by_background_work(tmp_path: Path) -> 
             await anyio.sleep(LOOKS_EVERY_S)
             turn = session.state.open_turn
             await anyio.to_thread.run_sync(gate.write_text, "done")
-            await until(lambda: session.inbox.messages)
+            await until(lambda: not list(session.tasks.running()))
             for _ in range(200):
                 await anyio.sleep(0)
             assert session.state.open_turn == turn
