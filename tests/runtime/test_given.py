@@ -105,6 +105,25 @@ def test_builtin_tools_false_leaves_the_given_tools_alone(tmp_path: Path) -> Non
     anyio.run(main)
 
 
+def test_many_given_tools_are_alone_too(tmp_path: Path) -> None:
+    """However many they are, the tools that find others do not join them: all are declared."""
+
+    def named(number: int) -> Any:
+        def speak(text: str) -> str:
+            """Say it."""
+            return text
+
+        speak.__name__ = f"speak{number}"
+        return speak
+
+    async def main() -> None:
+        many = [named(number) for number in range(30)]
+        async with agent(tmp_path, [], tools=many, builtin_tools=False) as live:
+            assert declared(live) == sorted(one.__name__ for one in many)
+
+    anyio.run(main)
+
+
 def test_the_builtin_tools_are_there_without_a_word(tmp_path: Path) -> None:
     """By default a function joins the built-in tools."""
 
