@@ -49,8 +49,9 @@ async def sweep(hub: Hub) -> None:
         await hub.reload_stale()
         if hub.list_changed:
             hub.list_changed = False
-            for room in hub.rooms.values():
-                room.publish_info()
+            for session_id, room in list(hub.rooms.items()):
+                with log_failures(f"the session {session_id}"):
+                    room.publish_info()
         for session_id, room in list(hub.rooms.items()):
             if not room.is_watched and session_id not in hub.pool.loaded:
                 hub.close_room(session_id)
