@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,21 @@ from tests.cli.conftest import desk
 from tests.cli.desk import Desk, say
 from tests.cli.terminal import leave, talking
 from tests.compaction.test_summaries import is_question
-from tests.kit import plan, provider_of, runtime, session
+from tests.kit import call, plan, provider_of, recorded, runtime, session
 from tests.spec.conftest import connect
 from tests.spec.facades import Connect
 
+from jaato.abc.compactor import GCConfig
+from jaato.abc.provider import ModelRequest
 from jaato.agent.compaction.account import account_lines, allocate
-from jaato.errors import ConfigError
+from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.strategies import HybridGCPlugin
+from jaato.agent.session import Session
+from jaato.errors import ConfigError, JaatoError
 from jaato.protocol.codec import encode
-from jaato.protocol.events import ContextUpdated, Event
+from jaato.protocol.events import ContextUpdated, Event, GcCompleted, TurnCompleted
 from jaato.protocol.messages import Usage
-from jaato.providers.scripted import Step
+from jaato.providers.scripted import Answer, Step
 from jaato.runtime.plugins.adapter import Toolset
 
 __all__ = ["connect", "desk"]
@@ -56,6 +62,91 @@ def test_a_chat_shows_compacts_and_pins(desk: Desk) -> None:
     assert [bool(event.get("problem")) for event in made] == [False, True]
     assert "the master is Jo" in json.dumps(made[0]["added"])
     assert "They spoke of tides." in json.dumps(made[0]["added"])
+
+
+@pytest.mark.parametrize("desk", ["process", "server"], indirect=True)
+def test_a_chat_compacts_during_a_turn(desk: Desk) -> None:
+    """During a turn `/compact` says when it will happen; it happens between two calls to the model, or when the turn ends."""
+    wait = {"calls": [{"name": "run", "arguments": {"command": "sleep 1.5"}}]}
+    script = desk.script(say(LONG), wait, SUMMARY, say(LONG), wait, say(LONG), SUMMARY, say("yes"))
+    with talking(desk, *script, "--yes") as child:
+        child.expect("> $")
+        child.sendline("hello")
+        child.expect("tide")
+        child.expect("> $")
+        child.sendline("work")
+        child.expect("> run sleep")
+        child.sendline("/compact")
+        child.expect("compacted before its next call to the model")
+        child.sendline("/compact the tides")
+        child.expect("compacted before its next call to the model")
+        child.expect(r"context compacted, [\d,]+ to about [\d,]+ tokens \(gc_hybrid: asked to by /compact\)")
+        child.expect("tokens in")
+        child.expect("> $")
+        child.sendline("work again")
+        child.expect("> run sleep")
+        child.sendline("/compact")
+        child.expect("compacted before its next call to the model")
+        child.sendline("/stop")
+        child.expect("Interrupted; completed work is kept")
+        assert leave(child) == 0
+    events = desk.events(desk.sessions()[0]["id"])
+    kinds = [event["type"] for event in events]
+    made = kinds.index("gc.completed")
+    assert kinds.count("gc.completed") == 1
+    assert "message.model" in kinds[made:][: kinds[made:].index("turn.completed")]
+    assert "tool.call_end" in kinds[:made]
+    assert "They spoke of tides." in json.dumps(events[made]["added"])
+
+
+def test_a_compaction_waits_for_the_turn(tmp_path: Path) -> None:
+    """A program that compacts during a turn waits for the pause after the running calls; a request during the last reply is
+    met when the turn has ended; a call of the turn itself cannot wait; stopping the turn drops the request."""
+
+    async def main() -> None:
+        freed: list[bool] = []
+        async with anyio.create_task_group() as group:
+
+            async def work() -> str:
+                with pytest.raises(JaatoError, match="request_compaction"):
+                    await live.compact()
+                context.run(group.start_soon, compact)
+                await anyio.sleep(0.1)
+                assert not freed
+                return "done"
+
+            async def compact() -> None:
+                freed.append(await live.compact())
+
+            def request(_: ModelRequest) -> Step:
+                live.request_compaction()
+                return say_long()
+
+            def stop(_: ModelRequest) -> Step:
+                live.request_compaction()
+                live.stop()
+                return say_long()
+
+            context = contextvars.copy_context()
+            summary = Step(text="Tides.", purpose="gc")
+            script: list[Answer] = [say_long(), say_long(), call("work"), say_long(), request, stop, summary]
+            async with session(tmp_path, script, tools=[work]) as live:
+                use_hybrid(live)
+                live.activate(["work"])
+                for text in ("one", "two", "three", "four"):
+                    await live.post(text)
+                assert freed == [True]
+                turn, compaction = TurnCompleted, GcCompleted
+                kinds = [type(event) for event in recorded(live)]
+                order = [kind for kind in kinds if kind in (turn, compaction)]
+                assert order == [turn, turn, compaction, turn, turn, compaction]
+                ended = await live.post("five")
+                assert ended is not None
+                assert ended.reason == "cancelled"
+                assert sum(isinstance(event, GcCompleted) for event in recorded(live)) == 2
+                assert not live.is_busy
+
+    anyio.run(main)
 
 
 def test_a_stored_session_has_its_account(desk: Desk) -> None:
@@ -117,16 +208,17 @@ def say_long() -> Step:
     return Step(text=LONG)
 
 
+def use_hybrid(live: Session) -> None:
+    """Compaction by the usual strategy."""
+    live.compaction.use(CompactionSetup(HybridGCPlugin(), GCConfig()))
+
+
 def test_the_words_reach_the_question(tmp_path: Path) -> None:
     """What the user asks the summary to keep stands in the question to the model; at most 300 characters of it."""
 
     async def main() -> None:
         async with session(tmp_path, [say_long()] * 3) as live:
-            from jaato.abc.compactor import GCConfig
-            from jaato.agent.compaction.engine import CompactionSetup
-            from jaato.agent.compaction.strategies import HybridGCPlugin
-
-            live.compaction.use(CompactionSetup(HybridGCPlugin(), GCConfig()))
+            use_hybrid(live)
             for text in ("one", "two", "three"):
                 await live.post(text)
             said = await live.run_command("compact", "the moorings")

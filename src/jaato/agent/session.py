@@ -384,9 +384,21 @@ class Session:
         return output
 
     async def compact(self, reason: str = "asked to", words: str = "") -> bool:
-        """Compact the context between turns; whether anything was freed. `words` say what the summary is to keep. Raises
-        `ConfigError` without a strategy."""
-        self._check_open()
-        if self.is_busy:
-            raise JaatoError("The agent is at work; make room when its turn is over.")
+        """Compact the context, during a turn before its next call to the model; whether anything was freed. `words` say what
+        the summary is to keep. Raises `ConfigError` without a strategy."""
+        self._check_compactable()
+        if self.is_busy and is_own_call(self.state, of_a_subagent=False):
+            raise JaatoError(
+                "A call cannot wait for the compaction that comes after it; use request_compaction."
+            )
         return await self.turns.compact(reason, words)
+
+    def request_compaction(self, reason: str = "asked to", words: str = "") -> None:
+        """Have the running turn compact the context before its next call to the model, or when it ends; stopping the turn
+        drops this. Raises `ConfigError` without a strategy."""
+        self._check_compactable()
+        self.turns.request_compaction(reason, words)
+
+    def _check_compactable(self) -> None:
+        self._check_open()
+        self.compaction.require_setup()

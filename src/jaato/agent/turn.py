@@ -79,6 +79,18 @@ class Turn:
         self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
 
 
+class CompactionRequest:
+    """A compaction that waits for the running turn; `done` is set once it was made or dropped."""
+
+    __slots__ = ("done", "freed", "reason", "words")
+
+    def __init__(self, reason: str, words: str) -> None:
+        self.reason = reason
+        self.words = words
+        self.freed = False
+        self.done = anyio.Event()
+
+
 class TurnContext(Struct, frozen=True):
     """What the turns of an agent use of its session."""
 
@@ -109,11 +121,13 @@ class TurnRunner:
         self._journal = context.journal
         self._scope: anyio.CancelScope | None = None
         self._idle = anyio.Event()
+        self._requested: CompactionRequest | None = None
         self.is_busy = self.is_stopping = self.is_compacting = False
 
     def stop(self) -> None:
-        """Stop the running turn at once; the model is not called again."""
+        """Stop the running turn at once; the model is not called again, also not for a compaction that was requested."""
         self.is_stopping = self.is_busy
+        self._drop_request()
         if self._scope is not None:
             self._scope.cancel()
 
@@ -130,7 +144,9 @@ class TurnRunner:
         self._context.recovery.record_refused()
         self._begin(stopped=stopped)
         try:
-            return await work()
+            turn = await work()
+            await self._compact_between()
+            return turn
         finally:
             self._end()
             self._context.gate.go_idle()
@@ -162,22 +178,61 @@ class TurnRunner:
             context.questions.withdraw(state.agent_id)
 
     async def compact(self, reason: str, words: str = "") -> bool:
-        """Compact the context between turns; whether anything was freed. `words` say what the summary is to keep."""
-        self._begin()
+        """Compact the context: at once between turns, else as requested; whether anything was freed. `words` say what the
+        summary is to keep."""
+        wanted = self.request_compaction(reason, words)
+        if self.is_busy:
+            await wanted.done.wait()
+        else:
+            self._begin()
+            try:
+                await self._compact_between()
+            finally:
+                self._end()
+        return wanted.freed
+
+    def request_compaction(self, reason: str, words: str = "") -> CompactionRequest:
+        """Have the running turn compact the context before its next call to the model, or when it has ended. Requests that
+        wait are one."""
+        wanted = self._requested = self._requested or CompactionRequest(reason, words)
+        wanted.words = words or wanted.words
+        return wanted
+
+    async def _compact_between(self) -> None:
+        """Make the requested compactions after a turn."""
         self.is_compacting = True
         try:
-            with anyio.CancelScope() as self._scope:
-                return await self._context.compaction.compact(reason, words)
-            return False
+            while self._requested is not None:
+                self.is_stopping = False
+                with anyio.CancelScope() as self._scope:
+                    await self._compact_as_requested()
         finally:
             self.is_compacting = False
-            self._end()
+
+    async def _compact_as_requested(self) -> ModelCost | None:
+        """Make the requested compaction, if there is one; returns the cost of a summary."""
+        wanted, self._requested = self._requested, None
+        engine = self._context.compaction
+        if wanted is None:
+            return None
+        try:
+            if engine.setup is not None:  # it may have been turned off meanwhile
+                wanted.freed = await engine.compact(wanted.reason, wanted.words)
+        finally:
+            wanted.done.set()
+        return engine.take_cost()
+
+    def _drop_request(self) -> None:
+        wanted, self._requested = self._requested, None
+        if wanted is not None:
+            wanted.done.set()
 
     def _begin(self, *, stopped: bool = False) -> None:
         self.is_busy, self.is_stopping, self._idle = True, stopped, anyio.Event()
 
     def _end(self) -> None:
         self._scope = None
+        self._drop_request()
         self.is_busy = self.is_stopping = False
         self._idle.set()
 
@@ -248,6 +303,7 @@ class TurnRunner:
             for message in list(context.inbox.messages):
                 context.inbox.deliver(message, turn.id)
             check_limits(context.limits, turn)
+            add_cost(turn, await self._compact_as_requested())
             add_cost(turn, await context.compaction.compact_if_needed())
             reply = await self._ask_model(turn)
             spoken = self.take_reply(turn, reply)

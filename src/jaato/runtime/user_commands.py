@@ -206,6 +206,7 @@ CONTEXT_COMMAND = UserCommand("context", "Show what the model's context consists
 COMPACT_COMMAND = UserCommand(
     "compact", "Compact the context now, and say what the summary is to keep: compact [WORDS]"
 )
+COMPACTS_LATER = "A turn is running: the context is compacted before its next call to the model, or when it ends. /stop drops this, too."
 PIN_COMMAND = UserCommand(
     "pin", "Pin a text that every compaction keeps, or list the pins: pin [TEXT | remove ID]"
 )
@@ -220,8 +221,12 @@ def context_command(session: Session, rest: str) -> str:
 
 
 async def compact_command(session: Session, rest: str) -> str:
-    """`/compact [WORDS]`: what was freed. Raises `ConfigError` without a strategy, `JaatoError` during a turn."""
-    freed = await session.compact("asked to by /compact", one_line(rest.strip(), MAX_WORDS_CHARS))
+    """`/compact [WORDS]`: what was freed, or during a turn, when that will be. Raises `ConfigError` without a strategy."""
+    reason, words = "asked to by /compact", one_line(rest.strip(), MAX_WORDS_CHARS)
+    if session.is_busy:
+        session.request_compaction(reason, words)
+        return COMPACTS_LATER
+    freed = await session.compact(reason, words)
     done = session.compaction.last
     if not freed or done is None:
         problem = done.problem if done is not None and done.problem else "the compaction was stopped"

@@ -146,6 +146,14 @@ class CompactionEngine:
         """The strategy in use; None: no compaction."""
         return self._own or (self._above.setup if self._above is not None else None)
 
+    def require_setup(self) -> CompactionSetup:
+        """The strategy in use. Raises `ConfigError` without one."""
+        if (setup := self.setup) is None:
+            raise ConfigError(
+                "No strategy makes room here: compaction is off. Turn it on with the setting gc, or set_gc_plugin()."
+            )
+        return setup
+
     @property
     def threshold_percent(self) -> float | None:
         """How full the context is when it is compacted; None: that does not happen by itself."""
@@ -187,11 +195,7 @@ class CompactionEngine:
     async def compact(self, reason: str, words: str = "") -> bool:
         """Compact now and record the result; whether anything was freed. `words` say what the summary is to keep. Raises
         `ConfigError` without a strategy."""
-        setup = self.setup
-        if setup is None:
-            raise ConfigError(
-                "No strategy makes room here: compaction is off. Turn it on with the setting gc, or set_gc_plugin()."
-            )
+        setup = self.require_setup()
         turns = min(1, setup.config.preserve_recent_turns)
         config = replace(setup.config, preserve_recent_turns=turns, instructions=words)
         setup = msgspec.structs.replace(setup, config=config)
