@@ -23,7 +23,7 @@ Events are in `jaato.events` ([events](events.md)), messages in `jaato.protocol.
 This page is made from the code by `make docs`.
 """
 GROUPS = {
-    "Agents": ("Agent", "Result", "SubagentProfile", "RetryPolicy", "Flow", "FlowRun", "FlowStep"),
+    "Agents": ("Agent", "RunOptions", "Model", "Result", "SubagentProfile", "RetryPolicy", "Flow", "FlowRun", "FlowStep"),
     "Tools and plugins": (
         "tool", "Tool", "ToolSpec", "Call", "Output", "Plugin", "Host", "ToolPlugin", "ToolSchema", "UserCommand",
         "PromptEnrichmentResult", "PluginRegistry", "ToolExecutor",
@@ -71,7 +71,7 @@ def entry(name: str, value: Any) -> list[str]:
         return [f"### {name}", "", "```text", made(name, value), "```", "", docstring(value)]
     form = [] if getattr(value, "_is_protocol", False) else ["```text", made(name, value), "```", ""]
     lines = [f"### {name}", "", *form, docstring(value)]
-    members = public_members(value)
+    members = [] if is_typeddict(value) else public_members(value)
     if members:
         lines += ["", "| | |", "|---|---|"]
         lines += [f"| `{cell(shown)}` | {cell(text)} |" for shown, text in members]

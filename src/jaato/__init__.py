@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jaato.runtime.embedding.agent import Agent
     from jaato.runtime.embedding.client import JaatoClient, JaatoRuntime, JaatoSession
     from jaato.runtime.embedding.executor import ToolExecutor
+    from jaato.runtime.embedding.run_options import Model, RunOptions
     from jaato.runtime.embedding.structured_output import Result
     from jaato.runtime.flow.flow import Flow
     from jaato.runtime.flow.result import FlowRun, FlowStep
@@ -63,6 +64,7 @@ __all__ = [
     "JaatoSession",
     "LimitReached",
     "Message",
+    "Model",
     "ModelInfo",
     "ModelSettings",
     "Output",
@@ -77,6 +79,7 @@ __all__ = [
     "RateLimited",
     "Result",
     "RetryPolicy",
+    "RunOptions",
     "SessionNotFound",
     "StoreError",
     "SubagentProfile",
@@ -108,6 +111,7 @@ HOMES = {
     "jaato.runtime.flow.flow": "Flow",
     "jaato.runtime.flow.result": "FlowRun FlowStep",
     "jaato.runtime.plugins.registry": "PluginRegistry",
+    "jaato.runtime.embedding.run_options": "Model RunOptions",
     "jaato.runtime.embedding.structured_output": "Result",
     "jaato.tools.call": "Call Output",
     "jaato.tools.cancel": "CancelToken",

@@ -98,7 +98,7 @@ def test_hooks_that_raise_harm_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [{"model": 5}, {"model": " "}])
 def test_a_model_that_is_no_name(tmp_path: Path, given: dict[str, Any]) -> None:
     """A model of one run that is no text is refused like an empty one."""
-    with pytest.raises(ConfigError, match="`model` is the name of a model, not "):
+    with pytest.raises(ConfigError, match="`model` is the name of a model, 'provider/name'"):
         agent(tmp_path).run_sync("x", **given)
 
 

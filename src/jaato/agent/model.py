@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
@@ -128,6 +129,16 @@ class ModelClient:
         if isinstance(self._source, ProviderOpener):
             self._source = self._source.open()
         return self._source
+
+    @contextlib.contextmanager
+    def using(self, provider: Provider) -> Iterator[None]:
+        """Ask another provider meanwhile."""
+        before = self._source, self._encoded, self._info
+        self._source, self._encoded, self._info = provider, {}, None
+        try:
+            yield
+        finally:
+            self._source, self._encoded, self._info = before
 
     @property
     def info(self) -> ModelInfo:

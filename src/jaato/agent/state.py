@@ -151,7 +151,7 @@ class State(msgspec.Struct):
             case SessionUpdated():
                 self.name = event.name if event.name is not None else self.name
                 self.description = event.description if event.description is not None else self.description
-                if event.model not in (None, self.model):
+                if event.model not in (None, self.model) or event.provider not in (None, self.provider):
                     self.learned_limit = None
                 self.provider, self.model = event.provider or self.provider, event.model or self.model
                 self.mode = event.mode or self.mode

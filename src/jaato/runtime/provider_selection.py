@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from jaato.abc.provider import Provider
+from jaato.errors import ConfigError
 from jaato.runtime.known_providers import NAMES, ProviderChoice, make_known_provider
-from jaato.settings import Settings
+from jaato.settings import Settings, Value
+from jaato.settings.fields import FIELDS
 
 if TYPE_CHECKING:
     from jaato.agent.journal import Journal
@@ -79,6 +83,15 @@ def make_provider(
     from jaato.runtime.embedding.provider_adapter import connect_installed
 
     return connect_installed(name, settings, model, api_key)
+
+
+def make_other_provider(name: str, settings: Settings | None, model: str | None) -> tuple[Provider, str]:
+    """As `make_provider`, beside the session's own provider: where that one is says nothing about another's. Raises
+    `ConfigError`."""
+    if settings is None:
+        raise ConfigError(f"No settings say how to reach the provider {name!r}; use the session's own.")
+    elsewhere = {one: Value(FIELDS[one].default, "default") for one in ("base_url", "interface")}
+    return make_provider(name, replace(settings, values={**settings.values, **elsewhere}), model=model)
 
 
 async def pick_provider(

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from jaato.abc.provider import Provider
 from jaato.abc.subagents import SubagentRequest, ToolChoice
@@ -19,12 +18,10 @@ from jaato.agent.subagents.permission_gate import SubagentGate
 from jaato.agent.subagents.subagent import AgentSession, SubagentError, SubagentLimits
 from jaato.agent.subagents.supervisor import Supervisor
 from jaato.agent.turn import Limits
-from jaato.errors import ConfigError
 from jaato.protocol.specs import AgentBounds
 from jaato.runtime.embedding.hooks import SubagentHooks
 from jaato.runtime.plugins.registry import PluginRegistry
-from jaato.settings import Settings, Value
-from jaato.settings.fields import FIELDS
+from jaato.settings import Settings
 from jaato.tools.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -113,16 +110,9 @@ class SubagentSessionFactory:
 
     def _provider(self, name: str, model: str | None) -> tuple[Provider, str]:
         """Another provider than the session's own, made once. Raises `ConfigError`."""
-        from jaato.runtime.provider_selection import make_provider
+        from jaato.runtime.provider_selection import make_other_provider
 
-        settings = self._settings
-        if settings is None:
-            raise ConfigError(f"No settings say how to reach the provider {name!r}; use the session's own.")
-        values = {  # where the session's provider is says nothing about another's
-            **settings.values,
-            **{one: Value(FIELDS[one].default, "default") for one in ("base_url", "interface")},
-        }
-        made, chosen = make_provider(name, replace(settings, values=values), model=model)
+        made, chosen = make_other_provider(name, self._settings, model)
         key = name if name != "scripted" else f"{name} {chosen}"
         return self._providers.setdefault(key, made), chosen
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import anyio
 import anyio.lowlevel
@@ -21,12 +21,13 @@ from jaato.errors import (
     LimitReached,
     from_code,
 )
-from jaato.protocol.events import AgentOutput, Event, SessionUpdated, TurnCompleted
+from jaato.protocol.events import AgentOutput, Event, TurnCompleted
 from jaato.protocol.messages import Media, Message
 from jaato.protocol.specs import Mode, ModelSettings
 from jaato.runtime.embedding.attachments import attach, text_of
 from jaato.runtime.embedding.handlers import ClarificationHandler, PermissionHandler, answer_questions
 from jaato.runtime.embedding.portal import PORTAL, call_in
+from jaato.runtime.embedding.run_options import RunOptions, check_options, model_for_run
 from jaato.runtime.embedding.structured_output import Result, ask_until_parsed, last_text
 from jaato.tools.call import CURRENT, Dependencies
 from jaato.tools.schema import schema_of, takes_dependencies
@@ -205,10 +206,7 @@ class Agent:
         prompt: str,
         *,
         output_type: None = None,
-        images: Sequence[Path | str] = (),
-        model: str | None = None,
-        dependencies: Any = None,
-        history: History | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[None]: ...
     @overload
     async def run(
@@ -216,28 +214,22 @@ class Agent:
         prompt: str,
         *,
         output_type: type[T],
-        images: Sequence[Path | str] = (),
-        model: str | None = None,
-        dependencies: Any = None,
-        history: History | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[T]: ...
     async def run(
         self,
         prompt: str,
         *,
         output_type: Any = None,
-        images: Sequence[Path | str] = (),
-        model: str | None = None,
-        dependencies: Any = None,
-        history: History | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[Any]:
         """Take one prompt to its end. With `output_type` the answer is JSON of that type, in `data`.
 
-        `model` and `dependencies` hold for this run. `history` replaces the conversation: where it is another than the
-        present one, a new session begins with it. Raises what ended the turn early: a `ProviderError`, `LimitReached`,
-        `CancelledException`.
+        For this run hold the options `images`, `model`, `dependencies` and `history`, see `RunOptions`. Raises what ended the
+        turn early: a `ProviderError`, `LimitReached`, `CancelledException`.
         """
-        async with self._prepared(model, dependencies, history):
+        async with self._prepared(options):
+            images = options.get("images", ())
             if output_type is None:
                 return await self._turn(prompt, images)
             client, unused = self.live.model, [*images]
@@ -255,13 +247,13 @@ class Agent:
                 client.settings = before
 
     @contextlib.asynccontextmanager
-    async def _prepared(
-        self, model: str | None, dependencies: Any, history: History | None
-    ) -> AsyncGenerator[None, None]:
+    async def _prepared(self, options: RunOptions) -> AsyncGenerator[None, None]:
         """An idle session with what holds for one run alone."""
+        check_options(options)
         await self._require_idle()
-        if history is not None:
+        if (history := options.get("history")) is not None:
             await self._begin_with(history)
+        dependencies = options.get("dependencies")
         given = dependencies if dependencies is not None else self.dependencies
         if given is None and self._dependent:
             raise ConfigError(
@@ -269,7 +261,7 @@ class Agent:
             )
         self._given.value = given
         try:
-            with model_for_run(self.live, model):
+            async with model_for_run(self.live, options.get("model")):
                 yield
         finally:
             self._given.value = self.dependencies
@@ -310,18 +302,15 @@ class Agent:
     async def stream(
         self,
         prompt: str,
-        *,
-        images: Sequence[Path | str] = (),
-        model: str | None = None,
-        dependencies: Any = None,
-        history: History | None = None,
+        **options: Unpack[RunOptions],
     ) -> AsyncGenerator[Event, None]:
-        """The events of one turn as they happen, `turn.completed` last. Leaving the loop early stops the turn."""
-        async with self._prepared(model, dependencies, history):
+        """The events of one turn as they happen, `turn.completed` last. Leaving the loop early stops the turn. The options
+        are those of `run`."""
+        async with self._prepared(options):
             session = self.live
             with session.journal.bus.subscribe() as events:
                 turn = asyncio.ensure_future(
-                    post_and_close(session, text_of(prompt), self._media(images), events)
+                    post_and_close(session, text_of(prompt), self._media(options.get("images", ())), events)
                 )
                 try:
                     async for event in events:
@@ -335,17 +324,13 @@ class Agent:
     async def stream_text(
         self,
         prompt: str,
-        *,
-        images: Sequence[Path | str] = (),
-        model: str | None = None,
-        dependencies: Any = None,
-        history: History | None = None,
+        **options: Unpack[RunOptions],
     ) -> AsyncGenerator[str, None]:
         """The model's text of one turn in pieces as it comes, with an empty line between two replies. Raises as `run` does.
 
         A reply that is retried begins again, after an empty line.
         """
-        events = self.stream(prompt, images=images, model=model, dependencies=dependencies, history=history)
+        events = self.stream(prompt, **options)
         started = False
         async with contextlib.aclosing(events):
             async for event in events:
@@ -376,10 +361,7 @@ class Agent:
         prompt: str,
         *,
         output_type: None = None,
-        images: Sequence[Path | str] = (),
-        model: str | None = None,
-        dependencies: Any = None,
-        history: History | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[None]: ...
     @overload
     def run_sync(
@@ -387,38 +369,26 @@ class Agent:
         prompt: str,
         *,
         output_type: type[T],
-        images: Sequence[Path | str] = (),
-        model: str | None = None,
-        dependencies: Any = None,
-        history: History | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[T]: ...
     def run_sync(
         self,
         prompt: str,
         *,
         output_type: Any = None,
-        images: Sequence[Path | str] = (),
-        model: str | None = None,
-        dependencies: Any = None,
-        history: History | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[Any]:
         """`run` for programs without an event loop: enters the agent, runs, and leaves it again. Calls from several
-        threads take turns; raises `JaatoError` for an agent that was entered with `async with`."""
-
+        threads take turns; raises `JaatoError` for an agent that was entered with `async with`. The options are those of
+        `run`."""
+        check_options(options)
         call = CURRENT.get()
         if call is not None and self._session is not None and call.session_id == self.session_id:
             raise JaatoError("A tool cannot run the very agent whose call it is: it would wait for itself.")
 
         async def whole() -> Result[Any]:
             async with self._alone, self:
-                result: Result[Any] = await self.run(
-                    prompt,
-                    output_type=output_type,
-                    images=images,
-                    model=model,
-                    dependencies=dependencies,
-                    history=history,
-                )
+                result: Result[Any] = await self.run(prompt, output_type=output_type, **options)
                 self.session, self.history = result.session_id, ()
                 return result
 
@@ -434,22 +404,6 @@ def raise_early_end(turn: TurnCompleted) -> None:
             raise LimitReached("The turn reached its limit.")
         case "cancelled" | "interrupted":
             raise CancelledException("The turn was stopped.")
-
-
-@contextlib.contextmanager
-def model_for_run(session: Session, model: Any) -> Iterator[None]:
-    """Have another model of the session's provider answer meanwhile; None: the session's own."""
-    journal, before = session.journal, session.state.model
-    if model is None or model == before:
-        yield
-        return
-    if not isinstance(model, str) or not model.strip():
-        raise ConfigError(f"`model` is the name of a model, not {model!r:.80}.")
-    journal.record(SessionUpdated(**journal.head(), model=model))
-    try:
-        yield
-    finally:
-        journal.record(SessionUpdated(**journal.head(), model=before))
 
 
 def find_dependent(tools: Iterable[Callable[..., Any] | Tool]) -> str:
