@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -269,3 +271,29 @@ def test_the_setting_server(served: Desk, wanted: str) -> None:
         environ={"XDG_STATE_HOME": str(served.root / "s")},
     )
     assert ("jaato serve" in elsewhere.stdout) == (wanted == "always")
+
+
+def test_something_that_listens_and_is_silent(desk: Desk) -> None:
+    """Within seconds every client gives up and says where it has tried, and what to do; a run that needs no server goes on
+    without this one."""
+    script = desk.script(say("Without it."))
+    with tempfile.TemporaryDirectory(prefix="jaato-") as place, socket.socket(socket.AF_UNIX) as silent:
+        path = Path(place) / "jaato" / "jaato.sock"
+        path.parent.mkdir(mode=0o700)
+        silent.bind(str(path))
+        silent.listen()
+        there = ["--connect", str(path)]
+        started = [
+            desk.start(*command, *there)
+            for command in (["run", "hi"], ["chat"], ["attach"], ["attach", "--new"])
+        ]
+        desk.env["XDG_RUNTIME_DIR"] = place
+        beside = desk.run("run", *script, "hi")
+        ended = [(process.communicate()[1].decode(), process.returncode) for process in started]
+    assert [code for _, code in ended] == [1] * len(started)
+    for text, _ in ended:
+        assert f"What listens at {path} does not answer" in text
+        assert "`jaato serve --daemon`" in text
+        assert "Traceback" not in text
+    assert (beside.stdout, beside.returncode) == ("Without it.\n", 0)
+    assert f"not using the server: What listens at {path}" in beside.stderr

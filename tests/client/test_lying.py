@@ -149,7 +149,7 @@ def test_both_clients_end_with_an_error_of_their_own(
 @pytest.mark.parametrize("first", [b"{", b"[]", framed(b"1"), framed(b"{}"), framed(b"{"), b"\x89\x00"])
 def test_a_server_that_does_not_greet(tmp_path: Path, first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who never says welcome, whatever else it says and however often, is no server."""
-    monkeypatch.setattr(blocking, "GREETING_S", 0.3)
+    monkeypatch.setattr(blocking, "CONNECT_S", 0.3)
 
     def lie(line: socket.socket) -> None:
         opened(line)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 PATH = "/v1/connect"
 SOCKET = "jaato.sock"
-CONNECT_S = 10.0
+CONNECT_S = 5.0
+"""How long to wait for a connection, for the reply to the handshake, and for the greeting."""
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 """The pauses between attempts to reconnect; each is twice the one before."""
@@ -157,4 +158,14 @@ def no_server(address: Address, error: OSError) -> ConnectionFault:
         )
     return ServerGone(
         f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon` starts one."
+    )
+
+
+def no_answer(address: Address | None) -> ServerGone:
+    """What is wrong where something accepts connections and is silent, and what to do; None: the server in this process."""
+    if address is None:
+        return ServerGone("The server does not answer.")
+    return ServerGone(
+        f"What listens at {address} does not answer: it is no jaato server, or one that hangs. Check the address; "
+        "`jaato serve --stop` and `jaato serve --daemon` start the server again, `--no-daemon` works without it."
     )

@@ -12,7 +12,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from jaato.client.address import FIRST_PAUSE_S, GIVE_UP_AFTER_S, LONGEST_PAUSE_S, Address, address_of
+from jaato.client.address import (
+    CONNECT_S,
+    FIRST_PAUSE_S,
+    GIVE_UP_AFTER_S,
+    LONGEST_PAUSE_S,
+    Address,
+    address_of,
+    no_answer,
+)
 from jaato.client.state import BACKLOG, apply, snapshot
 from jaato.errors import ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode
@@ -22,7 +30,6 @@ from jaato.protocol.events.state import State
 from jaato.protocol.frames import FRAMES, PROTOCOL, Hello, Reply, Result, Welcome, answer
 
 REPLY_S = 60.0
-GREETING_S = 15.0
 
 
 class Transport(Protocol):
@@ -159,7 +166,7 @@ class Client:
                     raise
 
     def _greet(self) -> None:
-        until = time.monotonic() + GREETING_S
+        until = time.monotonic() + CONNECT_S
         self.transport.send(encode(Hello(PROTOCOL, client="jaato", name=self._name)))
         while not (frames := self._receive(until)):
             pass
@@ -264,7 +271,7 @@ class Client:
     def _receive(self, until: float) -> list[bytes]:
         """The frames received so far, perhaps none. Raises `ServerGone` after the deadline."""
         if (left_s := until - time.monotonic()) <= 0:
-            raise ServerGone("The server does not answer.")
+            raise no_answer(self.address)
         return self.transport.wait(left_s)[0]
 
     def _take(self, frames: list[bytes]) -> None:

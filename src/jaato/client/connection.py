@@ -22,6 +22,7 @@ from jaato.client.address import (
     Address,
     address_of,
     check_owner,
+    no_answer,
     no_server,
     tls_of,
 )
@@ -55,8 +56,11 @@ class Client:
     fails with `ServerGone`, its outcome unknown.
     """
 
-    def __init__(self, dial: Callable[[], Awaitable[Transport]], name: str) -> None:
+    def __init__(
+        self, dial: Callable[[], Awaitable[Transport]], name: str, address: Address | None = None
+    ) -> None:
         self._dial = dial
+        self._address = address
         self._name = name
         self._transport: Transport | None = None
         self.in_process = False
@@ -158,7 +162,7 @@ class Client:
                 raise ServerGone("The server does not greet.")
         except TimeoutError:
             transport.drop()
-            raise ServerGone("The server does not answer.") from None
+            raise no_answer(self._address) from None
         except BaseException:
             transport.drop()
             raise
@@ -299,7 +303,7 @@ async def connect(
     async def dial() -> Transport:
         return transport or await WebSocketTransport.open(cast("Address", address))
 
-    client = Client(dial, name)
+    client = Client(dial, name, address if isinstance(address, Address) else None)
     await client.open()
     reading = asyncio.create_task(keep_connected(client))
     try:
@@ -355,7 +359,7 @@ class WebSocketTransport:
                     writer.transport.abort()
                     raise
         except TimeoutError:
-            raise ServerGone(f"The server at {address} does not answer.") from None
+            raise no_answer(address) from None
         except OSError as error:
             raise no_server(address, error) from None
 

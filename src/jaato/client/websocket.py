@@ -13,12 +13,11 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from jaato.client.address import PATH, Address, dial
+from jaato.client.address import CONNECT_S, PATH, Address, dial, no_answer
 from jaato.errors import ConnectionFault, JaatoError, NotAllowed, ServerGone, from_code
 from jaato.protocol.frames import NOT_LET_IN, OTHER_PROTOCOL, PROTOCOL
 
 REPLY_S = 60.0
-GREETING_S = 15.0
 READ_BYTES = 1 << 18
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_HEAD_BYTES = 16_384
@@ -195,15 +194,15 @@ class SocketTransport:
         self._socket = dial(self.address)
         try:
             opening = Handshake(self.address.name, PATH, self.address.headers, self.address.token_from)
-            self._socket.settimeout(GREETING_S)
+            self._socket.settimeout(CONNECT_S)
             self._socket.sendall(opening.request)
-            until = time.monotonic() + GREETING_S
+            until = time.monotonic() + CONNECT_S
             while (rest := opening.take(self._receive(until))) is None:
                 pass
             self._greeting = self._process(rest)
         except TimeoutError:
             self._socket.close()
-            raise ServerGone("The server does not answer.") from None
+            raise no_answer(self.address) from None
         except BaseException:
             self._socket.close()
             raise
