@@ -163,14 +163,22 @@ def test_the_model_asks_the_user(desk: Desk) -> None:
 
 
 def test_the_end_of_a_long_command_is_shown(desk: Desk) -> None:
-    """Of a command that is cut, the end is shown: nothing hides behind many lines or a long one."""
-    commands = ["echo a" + "\n" * 200 + "touch evil", f"echo {'a' * 5_000}; touch evil"]
+    """Of a command that is cut, the end is shown, and all of it on request: nothing hides behind many lines or a long one."""
+    rows, long = "\n" * 100, "a" * 2_490
+    commands = [f"echo a{rows}touch middle{rows}touch evil", f"echo {long}; touch middle; {long}; touch evil"]
     steps = [call("run", command=command, need=["write"]) for command in commands]
     with talking(desk, *desk.script(*steps, say("Over.")), "go", command="run") as child:
-        for left in ("171 more lines", "3017 more characters"):
+        for left in ("171 more lines", "3013 more characters"):
             child.expect_exact(left)
             child.expect("touch evil\r\n  need")
+            assert "middle" not in child.before
             child.expect(r"allow\? ")
+            child.sendline("v")
+            child.expect("touch middle")
+            child.expect("touch evil\r\n  need")
+            assert "more lines" not in child.before
+            assert "more characters" not in child.before
+            child.expect(r"May run run\? allow\? ")
             child.sendline("n")
         child.expect("Over.")
         child.expect(pexpect.EOF)

@@ -287,15 +287,18 @@ def result_preview(result: ToolResult) -> list[str]:
     return [*[one_line(line, 200) for line in lines[:MAX_LINES]], *more]
 
 
-def indented(name: str, value: Any) -> str:
-    """An argument in full, as a user must see what a permission allows; of one beyond a screenful its beginning and its end."""
+def indented(name: str, value: Any, *, whole: bool = False) -> str:
+    """An argument, as a user must see what a permission allows; of one beyond a screenful its beginning and its end, unless
+    it is to be the `whole`."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     lines = visible(text).split("\n")
-    if len(lines) > MAX_ARGUMENT_LINES:
+    if len(lines) > MAX_ARGUMENT_LINES and not whole:
         left, last = len(lines) - MAX_ARGUMENT_LINES, MAX_ARGUMENT_LINES // 3
-        lines = [*lines[: MAX_ARGUMENT_LINES - last], f"… {left} more lines …", *lines[-last:]]
+        lines = [*lines[: MAX_ARGUMENT_LINES - last], f"… {left} more lines (v shows them) …", *lines[-last:]]
     cut = [
-        one if len(one) <= 2_000 else f"{one[:1_000]}… ({len(one) - 2_000} more characters) …{one[-1_000:]}"
+        one
+        if len(one) <= 2_000 or whole
+        else f"{one[:1_000]}… ({len(one) - 2_000} more characters; v shows them) …{one[-1_000:]}"
         for one in lines
     ]
     return f"  {name}: " + "\n    ".join(cut)

@@ -25,19 +25,20 @@ from jaato.tools.permissions.access import access_lines
 if TYPE_CHECKING:
     from jaato.agent.session import Session
 
-WORDS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e"}
+WORDS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "edit": "e", "view": "v"}
 IN_PREVIEW = {"content", "new_content", "old", "new", "prologue", "epilogue", "edits", "patch"}
 """Arguments that the diff of a call shows."""
 DIFF_LOOKS: dict[str, Look] = {"+": "green", "-": "red", "@": "cyan"}
 EDIT_PROMPT = "arguments as JSON (empty: cancel): "
 PLAIN = {"y", "n", "a", "t", "i", "once", "never", "all"}
-KEYS = "y yes · n no · a always · t this turn · i until idle · once · never · all pending · e edit · c TEXT · ? help"
-CALL_KEYS = "y yes · n no · never · e edit · c TEXT · ? help"
+KEYS = "y yes · n no · a always · t this turn · i until idle · once · never · all pending · e edit · v view · c TEXT · ? help"
+CALL_KEYS = "y yes · n no · never · e edit · v view · c TEXT · ? help"
 HELP = """y      allow this call                 n      deny this call
 a      always allow calls like this    never  always deny calls like this
 t      allow it for this turn          i      allow it until the agent is idle
 once   allow exactly this call, once   all    allow all pending requests
-e      edit the arguments first        c TEXT deny, with a comment for the agent"""
+e      edit the arguments first        c TEXT deny, with a comment for the agent
+v      view the whole call first"""
 
 
 class Responder(Protocol):
@@ -179,6 +180,14 @@ class Questions:
         note(KEYS if question.shape else CALL_KEYS, "dim")
         self._ask("allow? ")
 
+    def _show_whole(self, question: PermissionRequested) -> None:
+        """Show every argument of a call, and what 'always' would cover, unabridged, and ask again."""
+        for name, value in question.arguments.items():
+            self._console.note(indented(name, value, whole=True))
+        if question.shape:
+            self._console.note(indented("'always' would cover", question.shape, whole=True), "dim")
+        self._ask(f"{self._prefix(question)}May {question.tool} run? allow? ")
+
     def take_line(self, reader: LineReader, line: str, begun: str = "") -> str:
         """Use a line as the answer, and return what is none: pasted lines, and a line that was `begun` before the question.
         Keys that are no characters are ignored."""
@@ -222,6 +231,9 @@ class Questions:
             return Answer(answer=word, by="terminal")
         if word in ("c", "comment") and rest.strip():
             return Answer(answer="c", comment=rest.strip(), by="terminal")
+        if word == "v" and not rest:
+            self._show_whole(question)
+            return None
         if word == "e" and not rest:
             self._editing = True
             self._console.note(json.dumps(question.arguments, ensure_ascii=False))
