@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+import anyio
 import pexpect
 import pytest
 from tests.cli.desk import TIMEOUT_S, Desk, call, say
-from tests.cli.terminal import talking
+from tests.cli.terminal import leave, talking
+from tests.cli.test_http import chunk
+from tests.providers.server import Server, events, serve, stream
 
 BEGIN = "echo x >> begun; sleep 60"
 
@@ -116,6 +120,40 @@ def test_the_outcome_of_an_interrupted_call_is_asked_for(served: Desk) -> None:
         child.expect(pexpect.EOF)
         child.close()
         assert child.exitstatus == 0
+
+
+@pytest.mark.parametrize("then", ["/continue", "and now?"])
+def test_an_interruption_is_printed_once(served: Desk, then: str) -> None:
+    """A chat whose server dies while the model writes says once that the turn was interrupted; resumed or given up for another
+    message, the old turn is not summed up again, and the answer begins on a line of its own."""
+    answers = [stream(*events(chunk({"content": text}), chunk({}, "stop"), "[DONE]")) for text in "ABC"]
+    broken = stream(*events(chunk({"content": "I begin"})), end="hold")
+
+    def talk(server: Server) -> None:
+        served.env |= {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{server.url}/v1"}
+        served.kill_server()
+        served.start_server()
+        with talking(served, "--provider", "openai", "--model", "m", "hello") as child:
+            child.expect("A\r\n.* tokens in")
+            child.expect("> $")
+            child.sendline("work")
+            child.expect("I begin")
+            served.kill_server()
+            served.start_server()
+            child.expect("Reconnected")
+            child.expect("The turn was interrupted")
+            child.expect("> $")
+            child.sendline(then)
+            child.expect(r"B\r\n.* tokens in")
+            shown = re.sub(r"\x1b\[[0-9;?]*[a-z]", "", child.before, flags=re.IGNORECASE)
+            assert shown.splitlines()[-1] == then
+            assert leave(child) == 0
+
+    async def main() -> None:
+        async with serve(answers[0], broken, *answers[1:], lists_models=False) as server:
+            await anyio.to_thread.run_sync(talk, server)
+
+    anyio.run(main)
 
 
 def test_the_rules_of_a_chat_outlive_the_server(served: Desk) -> None:

@@ -187,7 +187,7 @@ def work_lines(state: State, info: SessionInfo, width: int) -> Iterator[str]:
     for task in state.tasks.values():
         yield f"background task {task.task_id} ({task.tool}): {task.status}"
     if interrupted:
-        yield "The last turn was interrupted, or runs in another process; /continue or a message resumes it."
+        yield "The last turn was interrupted, or runs in another process; /continue resumes it, a message begins another."
 
 
 def plans_lines(state: State, *, active: bool = False) -> Iterator[str]:

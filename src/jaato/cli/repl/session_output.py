@@ -26,9 +26,7 @@ from jaato.protocol.events import (
 
 SERVER_NOTICE = "The turn was cut off when the server ended."
 """How the server's message about an interrupted turn starts."""
-INTERRUPTED = (
-    "The turn was interrupted; calls that had started are not repeated. /continue or a message resumes it."
-)
+INTERRUPTED = "The turn was interrupted; calls that had started are not repeated. /continue resumes it; a message begins another."
 
 
 class SessionOutput:
@@ -152,13 +150,15 @@ class SessionOutput:
             self.keyboard.note(line, "bold", prompt_again=False)
 
     def _end_turn(self, turn: TurnCompleted) -> None:
+        given_up = self.interruption_printed and turn.reason == "interrupted"
         self._turn_open = self.interruption_printed = False
         self.interrupts = 0
         self.leaving = self.leaving or self.exit_after_turn
         self.turns.append(turn)
         self.console.end_text()
         subagent_turns, self._subagent_turns = self._subagent_turns, []
-        print_turn_end(self.console, turn, self.session.id, subagent_turns)
+        if not given_up:  # its interruption was printed when it happened
+            print_turn_end(self.console, turn, self.session.id, subagent_turns)
 
     def _update_info(self, info: SessionInfo) -> None:
         """Print which clients joined or left, and a changed mode; catch up from a snapshot."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
@@ -30,6 +32,8 @@ ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usa
 AT_REST = {"model", "new", "resume", "fork", "continue", "delete-session"}
 """Commands that are not available during a turn."""
 MAX_MODELS = 40
+CONTINUE_S = 2.0
+"""How long the prompt waits for a turn that is resumed; it may fail at once."""
 
 
 class CommandContext(Protocol):
@@ -245,6 +249,9 @@ def write_log(file: IO[bytes], session_id: str, workspace: Path) -> int:
 async def continue_command(context: CommandContext, _rest: str) -> None:
     """/continue"""
     await context.client.ask(TurnContinue(session_id=context.session.id))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CONTINUE_S):
+            await context.output.wait_for_change()
 
 
 async def stop_command(context: CommandContext, _rest: str) -> None:
