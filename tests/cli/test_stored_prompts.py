@@ -44,6 +44,17 @@ def test_an_argument_is_missing(review: Desk) -> None:
     assert messages(review) == []
 
 
+def test_arguments_in_quotes(review: Desk) -> None:
+    """A quoted argument is one; a quote that is not closed is an error before the model is called."""
+    made = review.run("run", *review.script(say("Fine.")), "/review \"b c.py\" 'off by one'")
+    assert (made.returncode, made.stdout) == (0, "Fine.\n"), made.stderr
+    assert "Read b c.py and look for off by one." in messages(review)[0][1]
+    wrong = review.run("run", *review.script(say("Fine.")), '/review "b c')
+    assert wrong.returncode == 1
+    assert 'A quote (") in the arguments of /review is not closed' in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
 @pytest.mark.parametrize("text", ["/reviw a.py", "/help", "/skills"])
 def test_an_unknown_word_in_a_run(review: Desk, text: str) -> None:
     """Another word after the slash is refused with a hint, and exit code 2; it names the stored prompts, and how to send
@@ -72,7 +83,9 @@ def test_in_a_chat(review: Desk) -> None:
         child.expect("> $")
         child.sendline("/help")
         child.expect("/review +Review a file for bugs")
-        child.sendline("/review a.py races")
+        child.sendline('/review "a.py')
+        child.expect(r'A quote \("\) in the arguments of /review is not closed')
+        child.sendline('/review "a b.py" races')
         child.expect("One.")
         child.expect("> $")
         (review.work / ".jaato/commands/late.md").write_text("Say it late.\n")
@@ -86,8 +99,8 @@ def test_in_a_chat(review: Desk) -> None:
         child.expect("Three.")
         assert leave(child) == 0
     first, second, third = messages(review)
-    assert first[0] == "/review a.py races"
-    assert "Read a.py and look for races." in first[1]
+    assert first[0] == '/review "a b.py" races'
+    assert "Read a b.py and look for races." in first[1]
     assert "Say it late." in second[1]
     assert third == [" /nonsense"]
 

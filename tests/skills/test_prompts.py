@@ -10,7 +10,8 @@ import pytest
 from tests.skills.test_skills import SkillDesk, plugin, put, use
 
 from jaato.errors import InvalidArguments, ToolError
-from jaato.plugins.skills import SlashCommandPlugin, fill_slots
+from jaato.plugins.skills import SlashCommandPlugin
+from jaato.tools.prompt_arguments import fill_slots, split_words
 
 
 @pytest.fixture
@@ -84,3 +85,44 @@ def test_a_prompt_cannot_be_filled_without_bound() -> None:
     assert fill_slots("no slots {{x", ["$1"], "p") == "no slots {{x\n\n$1"
     with pytest.raises(InvalidArguments, match="needs 2 arguments, 1 given"):
         fill_slots("{{$1}} {{$2}}", ["a"], "p")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", []),
+        (" a  b\tc ", ["a", "b", "c"]),
+        ('"b c" d', ["b c", "d"]),
+        ('\'b "c"\' "it\'s"', ['b "c"', "it's"]),
+        ('"" x', ["", "x"]),
+        ("don't use 5\" nails", ["don't", "use", '5"', "nails"]),
+        ('--title="a b"', ["--title=a b"]),
+        (r"a\ b \"c \d+ \\ C:\dir", ["a b", '"c', r"\d+", "\\", r"C:\dir"]),
+        (r"'a\' \\", ["a\\", "\\"]),
+        ("end\\", ["end\\"]),
+        ('"a"b', ["ab"]),
+    ],
+)
+def test_arguments_are_split_as_in_a_shell(line: str, words: list[str]) -> None:
+    """Quotes keep blanks, backslashes keep quotes and blanks; an apostrophe inside a word is one."""
+    assert split_words(line, "p") == words
+
+
+@pytest.mark.parametrize("line", ['"b c', "x 'y z", 'a="b', '"a\\"'])
+def test_a_quote_that_is_not_closed(line: str) -> None:
+    """The message says which, where, and how to write the character itself."""
+    with pytest.raises(
+        InvalidArguments, match=r"in the arguments of /p is not closed.*for the character itself"
+    ):
+        split_words(line, "p")
+
+
+def test_a_text_is_split_only_where_it_must() -> None:
+    """A prompt that takes all arguments gets them as they were typed, quotes and lines included."""
+    typed = """ why isn't "this\n  working """
+    for body in ("$ARGUMENTS", "{{$0}}", "{{$0:none}}"):
+        assert fill_slots(body, typed, "p") == typed.strip()
+    assert fill_slots("Explain.", typed, "p") == f"Explain.\n\n{typed.strip()}"
+    with pytest.raises(InvalidArguments):
+        fill_slots("$1 of $ARGUMENTS", typed, "p")
+    assert fill_slots("$2|$1", '"a b" \n rest of\nit', "p") == "rest of\nit|a b"
