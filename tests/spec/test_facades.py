@@ -60,6 +60,25 @@ def test_the_history_goes_on_until_it_is_reset(connect: Connect) -> None:
     assert store.find(before) == before
 
 
+def test_a_conversation_begins_with_a_history(connect: Connect) -> None:
+    """`reset_session(history)` begins with messages, of another conversation or as plain data; a wrong one changes nothing."""
+    client = connect([say("one"), say("two"), say("three"), say("four")])
+    client.send_message("first")
+    talk = client.get_history()
+    client.reset_session(talk)
+    assert [m.text for m in client.get_history()] == ["first", "one"]
+    assert client.send_message("second") == "two"
+    assert [m.text for m in provider_of(client).requests[1].messages][:3] == ["first", "one", "second"]
+    with pytest.raises(ConfigError, match="history"):
+        client.reset_session([{"role": "nobody", "content": "x"}])
+    assert [m.text for m in client.get_history()][-2:] == ["second", "two"]
+    client.reset_session([{"role": "user", "content": "My name is Ada."}])
+    client.send_message("third")
+    client.reset_session()
+    client.send_message("fourth")
+    assert [m.text for m in provider_of(client).requests[3].messages] == ["fourth", "four"]
+
+
 @pytest.mark.spec("S3", "High-Level Overview", "S3.overview.1")
 def test_connect_takes_a_project_or_a_provider(tmp_path: Path) -> None:
     """With project (or project_id) and location it is Gemini on Vertex; without connect nothing can be sent."""

@@ -15,6 +15,7 @@ from jaato.abc.plugin import UserCommand
 from jaato.abc.provider import Provider
 from jaato.abc.session_plugin import SessionConfig, SessionPlugin
 from jaato.abc.subagents import SubagentRequest, ToolChoice
+from jaato.agent.history import History, parse_history
 from jaato.agent.session import Session
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Message
@@ -52,6 +53,8 @@ class JaatoClient:
         self._session: JaatoSession | None = None
         self._hooks: Any = None
         self._stored: str | None = None
+        self._history: tuple[Message, ...] = ()
+        """What the next session begins with."""
         self._retry_callback: RetryCallback | None = None
         self._gc: tuple[GCPlugin | None, GCConfig | None] | None = None
         self._keeping: tuple[SessionPlugin, SessionConfig | None] | None = None
@@ -122,7 +125,8 @@ class JaatoClient:
 
     def _get_session(self) -> JaatoSession:
         if self._session is None:
-            self._session = self.get_runtime().create_session(session=self._stored)
+            self._session = self.get_runtime().create_session(session=self._stored, history=self._history)
+            self._history = ()
             self._session.set_streaming_enabled(self._streaming)
             self._session.set_retry_callback(self._retry_callback)
             if self._gc is not None:
@@ -141,10 +145,12 @@ class JaatoClient:
         """The conversation so far."""
         return self.get_session().get_history()
 
-    def reset_session(self) -> None:
-        """Begin a new conversation with the same tools; the old one stays stored."""
+    def reset_session(self, history: History | None = None) -> None:
+        """Begin a new conversation with the same tools, `history` being what was said in it so far; the old one stays
+        stored. Raises `ConfigError` for a history of the wrong form, and keeps the old one."""
+        messages = parse_history(history or ())
         self._end()
-        self._stored = None
+        self._stored, self._history = None, messages
 
     def compact(self, words: str = "") -> bool:
         """Compact the context now; see `JaatoSession.compact`."""
@@ -205,7 +211,7 @@ class JaatoClient:
             session_id = current.bring(session)
             if session_id != current.live.state.session_id:
                 self._end()
-                self._stored = session_id
+                self._stored, self._history = session_id, ()
         return session_id
 
     def get_user_commands(self) -> list[UserCommand]:
@@ -284,9 +290,10 @@ class JaatoRuntime:
         parent: JaatoSession | None = None,
         name: str | None = None,
         session: str | None = None,
+        history: tuple[Message, ...] = (),
     ) -> JaatoSession:
         """A new session, cheap to make, or the stored one of the id `session`; `tools` names the plugins and single tools it
-        may use.
+        may use. A new one begins with the messages of `history`.
 
         With a `parent` it is a subagent of that one's agent, in the same log; it ends with it at the latest. Raises
         `ToolError` where a bound on subagents says no.
@@ -306,6 +313,7 @@ class JaatoRuntime:
             model=model or self._blueprint.model,
             plugins=tuple(tools) if tools is not None else self._blueprint.plugins,
             session=session,
+            program=msgspec.structs.replace(self._blueprint.program, history=history),
             prompt=system_instructions if system_instructions is not None else self._blueprint.prompt,
         )
         live, close = PORTAL.call(open_session(changed, wire=False))
