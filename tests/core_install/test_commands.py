@@ -164,3 +164,16 @@ def test_a_budget_in_money_names_the_extra_for_prices(core: CoreDesk) -> None:
     made = core.run("run", *flags, "hello", environ={"ANTHROPIC_API_KEY": "sk-test"})
     assert (made.returncode, made.stdout) == (2, "")
     assert LACKING.format("prices") in made.stderr
+
+
+def test_configured_mcp_servers_without_the_extra(core: CoreDesk) -> None:
+    """The list of servers names the package that is missing, and so does the first search for tools to the model."""
+    assert core.run("mcp", "add", "files", "--", "files-server").returncode == 0
+    listed = core.run("mcp", "list")
+    assert (listed.returncode, "files" in listed.stdout) == (0, True)
+    assert LACKING.format("mcp") in listed.stderr
+    script = core.script(call("list_tools", query="copy a file"), say("Without it."))
+    made = core.run("run", *script, "copy")
+    assert (made.returncode, made.stdout) == (0, "Without it.\n"), made.stderr
+    [ended] = [e for e in core.events(core.sessions()[0]["id"]) if e["type"] == "tool.call_end"]
+    assert LACKING.format("mcp") in ended["result"]["content"][0]["text"]

@@ -199,6 +199,7 @@ def test_the_first_search_starts_servers_that_have_never_run(tmp_path: Path) -> 
                 first = str(results(live)[0].content)
                 assert "mcp__raw__echo" in first
                 assert '"starting":["late"]' in first
+                assert '"servers_without_tools":{"bad":' in first
                 assert not processes(foreign)
                 starts = (tmp_path / "starts").read_text()
                 (tmp_path / "go").touch()
@@ -208,6 +209,7 @@ def test_the_first_search_starts_servers_that_have_never_run(tmp_path: Path) -> 
                 _, then, _, connected = results(live)
                 assert "mcp__late__echo" in str(then.content)
                 assert "starting" not in str(then.content)
+                assert "servers_without_tools" not in str(then.content)  # a failure is told once
                 assert connected.ok
                 assert (tmp_path / "starts").read_text() == starts
         finally:

@@ -50,9 +50,9 @@ class IntrospectionPlugin(Plugin):
         names to get_tool_schemas."""
         limit = max(1, min(limit, MAX_PAGE))
         start = read_cursor(cursor)
-        starting: list[str] = []
+        missing: dict[str, str] = {}
         if start == 0:
-            starting = await connect_unvisited(self.catalog(call), FIRST_LIST_S)
+            missing = await connect_unvisited(self.catalog(call), FIRST_LIST_S)
             await refresh_tools(self.catalog(call))
         asked = [*([query] if query else []), *(queries or [])]
         if asked:
@@ -65,7 +65,13 @@ class IntrospectionPlugin(Plugin):
             result = self._category(category, limit, start, call, verbose)
         else:
             result = self._categories(limit, start, call)
-        return result | ({"starting": starting} if starting else {})
+        starting = [name for name, failure in missing.items() if not failure]
+        failed = {name: failure for name, failure in missing.items() if failure}
+        return (
+            result
+            | ({"starting": starting} if starting else {})
+            | ({"servers_without_tools": failed} if failed else {})
+        )
 
     def _categories(self, limit: int, start: int, call: Call) -> dict[str, Any]:
         rows = [

@@ -147,9 +147,9 @@ class Catalog:
         self.meaning = meaning
         self.sources: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """Refreshes the tools of remote servers before a search, by plugin; bounded in time, never raises."""
-        self.unvisited: dict[str, Callable[[float], Coroutine[Any, Any, list[str]]]] = {}
+        self.unvisited: dict[str, Callable[[float], Coroutine[Any, Any, dict[str, str]]]] = {}
         """Connects remote servers that never listed their tools, by plugin; may start programs. Waits for so many seconds,
-        returns the servers that are still starting, never raises."""
+        returns the servers that have not listed them, each with its failure, empty while it starts; never raises."""
         self.mark = os.urandom(8).hex()
         """By what a server knows that tools came from itself, in a circle of servers."""
         self.marks: dict[str, frozenset[str]] = {}

@@ -204,7 +204,7 @@ def parse_object(text: str, source: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{source} is not JSON: {error}.") from None
+        raise ConfigError(f'{source} must be a JSON object, such as {{"a": 1}}: {error}.') from None
     if not isinstance(value, dict):
         raise ConfigError(f'{source} must be a JSON object, such as {{"a": 1}}.')
     return value

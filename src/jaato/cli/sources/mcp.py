@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jaato.plugins.mcp.oauth.callback import Ask
 
 BYTES_PER_TOKEN = 4
+NEEDS_EXTRA = "MCP servers need the extra mcp: pip install 'jaato[mcp]'."
 
 
 class McpCommands(SourceCommands[ServerConfig]):
@@ -263,6 +264,8 @@ def list_servers(commands: McpCommands) -> int:
     """List all servers, and warn of those without a sandbox."""
     code = commands.run(commands.list_all)
     if not commands.args.json:
+        if commands.directory.sources and find_spec("mcp") is None:
+            print_message(NEEDS_EXTRA)
         for config in commands.directory.sources.values():
             if text := warn_unconfined(config, commands.settings.state_dir):
                 print_message(text)
@@ -299,7 +302,7 @@ def logs(commands: McpCommands) -> int:
 def check_login(commands: McpCommands, config: ServerConfig) -> None:
     """Raise `ConfigError` for a server without login, `PermissionDenied` for one that is not trusted."""
     if find_spec("mcp") is None:
-        raise ConfigError("MCP servers need the extra mcp: pip install 'jaato[mcp]'.")
+        raise ConfigError(NEEDS_EXTRA)
     if config.kind == "stdio":
         raise ConfigError(
             f"{config.name} runs on this machine and has no login; pass it a key in an environment variable: "

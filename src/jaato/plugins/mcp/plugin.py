@@ -55,7 +55,9 @@ class MCPToolPlugin(Plugin):
         super().__init__(host)
         self.directory = open_directory(host)
         self._offered: dict[str, list[Tool]] = {}
-        self._first_starts: dict[str, Future[None]] = {}
+        self._first_starts: dict[str, Future[str]] = {}
+        self._reported: set[str] = set()
+        """The servers whose first start has ended, and was reported where it failed."""
 
     def offered(self) -> list[Tool]:
         """The tools of every server with a manifest."""
@@ -85,9 +87,9 @@ class MCPToolPlugin(Plugin):
         if (registry := service_of(self.host, "registry")) is not None:
             registry.renew(self.name, old, new)
 
-    async def start_unvisited(self, within_s: float) -> list[str]:
+    async def start_unvisited(self, within_s: float) -> dict[str, str]:
         """Start each trusted server without a manifest, once, to learn its tools. Returns the servers that have not
-        listed them after `within_s` seconds; they continue in the background. Failures are logged."""
+        listed them after `within_s` seconds: empty for those that continue in the background, else their failure, once."""
         for config in self.directory.sources.values():
             name = config.name
             if name in self._first_starts or len(self._first_starts) == MAX_STARTED:
@@ -97,10 +99,18 @@ class MCPToolPlugin(Plugin):
             try:
                 self._first_starts[name] = self.servers.submit(name, list_first_time)
             except (ToolError, PluginError) as error:
-                LOG.warning("%s", error)
+                refused: Future[str] = Future()
+                refused.set_result(str(error))
+                self._first_starts[name] = refused
         starts = self._first_starts
         await anyio.to_thread.run_sync(wait, starts.values(), within_s, abandon_on_cancel=True)
-        return [name for name, start in starts.items() if not start.done()]
+        missing = {name: "" for name, start in starts.items() if not start.done()}
+        for name in starts.keys() - missing.keys() - self._reported:
+            self._reported.add(name)
+            if failure := result_of(starts[name]):
+                LOG.warning("%s", failure)
+                missing[name] = failure[:MAX_TEXT]
+        return missing
 
     async def start_given(self) -> None:
         """Start the program's servers and list their tools. Raises `ToolError` for one that fails."""
@@ -307,8 +317,15 @@ class MCPToolPlugin(Plugin):
         return await self.servers.ask(server, lambda connection: connection.complete(reference, asked))
 
 
-async def list_first_time(server: ServerSupervisor) -> None:
-    """Start a server, so that it lists its tools. Failures are logged."""
+def result_of(start: Future[str]) -> str:
+    """The failure of a first start, or of the pool that was closed meanwhile; empty for one that went well."""
+    if start.cancelled():
+        return ""
+    return str(error) if (error := start.exception()) is not None else start.result()
+
+
+async def list_first_time(server: ServerSupervisor) -> str:
+    """Start a server, so that it lists its tools; returns its failure, empty when it has listed them."""
     from jaato.plugins.mcp.pool import fetch_manifest
 
     name = server.setting.config.name
@@ -316,9 +333,10 @@ async def list_first_time(server: ServerSupervisor) -> None:
         with anyio.fail_after(START_WITHIN_S):
             await fetch_manifest(server)
     except TimeoutError:
-        LOG.warning("MCP server '%s' has not listed its tools within %g s", name, START_WITHIN_S)
+        return f"MCP server {name!r} has not listed its tools within {START_WITHIN_S:g} s"
     except ToolError as error:
-        LOG.warning("%s", error)
+        return str(error)
+    return ""
 
 
 def open_directory(host: PluginHost) -> Directory:

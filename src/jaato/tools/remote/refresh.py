@@ -34,18 +34,19 @@ def marks_in(via: str) -> tuple[str, ...]:
     return tuple(MARK.findall(via[:2_000]))
 
 
-async def connect_unvisited(catalog: Catalog, within_s: float) -> list[str]:
+async def connect_unvisited(catalog: Catalog, within_s: float) -> dict[str, str]:
     """Connect the remote servers that never listed their tools; programs may be started for it. Returns the servers that
-    have not listed them after `within_s` seconds; they continue in the background."""
-    starting: list[str] = []
+    have not listed them after `within_s` seconds: with the failure, once, or empty for those that continue in the
+    background."""
+    missing: dict[str, str] = {}
 
-    async def connect(source: Callable[[float], Coroutine[Any, Any, list[str]]]) -> None:
-        starting.extend(await source(within_s))
+    async def connect(source: Callable[[float], Coroutine[Any, Any, dict[str, str]]]) -> None:
+        missing.update(await source(within_s))
 
     async with anyio.create_task_group() as tasks:
         for source in list(catalog.unvisited.values()):
             tasks.start_soon(connect, source)
-    return starting
+    return missing
 
 
 async def refresh_tools(catalog: Catalog) -> None:
