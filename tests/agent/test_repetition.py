@@ -74,7 +74,7 @@ def test_the_same_call_with_the_same_result(tmp_path: Path) -> None:
 
     async def main() -> None:
         reason, why, model_calls, told = await played(tmp_path, [call("look", where="here")] * 20)
-        assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER["call"], 1)
+        assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER.call, 1)
         assert "look was called 10 times in a row with the same arguments and the same result" in why
         assert "look was called 4 times in a row" in told[0]
 
@@ -98,21 +98,21 @@ def test_the_same_error_with_other_arguments(tmp_path: Path) -> None:
     async def main() -> None:
         script = [call("fail", how=str(number)) for number in range(20)]
         reason, why, model_calls, told = await played(tmp_path, script)
-        assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER["error"], 1)
+        assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER.error, 1)
         assert "fail has failed 10 times in a row with the same error" in why
 
     anyio.run(main)
 
 
-@pytest.mark.parametrize("period", [2, 3])
+@pytest.mark.parametrize("period", [2, 3, 4, 5, 6])
 def test_steps_in_turns(tmp_path: Path, period: int) -> None:
-    """A-B-A-B, and A-B-C-A-B-C."""
+    """A-B-A-B, A-B-C-A-B-C, and cycles of up to six steps."""
 
     async def main() -> None:
         script = [call("look", where=str(number % period)) for number in range(30)]
         reason, why, model_calls, told = await played(tmp_path, script)
-        assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER["cycle"], 1)
-        assert "the last 12 steps repeat the same calls in turns (look)" in why
+        assert (reason, model_calls, len(told)) == ("limit", ASK_AFTER.cycle[period], 1)
+        assert f"the last {model_calls} steps repeat the same calls in turns (look)" in why
 
     anyio.run(main)
 
@@ -155,6 +155,21 @@ def test_rounds_of_editing_and_testing_are_no_repetition(tmp_path: Path) -> None
     anyio.run(main)
 
 
+@pytest.mark.parametrize("period", [4, 5, 6])
+def test_polling_between_the_same_calls_is_no_repetition(tmp_path: Path, period: int) -> None:
+    """A round of calls of which one has a changing result; and two rounds alike, as after results were cleared."""
+
+    async def main() -> None:
+        fixed: list[Any] = [call("look", where=str(number)) for number in range(period - 1)]
+        reason, _, _, told = await played(tmp_path, [*fixed, call("tick")] * 12 + [say("done")])
+        assert (reason, told) == ("stop", [])
+        (tmp_path / "twice").mkdir()
+        again = [*fixed, call("look", where="last")] * 2
+        assert await played(tmp_path / "twice", [*again, say("done")]) == ("stop", "", 2 * period + 1, [])
+
+    anyio.run(main)
+
+
 def test_it_can_be_turned_off(tmp_path: Path) -> None:
     """With `loop_detection` off nothing is said and nothing ends."""
 
@@ -174,7 +189,7 @@ def test_the_user_decides(tmp_path: Path, answer: str, reason: str, said: str) -
     anew: as many steps can follow before the next question."""
 
     async def main() -> None:
-        steps = 2 * ASK_AFTER["call"] - 1
+        steps = 2 * ASK_AFTER.call - 1
         script = [*[call("look", where="here")] * steps, call("tick"), say("done")]
         async with session(tmp_path, script, TOOLS) as live:
             asked: list[ClarificationQuestion] = []
@@ -230,7 +245,7 @@ def test_the_question_survives_a_restart(tmp_path: Path) -> None:
     """A process dies while the user is asked; what is answered before the turn is resumed reaches the model."""
 
     async def main() -> None:
-        script = [*[call("look", where="here")] * ASK_AFTER["call"], call("tick"), say("done")]
+        script = [*[call("look", where="here")] * ASK_AFTER.call, call("tick"), say("done")]
         made = runtime(tmp_path, TOOLS)
         live = made.create(plan(tmp_path, script, keep_interrupted_turns=True))
         async with live, anyio.create_task_group() as group:
@@ -254,22 +269,30 @@ def test_the_question_survives_a_restart(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy")), max_size=80))
+STEPS = st.tuples(st.sampled_from("abc"), st.sampled_from("xy"))
+CYCLES = st.builds(
+    lambda first, cycle, rounds: first + cycle * rounds,
+    st.lists(STEPS, max_size=6),
+    st.lists(STEPS, min_size=1, max_size=7),
+    st.integers(1, 5),
+)
+
+
+@given(st.lists(STEPS, max_size=80) | CYCLES)
 def test_only_real_repetitions_are_found(steps: list[tuple[str, str]]) -> None:
     """What is found is there, at every length of history, and the window never grows."""
     fold = RepetitionFold()
     for number, (name, result) in enumerate(steps, 1):
         made = ToolCall(f"c{number}", name, {"b": 1, "a": [name]})
         fold.add_step([made], {made.call_id: ToolResult(made.call_id, name, True, [Text(result)])})
-        assert len(fold.steps) <= 3
+        assert len(fold.steps) <= max(NUDGE_AFTER.cycle)
         past = steps[:number]
         expected = any(
             len(past) >= length
             and all(past[-place] == past[-place - period] for place in range(1, length - period + 1))
             for period, length in (
-                (1, NUDGE_AFTER["call"]),
-                (2, NUDGE_AFTER["cycle"]),
-                (3, NUDGE_AFTER["cycle"]),
+                (1, NUDGE_AFTER.call),
+                *NUDGE_AFTER.cycle.items(),
             )
         )
         assert (fold.found(NUDGE_AFTER) is not None) == expected
@@ -285,13 +308,13 @@ def test_errors_are_counted_in_a_row(outcomes: list[str]) -> None:
         problem = None if outcome == "fine" else Problem("failed", outcome)
         fold.add_step([made], {made.call_id: ToolResult(made.call_id, "t", outcome == "fine", error=problem)})
         row = 0 if outcome == "fine" else row + 1 if number and outcomes[number - 1] == outcome else 1
-        assert (fold.found(NUDGE_AFTER) is not None) == (row >= NUDGE_AFTER["error"])
+        assert (fold.found(NUDGE_AFTER) is not None) == (row >= NUDGE_AFTER.error)
 
 
 def test_the_order_of_arguments_does_not_matter() -> None:
     """The same object written in another order is the same call."""
     fold = RepetitionFold()
-    for number in range(NUDGE_AFTER["call"]):
+    for number in range(NUDGE_AFTER.call):
         text = '{"a": 1, "b": 2}' if number % 2 else '{"b": 2, "a": 1}'
         made = ToolCall(f"c{number}", "t", json.loads(text))
         fold.add_step([made], {made.call_id: ToolResult(made.call_id, "t", True)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -13,11 +13,21 @@ from jaato.protocol.events import ClarificationResolved
 from jaato.protocol.messages import Text, ToolCall, ToolResult
 
 Kind = Literal["call", "cycle", "error"]
-NUDGE_AFTER: dict[Kind, int] = {"call": 4, "cycle": 8, "error": 5}
-"""Steps after which the model is told of a repetition."""
-ASK_AFTER: dict[Kind, int] = {"call": 10, "cycle": 12, "error": 10}
+
+
+class Thresholds(NamedTuple):
+    """After how many steps something is done: of the same calls, of the same error, and of a cycle by its length."""
+
+    call: int
+    error: int
+    cycle: dict[int, int]
+
+
+NUDGE_AFTER = Thresholds(4, 5, {2: 8, 3: 8, 4: 12, 5: 15, 6: 18})
+"""Steps after which the model is told of a repetition; of a long cycle three rounds, as two may be chance."""
+ASK_AFTER = Thresholds(10, 10, {2: 12, 3: 12, 4: 16, 5: 20, 6: 24})
 """Steps after which the user is asked."""
-PERIODS = (1, 2, 3)
+PERIODS = (1, *NUDGE_AFTER.cycle)
 STILL_RUNNING = frozenset(("running", "waiting", "pending", "blocked"))
 """What the `status` or `state` of a result says of something that has not ended; asking for it again is no repetition."""
 NUDGE_KEY = "limit:repetition"
@@ -101,16 +111,16 @@ class RepetitionFold(msgspec.Struct):
         if self.found(NUDGE_AFTER) is None:
             self.nudged = False
 
-    def found(self, after: dict[Kind, int]) -> Repetition | None:
+    def found(self, after: Thresholds) -> Repetition | None:
         """The repetition that has lasted for so many steps; None when there is none."""
         recent, runs = list(self.tools), self.runs
-        if runs.get(1) and runs[1] + 1 >= after["call"]:
+        if runs.get(1) and runs[1] + 1 >= after.call:
             return Repetition("call", runs[1] + 1, recent[-1])
-        for period in PERIODS[1:]:
-            if runs.get(period) and runs[period] + period >= after["cycle"]:
+        for period, steps in after.cycle.items():
+            if runs.get(period) and runs[period] + period >= steps:
                 names = dict.fromkeys(name for tools in recent[-period:] for name in tools)
                 return Repetition("cycle", runs[period] + period, tuple(names))
-        if self.errors >= after["error"]:
+        if self.errors >= after.error:
             return Repetition("error", self.errors, recent[-1])
         return None
 
