@@ -96,6 +96,31 @@ def test_the_question_in_the_terminal(desk: Desk, served: bool) -> None:
         child.expect(pexpect.EOF)
 
 
+@pytest.mark.parametrize(
+    ("budget", "lines", "ends"),
+    [
+        ("8k tokens per turn", ["a bit", "20000"], "Done."),
+        ("$0.02 per turn", ["10m", "5"], "Done."),
+        ("$0.02 per turn", ["2"], "is used up"),
+    ],
+)
+def test_amounts_are_typed_at_the_terminal(desk: Desk, budget: str, lines: list[str], ends: str) -> None:
+    """A number without a unit is taken in that of the budget, one of the list as its choice; anything else is asked again
+    with what was wrong."""
+    with talking(desk, *flags(desk), "--budget", budget) as child:
+        child.expect("Ctrl-D leaves")
+        child.send("go\r")
+        for number, line in enumerate(lines):
+            if number:
+                child.expect(f"'{lines[number - 1]}' is not understood: it is no amount of this budget")
+            child.expect(r"answer \[stop\]: ")
+            child.send(f"{line}\r")
+        child.expect(ends)
+        child.expect("tokens in")
+        child.send("\x04")
+        child.expect(pexpect.EOF)
+
+
 @pytest.mark.parametrize("served", [False, True])
 def test_a_run_that_repeats_itself_stops_with_5(desk: Desk, served: bool) -> None:
     """The model is told first; with no one to ask the turn ends. The setting turns it off."""

@@ -53,8 +53,61 @@ def test_more_and_off() -> None:
     assert set(parse_budgets(["off"]).settings.values()) == {0}
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [["$2", "$5"], ["$2, $5"], ["$2 per session, 10k tokens, $3"], ["off", "5k per day", "6k tokens a day"]],
+)
+def test_two_budgets_of_one_kind_are_refused(texts: list[str]) -> None:
+    """Neither the first nor the last is chosen silently; the error names both."""
+    with pytest.raises(
+        ConfigError, match=r"Two budgets per (session|day) are given, \S+.* and \S+.*: give one"
+    ):
+        parse_budgets(texts)
+
+
+def test_a_budget_that_is_given_twice_alike_is_one() -> None:
+    """The same amount again is no contradiction, nor are two units or two scopes."""
+    assert parse_budgets(["$2", "2 usd", "$2 per day", "off", "$3"]).settings["budget_session_usd"] == 3
+    assert parse_budgets(["$2", "2 usd", "$5 per day, 5k"]).settings == {
+        "budget_session_usd": 2,
+        "budget_day_usd": 5,
+        "budget_session_tokens": 5_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "unit", "allowed"),
+    [
+        ("2", "usd", 2),
+        ("0.5", "usd", 0.5),
+        ("2000", "tokens", 2_000),
+        ("25,000", "tokens", 25_000),
+        ("continue", "tokens", 10),
+        ("yes", "usd", 10),
+        ("continue with 10 tokens more", "tokens", 10),
+        ("more 20k", "tokens", 20_000),
+        ("stop", "usd", 0),
+        (" No ", "usd", 0),
+        ("", "s", 0),
+        (None, "s", 0),
+        ("0", "usd", 0),
+        ("10", "s", None),
+        ("10m", "s", 600),
+        ("2k", "usd", None),
+        ("$2", "tokens", None),
+        ("-5", "usd", None),
+        ("²", "usd", None),
+        ("a bit", "tokens", None),
+        ("continue please", "tokens", None),
+    ],
+)
+def test_what_an_answer_allows(answer: str | None, unit: Any, allowed: float | None) -> None:
+    """A plain number has the unit of the budget, but for time; what is not understood is asked again."""
+    assert parse_answer(answer, ("turn", unit), 10.0) == allowed
+
+
 def test_an_answer_of_hundreds_of_digits_is_no_amount() -> None:
-    """It allows nothing, and the turn ends as it does after any other answer."""
+    """It is asked again, like any other answer that is not understood."""
     assert parse_answer(f"{'9' * 400} tokens", ("turn", "tokens"), 5.0) is None
     assert parse_answer("9,000 tokens", ("turn", "tokens"), 5.0) == 9_000
 

@@ -159,12 +159,13 @@ def test_a_call_is_refused_before_it_is_made(tmp_path: Path) -> None:
         (["what?"], "limit", None),
         (["$5"], "limit", None),
         (["20k"], "stop", 22_600),
+        (["20000"], "stop", 22_600),
     ],
 )
 def test_the_user_is_asked(
     tmp_path: Path, answers: list[str | None], reason: str, limit: float | None
 ) -> None:
-    """The question says what was used and offers more; anything that allows nothing stops."""
+    """The question says what was used and offers more; what is not understood is asked again, three times in all."""
 
     async def main() -> None:
         async with session(tmp_path, turns(20), [look], budget=limits(turn_tokens=2_600)) as live:
@@ -180,6 +181,9 @@ def test_the_user_is_asked(
             turn = await live.post("go")
             assert turn is not None
             assert turn.reason == reason
+            if answers[0] in ("what?", "$5"):
+                assert len(asked) == 3
+                assert all("is not understood: it is no amount" in one.context for one in asked[1:])
             assert asked[0].context.startswith("The budget of 2,600 tokens per turn is used up: ")
             assert asked[0].questions[0]["choices"] == ["continue with 2,600 tokens more", "stop"]
             updates = [event for event in recorded(live) if isinstance(event, BudgetUpdated)]

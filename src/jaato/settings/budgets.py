@@ -50,23 +50,28 @@ def get_setting_name(scope: Scope, unit: Unit) -> str:
 
 def parse_budgets(texts: Iterable[str]) -> BudgetFlags:
     """The budgets of some flags. An amount without a scope has that of the next one that has one, else `session`.
-    Raises `ConfigError`."""
-    found: dict[str, float] = {}
+    Raises `ConfigError`, also for two budgets of one kind."""
+    found: dict[tuple[Scope, Unit], float] = {}
     more = False
     for text in texts:
         word = text.strip().lower()
         if word == MORE:
             more = True
         elif word in OFF:
-            found |= {get_setting_name(scope, unit): 0 for scope in SCOPES for unit in UNITS}
+            found = {(scope, unit): 0 for scope in SCOPES for unit in UNITS}
         else:
-            found |= parse_budget(word)
-    return BudgetFlags(found, more)
+            for scope, unit, value in parse_budget(word):
+                before = found.get((scope, unit)) or value
+                if before != value:
+                    amounts = f"{format_amount(unit, before)} and {format_amount(unit, value)}"
+                    raise ConfigError(f"Two budgets per {scope} are given, {amounts}: give one of them.")
+                found[scope, unit] = value
+    return BudgetFlags({get_setting_name(*key): value for key, value in found.items()}, more)
 
 
-def parse_budget(text: str) -> dict[str, float]:
+def parse_budget(text: str) -> list[tuple[Scope, Unit, float]]:
     """The budgets of one text. Raises `ConfigError`."""
-    found: dict[str, float] = {}
+    found: list[tuple[Scope, Unit, float]] = []
     waiting: list[tuple[Unit, float]] = []
     for part in filter(str.strip, NEXT.split(text)):
         matched = PART.fullmatch(part.strip())
@@ -78,11 +83,11 @@ def parse_budget(text: str) -> dict[str, float]:
             raise ConfigError(f"A budget is above zero, not {part.strip()!r:.40}; off removes budgets.")
         waiting.append(amount)
         if name is not None:
-            found |= {get_setting_name(NAMES[name], unit): value for unit, value in waiting}
+            found += [(NAMES[name], *one) for one in waiting]
             waiting.clear()
     if not found and not waiting:
         raise ConfigError(f"The budget is empty; {HELP}.")
-    return found | {get_setting_name("session", unit): value for unit, value in waiting}
+    return [*found, *[("session", *one) for one in waiting]]
 
 
 def parse_amount(text: str) -> tuple[Unit, float] | None:

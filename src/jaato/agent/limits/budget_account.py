@@ -15,13 +15,18 @@ from jaato.agent.journal import Journal
 from jaato.agent.limits.spending import DAY_CHARS, Amount, Budget, Key
 from jaato.agent.questions import OF_TURN, Questions
 from jaato.errors import LimitReached
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.events import BudgetUpdated, now
 from jaato.protocol.ids import new_id
 from jaato.protocol.usage import AgentBegan, ReplyUsed, SummaryUsed, TurnUsed, UsageRecord
-from jaato.settings.budgets import format_amount, parse_amount
+from jaato.settings.budgets import MOST_AMOUNT_CHARS, format_amount, parse_amount
 
 STOP = "stop"
+NO = (STOP, "no", "n", "")
 CONTINUE = ("continue", "more", "yes", "y")
+MOST_QUESTIONS = 3
+"""How often one is asked whose answers are not understood."""
+PLAIN = lazy_pattern(r"\d+(?:\.\d+)?")
 
 
 class Exceeded(Struct, frozen=True):
@@ -177,26 +182,16 @@ class BudgetAccount:
             exceeded = self._exceeded(need, with_reserved=False)
             if exceeded is None or (self._stopped is not None and self._stopped[0] == self._spending.turn_id):
                 return  # the question of another agent has settled it
-            scope, unit = exceeded.key
             step = self._steps[exceeded.key]
             self._record("reached", agent_id, exceeded, exceeded.limit)
-            more = f"continue with {format_amount(unit, step)} more"
-            asked = Clarification(
-                id=new_id("q"),
-                call_id=f"{OF_TURN}{scope}:{unit}",
-                context=f"{exceeded.text[0].upper()}{exceeded.text[1:]}.",
-                questions=[
-                    {
-                        "question": "Continue, or stop? Another amount can be given, such as "
-                        f"{format_amount(unit, step / 2)}.",
-                        "choices": [more, STOP],
-                        "default": STOP,
-                    }
-                ],
-            )
-            answers = await self._questions.clarify(asked, agent_id)
-            allowed = parse_answer((answers or [None])[0], exceeded.key, step)
-            if allowed is None:
+            asked = make_question(exceeded, step)
+            for _ in range(MOST_QUESTIONS):
+                answers = await self._questions.clarify(asked, agent_id)
+                allowed = parse_answer((answers or [None])[0], exceeded.key, step)
+                if allowed is not None:
+                    break
+                asked = make_question(exceeded, step, (answers or [None])[0])
+            if not allowed:
                 self._stop(exceeded, asked=answers is not None)
             self._record("extended", agent_id, exceeded, max(exceeded.limit, exceeded.used) + allowed)
 
@@ -269,13 +264,50 @@ class OtherSessions:
         return Amount()
 
 
+def make_question(exceeded: Exceeded, step: float, answer: str | None = None) -> Clarification:
+    """The question for more; `answer` is one that was not understood."""
+    scope, unit = exceeded.key
+    example = format_amount(unit, step / 2)
+    context = f"{exceeded.text[0].upper()}{exceeded.text[1:]}."
+    if answer is not None:
+        what = (
+            "the amount has no unit" if PLAIN.fullmatch(answer.strip()) else "it is no amount of this budget"
+        )
+        context = f"{answer.strip()!r:.60} is not understood: {what}. Write one such as {example}. {context}"
+    return Clarification(
+        id=new_id("q"),
+        call_id=f"{OF_TURN}{scope}:{unit}",
+        context=context,
+        questions=[
+            {
+                "question": f"Continue, or stop? Another amount can be given, such as {example}.",
+                "choices": [f"continue with {format_amount(unit, step)} more", STOP],
+                "default": STOP,
+            }
+        ],
+    )
+
+
 def parse_answer(answer: str | None, key: Key, step: float) -> float | None:
-    """How much more an answer allows; None when it does not."""
+    """How much more an answer allows, 0 for nothing; None when it is not understood.
+
+    A number without a unit has that of the budget; of time it has none, as it could be seconds or minutes.
+    """
     word = (answer or "").strip().lower()
-    if word.partition(" ")[0] in CONTINUE:
-        return step
+    if word in NO:
+        return 0.0
+    first, _, rest = word.partition(" ")
+    if first in CONTINUE:
+        word = rest.strip().removeprefix("with ").removesuffix(" more")
+        if not word:
+            return step
     amount = parse_amount(word)
-    return amount[1] if amount is not None and amount[0] == key[1] and amount[1] > 0 else None
+    if amount is not None:
+        return amount[1] if amount[0] == key[1] else None
+    plain = word.replace(",", "").replace("_", "")
+    if key[1] != "s" and len(plain) <= MOST_AMOUNT_CHARS and PLAIN.fullmatch(plain):
+        return float(plain)
+    return None
 
 
 def get_today() -> str:
