@@ -20,7 +20,7 @@ from tests.spec.facades import Connect
 from jaato.abc.compactor import GCConfig
 from jaato.abc.provider import ModelRequest
 from jaato.agent.compaction.account import account_lines, allocate
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.strategies import HybridGCPlugin
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, JaatoError

@@ -21,8 +21,8 @@ from tests.providers.histories import check_anthropic, check_gemini, check_opena
 from jaato.abc.compactor import GCConfig
 from jaato.abc.provider import ModelRequest
 from jaato.agent.compaction.chars import chars_of
-from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.history import required_positions
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
 from jaato.protocol.events import (

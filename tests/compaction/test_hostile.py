@@ -12,7 +12,7 @@ from tests.compaction.test_room import Strategy, collections, forget, texts
 from tests.kit import say, session
 
 from jaato.abc.compactor import GCConfig, GCResult
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.protocol.messages import Message, Text
 
 

@@ -15,8 +15,8 @@ from tests.subagent.cast import stage
 
 from jaato.abc.compactor import GCConfig
 from jaato.agent.compaction.clearing import stub_of, text_of
-from jaato.agent.compaction.engine import CompactionSetup
 from jaato.agent.compaction.record import RecordFold, constraints_in, record_lines
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.summary import Note, note_message
 from jaato.agent.session import Session
 from jaato.agent.state import State

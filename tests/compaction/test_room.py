@@ -13,7 +13,7 @@ from tests.agent.echo import echo
 from tests.kit import call, provider_of, recorded, reopened, say, session
 
 from jaato.abc.compactor import GCConfig, GCResult
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.strategies import TruncateGCPlugin
 from jaato.agent.session import Session
 from jaato.protocol.events import BackgroundUpdated, GcCompleted, PlanUpdated

@@ -14,7 +14,7 @@ from tests.kit import call, provider_of, reopened, session
 
 from jaato.abc.compactor import GCConfig, SummarizingGCPlugin
 from jaato.abc.provider import ModelRequest
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.summary import SUMMARY_HEAD
 from jaato.agent.session import Session
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult, Usage

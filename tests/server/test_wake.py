@@ -17,7 +17,7 @@ from tests.subagent.cast import Cast
 
 from jaato.abc.compactor import GCConfig, GCResult
 from jaato.abc.provider import ModelRequest
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.strategies import TruncateGCPlugin
 from jaato.errors import ProviderError, ToolError
 from jaato.protocol.events import BackgroundUpdated, MessageUser, PermissionRequested, TurnCompleted

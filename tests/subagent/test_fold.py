@@ -14,7 +14,7 @@ from tests.subagent.cast import session_of, stage
 
 from jaato.abc.compactor import GCConfig
 from jaato.abc.provider import ModelRequest
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.strategies import TruncateGCPlugin
 from jaato.agent.journal import Journal
 from jaato.agent.state import SessionState, State

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 from jaato.abc.provider import Provider
 from jaato.agent.active_tools import ActiveTools
 from jaato.agent.background_tasks import BackgroundGroup
-from jaato.agent.compaction.engine import CompactionContext, CompactionEngine, CompactionSetup
+from jaato.agent.compaction.engine import CompactionEngine
+from jaato.agent.compaction.setup import CompactionContext, CompactionSetup
 from jaato.agent.compaction.window import ContextLimits
 from jaato.agent.inbox import NO_AUTHOR, Author, Enrich, Inbox
 from jaato.agent.journal import Journal

@@ -15,7 +15,7 @@ from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.window import ContextLimits
 from jaato.agent.journal import Journal
 from jaato.agent.limits.spending import Budget

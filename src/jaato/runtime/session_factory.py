@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
 from jaato.agent.active_tools import ACTIVATOR
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.window import LEAST_TOKENS, ContextLimits
 from jaato.agent.journal import Journal
 from jaato.agent.limits.spending import Budget, Key

@@ -1,20 +1,12 @@
-"""The compaction strategies `gc_truncate`, `gc_summarize` and `gc_hybrid`; all keep the recent turns."""
+"""The compaction strategies `gc_truncate`, `gc_summarize` and `gc_hybrid`; all keep the recent turns.
+
+What a compaction needs is imported by the first one: most sessions have none."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCResult
-from jaato.agent.compaction.history import is_notice, newer_half, required_positions, split_history
-from jaato.agent.compaction.summary import (
-    SUMMARY_HEAD,
-    is_summary,
-    requests_of,
-    shorten,
-    summary_chars,
-    transcript,
-    transcript_chars,
-)
 from jaato.protocol.messages import Message, Text
 
 
@@ -42,6 +34,8 @@ class TruncateGCPlugin:
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig, reason: str
     ) -> tuple[list[Message], GCResult]:
         """All but the last `preserve_recent_turns` turns is left out."""
+        from jaato.agent.compaction.history import split_history
+
         first = split_history(history, context_usage, config).recent
         return history[first:], GCResult(items_collected=first, plugin_name=self.name, trigger_reason=reason)
 
@@ -66,16 +60,19 @@ class SummarizeGCPlugin(TruncateGCPlugin):
 
     def question(self, history: list[Message], context_usage: dict[str, Any], config: GCConfig) -> str | None:
         """A request to summarise everything before the recent turns."""
+        from jaato.agent.compaction import summary
+        from jaato.agent.compaction.history import is_notice, required_positions
+
         first, last = self.told(history, context_usage, config)
         kept = set(required_positions(history))
         if all(at in kept or is_notice(history[at]) for at in range(first, last)):
             return None
-        most = summary_chars(context_usage)
-        room = transcript_chars(context_usage)
-        untold = requests_of(history[:first])
+        most = summary.summary_chars(context_usage)
+        room = summary.transcript_chars(context_usage)
+        untold = summary.requests_of(history[:first])
         before = f"{ASKED_BEFORE}{untold}\n\n" if untold else ""
-        carried = [message for message in history[:first] if is_summary(message)]
-        text = transcript([*carried, *history[first:last]], max(room // 2, room - len(before)))
+        carried = filter(summary.is_summary, history[:first])
+        text = summary.transcript([*carried, *history[first:last]], max(room // 2, room - len(before)))
         wanted = f"{WISHES}{config.instructions}\n" if config.instructions else ""
         told = f"{before}{text}".replace(
             "</conversation", "< /conversation"
@@ -86,12 +83,16 @@ class SummarizeGCPlugin(TruncateGCPlugin):
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig
     ) -> tuple[int, int]:
         """From where to where the history is summarised; what is before is dropped, what is after stays."""
+        from jaato.agent.compaction.history import split_history
+
         return 0, split_history(history, context_usage, config).recent
 
     def collect(
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig, reason: str
     ) -> tuple[list[Message], GCResult]:
         """The recent turns, and a summary that was there already."""
+        from jaato.agent.compaction.summary import is_summary
+
         kept, result = super().collect(history, context_usage, config, reason)
         gone = history[: len(history) - len(kept)]
         return [*filter(is_summary, gone), *kept], result
@@ -105,6 +106,8 @@ class SummarizeGCPlugin(TruncateGCPlugin):
         reason: str,
     ) -> tuple[list[Message], GCResult]:
         """The recent turns, after the summary."""
+        from jaato.agent.compaction.summary import SUMMARY_HEAD, shorten, summary_chars
+
         _, last = self.told(history, context_usage, config)
         summary = Text(SUMMARY_HEAD + shorten(answer.strip(), summary_chars(context_usage)))
         kept = [Message("user", [summary], source="system"), *history[last:]]
@@ -121,6 +124,8 @@ class HybridGCPlugin(SummarizeGCPlugin):
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig
     ) -> tuple[int, int]:
         """The newer half of what is not recent."""
+        from jaato.agent.compaction.history import newer_half, split_history
+
         pieces = split_history(history, context_usage, config)
         return newer_half(history, pieces.begins, pieces.recent), pieces.recent
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaato.abc.compactor import GCConfig, GCPlugin
 from jaato.abc.session_plugin import SavedSession, SessionConfig, SessionPlugin
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.session import Session
 from jaato.errors import ConfigError, from_code
 from jaato.protocol.events import AgentOutput, Event, MessageModel, Retry, ToolOutput, TurnCompleted

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from jaato.abc.compactor import GCConfig
-from jaato.agent.compaction.engine import CompactionSetup
+from jaato.agent.compaction.setup import CompactionSetup
 from jaato.errors import ConfigError, PluginError
 from jaato.runtime.plugins.adapter import Toolset
 from jaato.runtime.plugins.discovery import BUILTIN_STRATEGIES, discover_gc_plugins, load_gc_plugin
