@@ -1,6 +1,6 @@
 """Random histories through every strategy and every dialect: pairs, pins, size, and no second compaction.
 
-`JAATO_HISTORIES=10000` tries so many of them for each strategy; the suite tries some.
+`JAATO_HISTORIES=3400` tries so many of them for each strategy; the suite tries some.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.kit import plan, runtime
-from tests.providers.histories import check_anthropic, check_gemini, check_openai
+from tests.providers.histories import check_anthropic, check_gemini, check_local, check_openai
 
 from jaato.abc.compactor import GCConfig
 from jaato.abc.provider import ModelRequest
@@ -308,6 +308,7 @@ LEAST_KEPT = 3_500
 
 def check_wire(live: Session) -> None:
     """Each dialect takes the history as it is: no call is without its result, no result without its call."""
+    check_local(live.state.messages)
     for model, dialect in DIALECTS:
         request = ModelRequest(model, live.state.messages, "s", read_blob=lambda _digest: b"\x89PNG")
         body = dialect.encode(request)

@@ -17,12 +17,16 @@ from jaato.abc.compactor import GCConfig
 from jaato.agent.compaction.clearing import stub_of, text_of
 from jaato.agent.compaction.record import RecordFold, constraints_in, record_lines
 from jaato.agent.compaction.setup import CompactionSetup
+from jaato.agent.compaction.strategies import TruncateGCPlugin
 from jaato.agent.compaction.summary import Note, note_message
 from jaato.agent.session import Session
 from jaato.agent.state import State
+from jaato.errors import ConfigError
 from jaato.protocol.events import (
     BackgroundUpdated,
     ClarificationResolved,
+    ContextPinned,
+    GcCompleted,
     MessageModel,
     MessageUser,
     Permission,
@@ -30,8 +34,8 @@ from jaato.protocol.events import (
     ToolCallEnd,
 )
 from jaato.protocol.messages import Message, Problem, Text, ToolCall, ToolResult
-from jaato.protocol.specs import CommandRun, ContextRecord, FileTouch, Plan, PlanStep
-from jaato.providers.scripted import Step
+from jaato.protocol.specs import CommandRun, ContextRecord, FileTouch, ModelInfo, Plan, PlanStep
+from jaato.providers.scripted import ScriptedProvider, Step
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
@@ -302,5 +306,48 @@ def test_a_question_for_the_record_reads_only_what_is_new(tmp_path: Path) -> Non
             await compacted(live)
             assert read == [at]
             assert len(provider_of(live).requests) == 5
+
+    anyio.run(main)
+
+
+def test_pins_take_a_part_of_the_context_at_most(tmp_path: Path) -> None:
+    """In a small window a pin that would take too much is refused, with what is free; the others stay."""
+
+    async def main() -> None:
+        provider = ScriptedProvider([], info=ModelInfo("script", "scripted", context_limit=4_000))
+        async with session(tmp_path, [], provider=provider) as live:
+            pins = live.services["pins"]
+            assert pins.add("x" * 500) == "p1"
+            with pytest.raises(
+                ConfigError, match=r"Pins may take [\d,]+ characters .* 4,000 tokens; 500 are taken"
+            ):
+                pins.add("y" * 2_000)
+            assert list(live.state.pins) == ["p1"]
+
+    anyio.run(main)
+
+
+def test_pins_of_a_larger_context_do_not_fill_a_smaller_one(tmp_path: Path) -> None:
+    """Thirty long pins come into a small window, as after a change of the model: the newest stay, the note names the others,
+    and the context is below its threshold, so that no compaction follows another."""
+
+    async def main() -> None:
+        provider = ScriptedProvider(
+            [Step(text="a" * 600)] * 20, info=ModelInfo("script", "scripted", context_limit=4_000)
+        )
+        async with session(tmp_path, [], provider=provider) as live:
+            live.compaction.use(CompactionSetup(TruncateGCPlugin(), GCConfig(80.0, 2)))
+            for number in range(1, 31):
+                text = f"{number} " + "z" * 1_990
+                live.journal.record(ContextPinned(**live.journal.head(), pin_id=f"p{number}", text=text))
+            ends = [await live.post(f"question {number} " + "q" * 600) for number in range(12)]
+            assert {end.reason for end in ends if end is not None} == {"stop"}
+            done = [event for event in recorded(live) if isinstance(event, GcCompleted)]
+            assert 1 <= len(done) <= 6
+            assert all(event.problem is None and event.tokens_after < 3_200 for event in done)
+            note = next(message.text for message in live.state.messages if message.id == live.state.gc_note)
+            assert "- 30 z" in note
+            assert "- 1 z" not in note
+            assert "Pins that do not fit into this context, and are not kept: p1, p2, " in note
 
     anyio.run(main)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +28,7 @@ from jaato.protocol.messages import (
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.anthropic.models import takes_temperature
 from jaato.providers.dialect import Decoder
+from jaato.providers.local.prompt import build_prompt
 from jaato.providers.sse import SseParser
 
 BLOBS = {
@@ -129,6 +132,28 @@ def play(decoder: Decoder, stream: bytes, step: int = 1 << 20) -> list[Chunk]:
             if chunks and isinstance(chunks[-1], Reply):
                 return chunks
     return [*chunks, *decoder.end()]
+
+
+HAUL = ToolSpec("haul", "Haul.", {"type": "object", "properties": {"number": {"type": "integer"}}})
+GIVEN = re.compile(r"^(?:Result of|Error from) (\S+?):", re.MULTILINE)
+
+
+def check_local(history: Sequence[Message]) -> None:
+    """The embedded model's chat has each call, as a line of JSON, right before a message with its result, and no others."""
+    prompt = build_prompt(history, "s", [HAUL], frozenset({"haul"}))
+    waiting: list[str] = []
+    for message in prompt.messages[prompt.fixed :]:
+        if message["role"] == "user":
+            assert GIVEN.findall(message["content"]) == waiting
+            waiting = []
+            continue
+        assert message["role"] == "assistant"
+        assert not waiting
+        turns = [json.loads(line) for line in message["content"].split("\n")]
+        assert all(("tool" in turn) != ("answer" in turn) for turn in turns)
+        waiting = [turn["tool"] for turn in turns if "tool" in turn]
+        assert len(waiting) in (0, len(turns))
+    assert not waiting
 
 
 def nameless(reply: Any) -> Any:

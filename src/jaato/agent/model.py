@@ -31,8 +31,10 @@ from jaato.agent.compaction.window import (
     ContextLimit,
     ContextLimits,
     ContextUsage,
+    count_pin_chars,
     measure_usage,
     resolve_limit,
+    tokens_per_char,
     tokens_with_reply,
 )
 from jaato.agent.journal import Journal
@@ -170,6 +172,12 @@ class ModelClient:
     def context_usage(self) -> ContextUsage:
         """How full the context is, by the provider's last count and the text since, else estimated from the text."""
         return measure_usage(self._journal.state, self.limit, self.fixed_chars)
+
+    @property
+    def pin_chars(self) -> int:
+        """How many characters pins may take in the context."""
+        rate = tokens_per_char(self._journal.state, self.fixed_chars)
+        return count_pin_chars(self.limit.tokens, self.context_usage.fixed_tokens, rate)
 
     def context_tokens_with(self, reply: Message, usage: Usage | None) -> int:
         """How many tokens the context has with a reply that is not in it yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaato.agent.inbox import Inbox
 from jaato.agent.journal import Journal
+from jaato.agent.model import ModelClient
 from jaato.errors import ConfigError
 from jaato.protocol.events import ContextPinned, PlanCleared, PlanUpdated, WaypointUpdated, now
 from jaato.protocol.messages import Message
@@ -43,15 +44,23 @@ MAX_PINS, MAX_PIN_CHARS = 30, 2_000
 class Pins:
     """The texts that the user pinned in a session: every compaction keeps them."""
 
-    def __init__(self, journal: Journal, inbox: Inbox) -> None:
+    def __init__(self, journal: Journal, inbox: Inbox, model: ModelClient) -> None:
         self._journal = journal
         self._inbox = inbox
+        self._model = model
 
     def add(self, text: str) -> str:
-        """Pin a text and send it to the model; returns its id. Raises `ConfigError` for one too long, or too many."""
+        """Pin a text and send it to the model; returns its id. Raises `ConfigError` for one too long, for too many, and where
+        they would take too much of the context."""
         text, pins = replace_surrogates(text).strip(), self._journal.state.pins
         if not 0 < len(text) <= MAX_PIN_CHARS or len(pins) >= MAX_PINS:
             raise ConfigError(f"Pin up to {MAX_PINS} texts of 1 to {MAX_PIN_CHARS:,} characters: /pin TEXT.")
+        most, taken = self._model.pin_chars, sum(map(len, pins.values()))
+        if taken + len(text) > most:
+            raise ConfigError(
+                f"Pins may take {most:,} characters of this model's context of {self._model.limit.tokens:,} tokens; "
+                f"{taken:,} are taken, and this text has {len(text):,}. Shorten it, or remove a pin: /pin remove ID."
+            )
         pin_id = f"p{max([0, *(int(known[1:]) for known in pins)]) + 1}"
         pinned = ContextPinned(**self._journal.head(), pin_id=pin_id, text=text)
         self._inbox.notify(f"The user pinned this, to be remembered: {text}", "system", pinned)

@@ -145,7 +145,7 @@ class Session:
         self.services |= {
             "session": self,
             "plans": Plans(journal),
-            "pins": Pins(journal, self.inbox),
+            "pins": Pins(journal, self.inbox, self.model),
             "clarify": functools.partial(self.questions.clarify, agent_id=self.state.agent_id),
             "background": self,
             "crew": SubagentService(self.supervisor),

@@ -29,6 +29,7 @@ from jaato.agent.compaction.clearing import Cleared, clear_results, shorten_unse
 from jaato.agent.compaction.history import is_notice, room_chars, settle_history
 from jaato.agent.compaction.record import RecordFold, hash_files
 from jaato.agent.compaction.summary import Note, note_message, truncate
+from jaato.agent.compaction.window import count_pin_chars
 from jaato.agent.event_redaction import redact_event
 from jaato.agent.model import ModelAnswer, ModelCost
 from jaato.errors import PluginError
@@ -183,7 +184,10 @@ class CompactionRun:
     def _make_event(self, after: list[Message], result: GCResult, record: ContextRecord) -> GcCompleted:
         journal, state, before = self._journal, self._journal.state, self._before
         same = {id(message) for message in after} & {id(message) for message in before}
-        note = note_message(state, Note(len(before) - len(after), self._cleared, record, self._note_chars))
+        rate = self._conversation_tokens / self._chars
+        pins = count_pin_chars(self.usage["context_limit"], self.usage["fixed_tokens"], max(0.01, rate))
+        removed_count = len(before) - len(after)
+        note = note_message(state, Note(removed_count, self._cleared, record, self._note_chars, pins))
         left = [note, *after]
         old, new = self._chars, sum(map(chars_of, left))
         total = self.usage["total_tokens"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaato.agent.compaction.record import one_line, record_lines
@@ -14,17 +14,20 @@ from jaato.protocol.specs import ContextRecord
 from jaato.tools.call import replace_surrogates
 
 MAX_SAID_CHARS = 500
+MOST_PIN_CHARS = 60_000
 MAX_TASKS, MAX_STEPS_CHARS, LEAST_STEP_CHARS, TITLE_CHARS = 50, 4_000, 12, 200
 SIGNS = {"completed": "x", "in_progress": ">", "failed": "!", "skipped": "-", "pending": " "}
 
 
 class Note(NamedTuple):
-    """What the first message after a compaction says: how much was removed, the record, and its size in characters."""
+    """What the first message after a compaction says: how much was removed, the record, its size and that of the pins in
+    characters."""
 
     removed: int
     cleared: int
     record: ContextRecord
     most_chars: int
+    pin_chars: int = MOST_PIN_CHARS
 
 
 def note_message(state: State, note: Note) -> Message:
@@ -38,8 +41,7 @@ def note_message(state: State, note: Note) -> Message:
             f"{note.cleared} old tool results were cleared; readFile with the handle in each reads all of it."
         )
     lines += record_lines(note.record, note.most_chars)
-    if state.pins:
-        lines += ["Pinned by the user:", *(f"- {text}" for text in state.pins.values())]
+    lines += pin_lines(state.pins, note.pin_chars)
     lines += rule_lines(state)
     running = [task for task in state.tasks.values() if task.status == "running"]
     lines += [
@@ -54,6 +56,20 @@ def note_message(state: State, note: Note) -> Message:
             f"[{SIGNS[step.status]}] {step.id}: {one_line(step.description, room)}" for step in plan.steps
         ]
     return Message("user", [Text("\n".join(lines))], id=new_id("m"), source="system")
+
+
+def pin_lines(pins: Mapping[str, str], most_chars: int) -> list[str]:
+    """The pins; in a context that has become too small for all of them the newest, the last one cut, and which ones are not
+    kept."""
+    kept = dict(pins)
+    while len(kept) > 1 and sum(map(len, kept.values())) > most_chars:
+        del kept[next(iter(kept))]
+    lines = (
+        ["Pinned by the user:", *(f"- {shorten(text, most_chars)}" for text in kept.values())] if kept else []
+    )
+    if left := [pin_id for pin_id in pins if pin_id not in kept]:
+        lines.append(f"Pins that do not fit into this context, and are not kept: {', '.join(left)}.")
+    return lines
 
 
 def rule_lines(state: State) -> list[str]:

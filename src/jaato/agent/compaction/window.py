@@ -20,6 +20,10 @@ LEAST_TOKENS = 256
 MOST_TOKENS_PER_CHAR = 2.0
 
 
+PINS_PART, LEAST_PIN_CHARS = 0.15, 600
+"""The part of a context, without the system prompt and the tools, that pins may take; and what they may in any."""
+
+
 class ContextLimit(NamedTuple):
     """How many tokens fit into a context, and how that is known."""
 
@@ -101,6 +105,11 @@ def measure_usage(
     total = state.counted_tokens + int((written - state.counted_chars) * rate)
     counted = max(1, state.counted_chars + fixed_chars)
     return ContextUsage(total, state.counted_tokens * fixed_chars // counted, limit)
+
+
+def count_pin_chars(limit: int, fixed_tokens: int, rate: float) -> int:
+    """How many characters pins may take in a context, at so many tokens a character."""
+    return max(LEAST_PIN_CHARS, int(PINS_PART * (limit - fixed_tokens) / rate))
 
 
 def tokens_with_reply(
