@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -83,7 +83,8 @@ class UsageRow(Struct, frozen=True):
 class UsageQuery(Struct, frozen=True):
     """Whose usage is read: since a time (ISO 8601 UTC) in a session or workspace, without one session.
 
-    `read_up_to` has the last event read of each session: a second reading with the same query gives what is new.
+    `read_up_to` has the last event read of each session, `own` the sessions of which one was not copied: a second reading
+    with the same query gives what is new.
     """
 
     since: str = ""
@@ -91,6 +92,7 @@ class UsageQuery(Struct, frozen=True):
     workspace: str | None = None
     except_session: str = ""
     read_up_to: dict[str, int] = field(default_factory=dict)
+    own: set[str] = field(default_factory=set)
 
 
 class UsageReader(Protocol):
@@ -98,6 +100,34 @@ class UsageReader(Protocol):
 
     def read(self, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
         """What sessions have used, in order; a `Damaged` for each unreadable record. Slow, so not for the loop."""
+        ...
+
+
+class BudgetDay(Struct, frozen=True):
+    """The day that a day's budget is about (ISO 8601, UTC), and which sessions have worked in it with a clock that showed an
+    earlier one: each with the number of the event after which that was so."""
+
+    date: str = ""
+    late: dict[str, int] = {}
+
+
+class DayLedger(Protocol):
+    """What sessions have reserved of the day's budget, shared by all processes of a store. Raises `StoreError`s."""
+
+    def try_lock(self) -> Callable[[], None] | None:
+        """Lock the ledger; returns the function that unlocks it, None while somebody else has it."""
+        ...
+
+    def load_day(self) -> BudgetDay: ...
+
+    def save_day(self, day: BudgetDay) -> None: ...
+
+    def read_reserved(self, except_session: str) -> tuple[int, float]:
+        """Tokens and US dollars that the other living sessions have reserved."""
+        ...
+
+    def reserve(self, session_id: str, tokens: int, usd: float) -> None:
+        """Say what a session has reserved now, in all. More than before needs the lock."""
         ...
 
 
@@ -182,6 +212,9 @@ class Store(Log, Protocol):
 
     @property
     def usage(self) -> UsageReader: ...
+
+    @property
+    def day_ledger(self) -> DayLedger: ...
 
     def hold(self, session_id: str) -> None:
         """Take the lease of a session, to be its only writer; raises `SessionBusy` naming the holder. Freed when a holder dies."""

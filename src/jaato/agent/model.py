@@ -59,6 +59,8 @@ LIMIT_S = 10.0
 """How long a server may take to say what fits into its model's context."""
 USUAL_OUTPUT_TOKENS = 1_024
 """Tokens reserved for a reply where nothing limits it; more after longer ones."""
+SAFE_PART = 0.9
+"""The part of what is left of a context that is asked for as output: the count of the input is an estimate."""
 CHUNKS_AT_ONCE = 32
 """Chunks of a reply after which other tasks of the event loop get to run."""
 READING = "reading the prompt"
@@ -124,6 +126,9 @@ class ModelClient:
         self.ledger = ledger
         self._budget = budget
         self.streaming = True
+        self._unreported_usd: float | None = None
+        self.is_clipped = False
+        """Whether a budget, not the settings or the model, limited the newest reply."""
 
     @property
     def provider(self) -> Provider:
@@ -214,6 +219,10 @@ class ModelClient:
         """What this many tokens cost in US dollars; None when unknown."""
         return compute_price(usage, self.info)
 
+    def price_reply(self, reply: Reply) -> float | None:
+        """What the newest reply cost; where the provider does not report usage and a budget is in money, an estimate."""
+        return self._unreported_usd if reply.usage is None else self.price(reply.usage)
+
     def request(self) -> ModelRequest:
         """The next request to the model; building it costs the same for any length of the history."""
         state = self._journal.state
@@ -263,9 +272,11 @@ class ModelClient:
             self.clear_partial()
 
         preload(self.info)
-        attempt = functools.partial(
-            with_retries, self.retry, lambda: self._stream_once(request, should_stop), show_retry
-        )
+
+        async def attempt(most: int | None) -> Reply:
+            limited = clip_output(request, most)
+            return await with_retries(self.retry, lambda: self._stream_once(limited, should_stop), show_retry)
+
         return await self._within_budget(self._input_tokens, attempt)
 
     async def _stream_once(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
@@ -304,39 +315,56 @@ class ModelClient:
     # --- within the budgets --------------------------------------------------------------------------------------
 
     async def _within_budget(
-        self, count_input: Callable[[], int], attempt: Callable[[], Awaitable[Reply]], *, asks: bool = True
+        self,
+        count_input: Callable[[], int],
+        attempt: Callable[[int | None], Awaitable[Reply]],
+        *,
+        asks: bool = True,
     ) -> Reply:
-        """Make a call that is reserved in the session's account first; `count_input` gives its input tokens. Raises
-        `LimitReached`."""
+        """Make a call that is reserved in the session's account first; `count_input` gives its input tokens, `attempt` takes
+        the longest reply that the budget allows, None where nothing is to be changed. Raises `LimitReached`."""
         account = self._budget
+        self.is_clipped, self._unreported_usd = False, None
         if account is None:
-            return await attempt()
+            return await attempt(None)
         agent_id, input_tokens = self._journal.state.agent_id, count_input()
-        await account.reserve(agent_id, self._needed(account, input_tokens), asks=asks)
+        least, most, is_sure = self._expect_output(input_tokens)
+        needs = [self._needed(account, input_tokens, output) for output in (least, most)]
+        share = await account.reserve(agent_id, *needs, asks=asks)
+        granted = least + int((most - least) * share)
+        self.is_clipped = granted < most or not is_sure
         used: Amount | None = None
         try:
-            reply = await attempt()
+            reply = await attempt(granted if self.is_clipped else None)
             usage = reply.usage or Usage(input_tokens, chars_of(reply.message) // CHARS_PER_TOKEN)
             used = Amount(usage.input_tokens + usage.output_tokens, self.price(usage) or 0.0)
+            self._unreported_usd = used.usd if reply.usage is None and account.limits_money else None
             return reply
         finally:
             account.settle(agent_id, used)
 
-    def _needed(self, account: BudgetAccount, input_tokens: int) -> Amount:
-        """What the next call may use: its input, and the longest reply that is to be expected. Raises `LimitReached` when
-        its price is unknown and a budget is in money."""
-        last = self._journal.state.last_usage
-        output = self.settings.max_output_tokens or max(
-            USUAL_OUTPUT_TOKENS, last.output_tokens if last else 0
-        )
-        output = min(output, self.info.output_limit or output)
-        price = self.price(Usage(input_tokens, output))
+    def _expect_output(self, input_tokens: int) -> tuple[int, int, bool]:
+        """Output tokens of the next call: what is to be expected, the most there can be, and whether the provider holds that
+        without being asked for it."""
+        state, settings, limit = self._journal.state, self.settings, self.limit
+        known = settings.max_output_tokens or self.info.output_limit
+        room = max(USUAL_OUTPUT_TOKENS, limit.tokens - input_tokens)
+        most = known or int(room * SAFE_PART)
+        last = state.last_usage
+        usual = max(USUAL_OUTPUT_TOKENS, last.output_tokens if last else 0)
+        return min(most, settings.max_output_tokens or usual), most, known is not None
+
+    def _needed(self, account: BudgetAccount, input_tokens: int, output_tokens: int) -> Amount:
+        """What the next call uses with so much output, the input written to the provider's cache where that costs more. Raises
+        `LimitReached` when its price is unknown and a budget is in money."""
+        price = self.price(Usage(input_tokens, output_tokens))
         if price is None and account.limits_money:
             raise LimitReached(
                 f"Stopped before the model was called: a budget in money cannot be held, because {explain_unknown_price(self.info)}. "
                 "Give a budget in tokens, such as --budget '200k tokens'."
             )
-        return Amount(input_tokens + output, price or 0.0)
+        written = self.price(Usage(input_tokens, output_tokens, cache_write_tokens=input_tokens))
+        return Amount(input_tokens + output_tokens, max(price or 0.0, written or 0.0))
 
     def _input_tokens(self) -> int:
         """The tokens of the next request, estimated where the provider has not counted them."""
@@ -356,7 +384,11 @@ class ModelClient:
             settings=msgspec.structs.replace(self.settings, response_schema=None, stop=None),
         )
         with anyio.move_on_after(timeout_s):
-            attempt = functools.partial(with_retries, self.retry, lambda: read_reply(self.provider, request))
+
+            async def attempt(most: int | None) -> Reply:
+                limited = clip_output(request, most)
+                return await with_retries(self.retry, lambda: read_reply(self.provider, limited))
+
             try:
                 tokens = (len(question) + len(SUMMARY_SYSTEM)) // CHARS_PER_TOKEN
                 reply = await self._within_budget(lambda: tokens, attempt, asks=False)
@@ -378,6 +410,14 @@ class ModelClient:
         if reply.finish_reason in ("refusal", "error", "cancelled") or reply.message.function_calls:
             return ModelAnswer(None, f"it gave no summary ({reply.finish_reason})", cost)
         return ModelAnswer(text, "", cost) if text else ModelAnswer(None, "it said nothing", cost)
+
+
+def clip_output(request: ModelRequest, most: int | None) -> ModelRequest:
+    """The request with this longest reply; None changes nothing."""
+    if most is None:
+        return request
+    settings = msgspec.structs.replace(request.settings, max_output_tokens=most)
+    return msgspec.structs.replace(request, settings=settings)
 
 
 async def read_reply(

@@ -48,6 +48,7 @@ from jaato.tools.permissions.gate import Gate
 Ending = Literal["stop", "cancelled", "limit", "length", "refusal", "error", "interrupted"]
 ENDINGS: dict[FinishReason, Ending] = {"length": "length", "refusal": "refusal"}
 NOT_BEGUN = "Not run: the turn was stopped before it began."
+CUT = "Your reply was cut at what the budget had left. Continue it exactly where it ended."
 ReplyFields = dict[str, Any]
 """The last reply, as fields of the event that is still to be recorded."""
 
@@ -308,6 +309,8 @@ class TurnRunner:
             reply = await self._ask_model(turn)
             spoken = self.take_reply(turn, reply)
             calls = reply.message.function_calls
+            if reply.finish_reason == "length" and context.model.is_clipped:
+                context.inbox.notify(CUT)
             if not calls and not context.inbox.messages:
                 return spoken
             turn.tool_calls += len(calls)
@@ -344,7 +347,7 @@ class TurnRunner:
         """Count what the reply cost; gives the fields of the event that makes it durable."""
         model, state = self._context.model, self._journal.state
         turn.model_calls += 1
-        cost = model.price(reply.usage)
+        cost = model.price_reply(reply)
         turn.add(reply.usage, cost)
         if reply.usage is not None:
             model.ledger.record_usage(state.model, reply.usage, cost, session_id=state.session_id)

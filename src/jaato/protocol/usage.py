@@ -41,6 +41,7 @@ class ReplyUsed(UsageEvent, frozen=True, gc=False, kw_only=True, tag="message.mo
     message: ModelNamed
     usage: Usage | None = None
     cost_usd: float | None = None
+    context_tokens: int = 0
 
 
 class SummaryUsed(UsageEvent, frozen=True, gc=False, kw_only=True, tag="gc.completed"):

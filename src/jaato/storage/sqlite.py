@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from jaato.abc.store import (
     KEEP_ALL,
     Damaged,
+    DayLedger,
     Hits,
     Holder,
     Retention,
@@ -279,6 +280,15 @@ class SqliteStore:
         remove_session(self._guard, number, forget, self._checkpoint.count_commit)
         delete_unused_blobs(self._guard, self._blobs)
         self._checkpoint.truncate()
+
+    @property
+    def day_ledger(self) -> DayLedger:
+        """What sessions have reserved of the day's budget; few sessions have one."""
+        from jaato.storage.day_ledger import FileDayLedger
+
+        return FileDayLedger(
+            self.path.parent / "budget", lambda session_id: self.holder(session_id) is not None
+        )
 
     # --- blobs and snapshots ---
 

@@ -39,14 +39,22 @@ class StoredLog(NamedTuple):
 def read_usage(guard: ConnectionGuard, query: UsageQuery) -> Iterator[tuple[UsageRow, UsageRecord | Damaged]]:
     """What sessions have used since `query.since`, session by session in the order of their logs.
 
-    What a fork or an import has copied was used before the session was created, and is left out.
+    What a fork or an import has copied was used before the session was created, and is left out: the events at the beginning
+    of its log that are older. After its first own event nothing is, even if the clock is set back.
     """
     for log in stored_logs(guard, query):
         after = query.read_up_to.get(log.row.session_id, 0)
         try:
+            is_own = after > 0 and log.row.session_id in query.own
             for record in read_log(guard, log, after):
-                if isinstance(record, Damaged | AgentBegan) or record.timestamp >= log.row.created_at:
+                if isinstance(record, Damaged):
                     yield log.row, record
+                    continue
+                is_own = is_own or record.timestamp >= log.row.created_at
+                if is_own or isinstance(record, AgentBegan):
+                    yield log.row, record
+            if is_own:
+                query.own.add(log.row.session_id)
         except SessionNotFound:
             continue  # it was deleted meanwhile
         query.read_up_to[log.row.session_id] = log.last

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Mapping
 from typing import NoReturn
 
 import anyio
-import anyio.to_thread
 from msgspec import Struct
 
 from jaato.abc.asker import Clarification
-from jaato.abc.store import Damaged, Store, UsageQuery
 from jaato.agent.journal import Journal
+from jaato.agent.limits.day_spending import DaySpending
 from jaato.agent.limits.spending import DAY_CHARS, Amount, Budget, Key
 from jaato.agent.questions import OF_TURN, Questions
 from jaato.errors import LimitReached
 from jaato.lazy_pattern import lazy_pattern
-from jaato.protocol.events import BudgetUpdated, now
+from jaato.protocol.events import BudgetUpdated, Event, GcCompleted, MessageModel, now
 from jaato.protocol.ids import new_id
-from jaato.protocol.usage import AgentBegan, ReplyUsed, SummaryUsed, TurnUsed, UsageRecord
 from jaato.settings.budgets import MOST_AMOUNT_CHARS, format_amount, parse_amount
 
+LOOK_S = 0.25
+"""How often other processes' reservations are looked at while a call waits for them."""
 STOP = "stop"
 NO = (STOP, "no", "n", "")
 CONTINUE = ("continue", "more", "yes", "y")
@@ -36,12 +38,17 @@ class Exceeded(Struct, frozen=True):
     limit: float
     used: float
     needed: float
+    day: str = ""
+    """The day that is meant, where the clock shows an earlier one."""
 
     @property
     def text(self) -> str:
         """The limit and its use in words."""
-        scope, unit = self.key
+        name, unit = self.key
+        scope: str = name
         limit, needed = format_amount(unit, self.limit), format_amount(unit, self.needed)
+        if self.day:
+            scope = f"{scope} ({self.day}, that of the newest record; the clock shows an earlier one)"
         if not self.used:
             return f"the budget of {limit} per {scope} does not allow the next model call, which needs about {needed}"
         call = f", and the next model call needs about {needed}" if self.needed else ""
@@ -71,12 +78,15 @@ class BudgetAccount:
         """The turn in which no more calls are made, and why."""
         self._clock = ("", 0.0)
         """An open turn, and when it began without the time of questions."""
-        self._others = OtherSessions(journal.store, journal.state.session_id)
+        self._day: DaySpending | None = None
+        if any(scope == "day" for scope, _ in self._limits):
+            self._day = DaySpending(journal)
+            journal.bus.listen(self._release_recorded)
 
     def _raise_limits(self) -> None:
         """Give the budgets that were used up as much again."""
         for key, event in self._spending.budgets.items():
-            if key[0] == "session" or (key[0] == "day" and event.timestamp[:DAY_CHARS] == get_today()):
+            if key[0] == "session" or (key[0] == "day" and is_of_today(event)):
                 is_reached = event.status == "reached"
                 limit = max(event.limit, event.used) + event.step if is_reached else event.limit
                 self._limits[key] = max(self._limits.get(key, 0.0), limit)
@@ -100,7 +110,7 @@ class BudgetAccount:
         event = self._spending.budgets.get(key)
         if base is None or event is None or event.status != "extended":
             return base
-        if key[0] == "day" and event.timestamp[:DAY_CHARS] != get_today():
+        if key[0] == "day" and not is_of_today(event):
             return base
         return max(base, event.limit)
 
@@ -108,73 +118,100 @@ class BudgetAccount:
         """What was used, with replies whose event is not recorded yet."""
         scope, unit = key
         spending = self._spending
-        if unit == "s":
-            return self._used_s(scope)
-        total = sum(one.of(unit) for one in spending.unrecorded.values())
+        now_used = self._open_turn_s() if unit == "s" else total_of(spending.unrecorded).of(unit)
         if scope == "turn":
-            return total + spending.turn.of(unit)
+            return now_used + spending.turn.of(unit)
         if scope == "session":
-            return total + spending.session.of(unit)
-        return total + self._own_day.of(unit) + self._others.amount.of(unit)
+            return now_used + spending.session.of(unit)
+        day = self._day
+        return now_used + (0.0 if day is None else day.own.of(unit) + day.used.of(unit))
 
-    @property
-    def _own_day(self) -> Amount:
-        return self._spending.day if self._spending.date == get_today() else Amount()
-
-    def _used_s(self, scope: str) -> float:
-        """The time of turns, without the time in which a question was pending."""
+    def _open_turn_s(self) -> float:
+        """The time of the open turn, without the time in which a question was pending."""
         open_turn = self._journal.state.open_turn or ""
         if self._clock[0] != open_turn:
             self._clock = (open_turn, time.monotonic() - self._questions.waited_s)
-        turn_s = time.monotonic() - self._questions.waited_s - self._clock[1] if open_turn else 0.0
-        if scope == "turn":
-            return turn_s + self._spending.turn.s
-        if scope == "session":
-            return turn_s + self._spending.session.s
-        return turn_s + self._own_day.s + self._others.amount.s
+        return time.monotonic() - self._questions.waited_s - self._clock[1] if open_turn else 0.0
 
     def _exceeded(self, need: Amount, *, with_reserved: bool) -> Exceeded | None:
         """The first limit a call would exceed, after what is used and, if asked, reserved."""
         for key in self._limits:
             limit, used, unit = self.get_limit(key) or 0.0, self.get_used(key), key[1]
-            if unit == "s":
-                if used >= limit:
-                    return Exceeded(key, limit, used, 0.0)
-                continue
-            reserved = sum(one.of(unit) for one in self._reserved.values()) if with_reserved else 0.0
-            if used + reserved + need.of(unit) > limit:
-                return Exceeded(key, limit, used, need.of(unit))
+            needed = need.of(unit)
+            reserved = self._get_reserved(key) if with_reserved else 0.0
+            if used >= limit if unit == "s" else used + reserved + needed > limit:
+                late = self._day.date if self._day is not None and key[0] == "day" else ""
+                return Exceeded(key, limit, used, needed, late if late > now()[:DAY_CHARS] else "")
         return None
+
+    def _get_reserved(self, key: Key) -> float:
+        """What running calls have reserved; of a day's budget also those of other sessions."""
+        scope, unit = key
+        others = self._day.reserved.of(unit) if self._day is not None and scope == "day" else 0.0
+        return others + total_of(self._reserved).of(unit)
 
     # --- reserving -----------------------------------------------------------------------------------------------
 
-    async def reserve(self, agent_id: str, need: Amount, *, asks: bool = True) -> None:
-        """Reserve a model call of an agent; waits for other calls where it fits after them, and for the user's answer where
-        it does not. Without `asks` it waits for nothing. Raises `LimitReached`."""
+    async def reserve(
+        self, agent_id: str, least: Amount, most: Amount | None = None, *, asks: bool = True
+    ) -> float:
+        """Reserve a model call of an agent, at least `least`, at most `most`; returns how much of what lies between them, from
+        0 to 1. Waits for other calls where it fits after them, and for the user's answer where it does not. Without `asks` it
+        waits for nothing. Raises `LimitReached`."""
         self._reserved.pop(agent_id, None)
         while True:
-            if any(scope == "day" for scope, _ in self._limits):
-                await self._others.read_new()
-            if self._stopped is not None and self._stopped[0] == self._spending.turn_id:
-                raise LimitReached(self._stopped[1])
-            if self._exceeded(need, with_reserved=True) is None:
-                self._reserved[agent_id] = need
-                return
-            exceeded = self._exceeded(need, with_reserved=False)
+            async with contextlib.nullcontext() if self._day is None else self._day.lock():
+                if self._stopped is not None and self._stopped[0] == self._spending.turn_id:
+                    raise LimitReached(self._stopped[1])
+                if self._exceeded(least, with_reserved=True) is None:
+                    return self._grant(agent_id, least, most or least)
+            exceeded = self._exceeded(least, with_reserved=False)
             if not asks:
                 raise LimitReached("The budget does not allow it.")
-            if exceeded is None:
+            if exceeded is not None:
+                await self._ask(agent_id, least)
+                continue
+            with anyio.move_on_after(
+                None if self._day is None else LOOK_S
+            ):  # others may be in another process
                 await self._released.wait()
-            else:
-                await self._ask(agent_id, need)
+
+    def _grant(self, agent_id: str, least: Amount, most: Amount) -> float:
+        """Reserve as much as there is, without taking from other agents at work their part of it."""
+        subagents = self._journal.session_state.subagents.values()
+        agents = 1 + sum(one.completed is None for one in subagents)
+        share = 1.0
+        for key in self._limits:
+            unit = key[1]
+            extra = most.of(unit) - least.of(unit)
+            if unit != "s" and extra > 0:
+                left = (self.get_limit(key) or 0.0) - self.get_used(key)
+                free = min(left - self._get_reserved(key), left / agents)
+                share = min(share, max(0.0, free - least.of(unit)) / extra)
+        self._reserved[agent_id] = least.grown(most, share)
+        if self._day is not None:
+            self._day.reserve(self._pending)
+        return share
+
+    @property
+    def _pending(self) -> Amount:
+        """What running calls have reserved, and what replies have used that are not recorded yet."""
+        return total_of(self._reserved, self._spending.unrecorded)
 
     def settle(self, agent_id: str, used: Amount | None) -> None:
         """End a reservation: the call has used this, None for nothing that is known."""
         self._reserved.pop(agent_id, None)
         if used is not None:
             self._spending.unrecorded.setdefault(agent_id, Amount()).add(used)
+        if self._day is not None:
+            self._day.release(self._pending)
         self._released.set()
         self._released = anyio.Event()
+
+    def _release_recorded(self, event: Event) -> None:
+        """Release for other sessions what they can read in the log now."""
+        if self._day is not None and isinstance(event, MessageModel | GcCompleted):
+            self._day.release(self._pending)
 
     async def _ask(self, agent_id: str, need: Amount) -> None:
         """Ask the user for more. Raises `LimitReached` when there is none."""
@@ -227,43 +264,6 @@ class BudgetAccount:
         raise LimitReached(text)
 
 
-class OtherSessions:
-    """What the other sessions of the store have used today; each reading takes only what is new."""
-
-    def __init__(self, store: Store, session_id: str) -> None:
-        self._store = store
-        self._session_id = session_id
-        self._query = UsageQuery()
-        self._roots: set[str] = set()
-        self._date = ""
-        self.amount = Amount()
-        self._reading = anyio.Lock()
-
-    async def read_new(self) -> None:
-        """Read what was recorded since the last time, in a thread. Raises `StoreError`."""
-        async with self._reading:
-            if self._date != get_today():
-                self._date, self.amount, self._roots = get_today(), Amount(), set()
-                self._query = UsageQuery(since=self._date, except_session=self._session_id)
-            await anyio.to_thread.run_sync(self._read, self._query)
-
-    def _read(self, query: UsageQuery) -> None:
-        """Add what is new; in the thread, as a cancelled reading has taken place all the same."""
-        for _, record in self._store.usage.read(query):
-            if isinstance(record, AgentBegan) and record.parent_agent_id is None:
-                self._roots.add(record.agent_id)
-            elif not isinstance(record, Damaged) and record.timestamp >= query.since:
-                self.amount.add(self._amount_of(record))
-
-    def _amount_of(self, record: UsageRecord) -> Amount:
-        match record:
-            case ReplyUsed(usage=usage) | SummaryUsed(usage=usage) if usage is not None:
-                return Amount(usage.input_tokens + usage.output_tokens, record.cost_usd or 0.0)
-            case TurnUsed() if record.agent_id in self._roots:
-                return Amount(s=record.duration_s)
-        return Amount()
-
-
 def make_question(exceeded: Exceeded, step: float, answer: str | None = None) -> Clarification:
     """The question for more; `answer` is one that was not understood."""
     scope, unit = exceeded.key
@@ -310,6 +310,15 @@ def parse_answer(answer: str | None, key: Key, step: float) -> float | None:
     return None
 
 
-def get_today() -> str:
-    """The day in UTC."""
-    return now()[:DAY_CHARS]
+def total_of(*amounts: Mapping[str, Amount]) -> Amount:
+    """The sum of amounts by agent."""
+    total = Amount()
+    for by_agent in amounts:
+        for one in by_agent.values():
+            total.add(one)
+    return total
+
+
+def is_of_today(event: BudgetUpdated) -> bool:
+    """Whether a day's budget was used up or extended today, or at a time that the clock has not reached again."""
+    return event.timestamp[:DAY_CHARS] >= now()[:DAY_CHARS]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from jaato.protocol.events import (
+    AgentCreated,
     BudgetUpdated,
     Event,
     GcCompleted,
     MessageModel,
     MessageUser,
     SessionCreated,
+    SessionUpdated,
     TurnCompleted,
 )
 from jaato.settings.budgets import Scope, Unit
@@ -39,6 +41,11 @@ class Amount(msgspec.Struct):
         self.usd += other.usd
         self.s += other.s
 
+    def grown(self, most: Amount, share: float) -> Amount:
+        """The amount with a share of what `most` is beyond it."""
+        tokens = self.tokens + int((most.tokens - self.tokens) * share)
+        return Amount(tokens, self.usd + (most.usd - self.usd) * share, self.s)
+
     def of(self, unit: Unit) -> float:
         """The amount in one unit."""
         return self.tokens if unit == "tokens" else self.usd if unit == "usd" else self.s
@@ -55,7 +62,8 @@ class Spending(msgspec.Struct):
     date: str = ""
     """The day that `day` is about, in UTC."""
     created_at: str = ""
-    """What is older was copied from another session, which has used it."""
+    is_own: bool = False
+    """Whether an event was recorded since the session was created; what is older before it was copied from another session."""
     budgets: dict[Key, BudgetUpdated] = msgspec.field(default_factory=dict)
     """The latest event of each budget that was used up."""
     unrecorded: dict[str, Amount] = msgspec.field(default_factory=dict)
@@ -78,22 +86,37 @@ class Spending(msgspec.Struct):
                 self.budgets[event.scope, event.unit] = event
             case SessionCreated():
                 self.created_at = event.timestamp
+                return
+        self.is_own = self.is_own or event.timestamp >= self.created_at
 
-    def _add(self, timestamp: str, amount: Amount) -> None:
-        if timestamp < self.created_at:
-            return
-        date = timestamp[:DAY_CHARS]
+    def begin_day(self, date: str) -> None:
+        """Count from now on what is used in this day, if it is later than the one before."""
         if date > self.date:
             self.date, self.day = date, Amount()
+
+    def _add(self, timestamp: str, amount: Amount) -> None:
+        """Count an amount; a clock that was set back begins no earlier day."""
+        if not self.is_own and timestamp < self.created_at:
+            return
+        self.begin_day(timestamp[:DAY_CHARS])
         self.session.add(amount)
         self.turn.add(amount)
-        if date == self.date:
-            self.day.add(amount)
+        self.day.add(amount)
 
 
 SPENDING_EVENTS = frozenset(
-    (MessageModel, GcCompleted, MessageUser, TurnCompleted, BudgetUpdated, SessionCreated)
+    (
+        MessageModel,
+        GcCompleted,
+        MessageUser,
+        TurnCompleted,
+        BudgetUpdated,
+        SessionCreated,
+        SessionUpdated,
+        AgentCreated,
+    )
 )
+"""`SessionUpdated` and `AgentCreated` only show where the session's own events begin."""
 
 
 def measure_call(event: MessageModel | GcCompleted) -> Amount:
@@ -101,4 +124,6 @@ def measure_call(event: MessageModel | GcCompleted) -> Amount:
     usage = event.usage
     if usage is not None:
         return Amount(usage.input_tokens + usage.output_tokens, event.cost_usd or 0.0)
-    return Amount(event.context_tokens) if isinstance(event, MessageModel) else Amount()
+    return (
+        Amount(event.context_tokens, event.cost_usd or 0.0) if isinstance(event, MessageModel) else Amount()
+    )
