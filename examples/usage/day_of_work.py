@@ -1,7 +1,7 @@
 """A day's work in one session: 300 turns with a scripted model, three of which give a task to a subagent.
 
-`jaato usage` shows afterwards what it used. The model's replies, token counts and prices are invented; tools, sessions and
-subagents are real.
+`jaato usage` shows afterwards what it used, `jaato context day` what is in the model's context. The model's replies, token
+counts and prices are invented; tools, sessions and subagents are real.
 """
 
 import asyncio
@@ -19,7 +19,10 @@ from jaato.protocol.specs import ModelInfo
 TURNS = 300
 SUBAGENTS = {60: "reviewer", 140: "tester", 220: "writer"}
 FILES = ("orders.py", "stock.py", "prices.csv", "notes.md")
-CHARS_PER_TOKEN = 4
+CONTEXT_TOKENS = 40_000
+SUMMARY = (
+    "The user asks about orders, stock and prices. The files were read and searched; nothing was changed."
+)
 
 
 class DayModel:
@@ -29,20 +32,27 @@ class DayModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """One reply."""
-        subagent = re.search(r"You are the subagent (\w+)\.", request.system)
-        call = self.task_call(request) if subagent else self.main_call(request)
-        parts: list[Part] = [call] if call is not None else [Text("Done; the details are in the files.")]
+        call: ToolCall | None = None
+        if request.purpose != "gc":
+            subagent = re.search(r"You are the subagent (\w+)\.", request.system)
+            call = self.task_call(request) if subagent else self.main_call(request)
+        text = SUMMARY if request.purpose == "gc" else "Done; the details are in the files."
+        parts: list[Part] = [call] if call is not None else [Text(text)]
         message = Message("assistant", parts)
         yield Reply(message, "stop" if call is None else "tool_calls", usage_of(request))
 
     def main_call(self, request: ModelRequest) -> ToolCall | None:
         """The next call of the main agent; None when it answers."""
-        turn = sum(message.role == "user" and message.source == "user" for message in request.messages)
-        if request.messages[-1].role == "tool" and turn != 1:
+        if request.messages[-1].role == "tool":
             return None
+        asked = [
+            message.text
+            for message in request.messages
+            if message.source == "user" and message.role == "user"
+        ]
+        turn = int(re.findall(r"number (\d+)", asked[-1])[0])
         if turn == 1:
-            first = sum(message.role == "tool" for message in request.messages) == 0
-            return make_call("get_tool_schemas", names=["delegate", "grep_content"]) if first else None
+            return make_call("get_tool_schemas", names=["delegate", "grep_content"])
         if turn in SUBAGENTS:
             return make_call("delegate", task="Check the files and say what is wrong.", name=SUBAGENTS[turn])
         if turn % 3 == 0:
@@ -57,7 +67,7 @@ class DayModel:
     def model_info(self, model: str) -> ModelInfo:
         """Two invented models: the main agent's, and a cheaper one."""
         return ModelInfo(
-            model, self.name, 1_000_000, price_input=2.0, price_cached_input=0.2, price_output=10.0
+            model, self.name, CONTEXT_TOKENS, price_input=2.0, price_cached_input=0.2, price_output=10.0
         )
 
     async def models(self) -> list[ModelInfo]:
