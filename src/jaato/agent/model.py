@@ -434,7 +434,7 @@ async def read_reply(
             if on_chunk is not None:
                 on_chunk(chunk)
             if isinstance(chunk, Reply):
-                return chunk
+                return msgspec.structs.replace(chunk, usage=check_usage(chunk.usage))
     finally:
         close = getattr(stream, "aclose", None)
         if close is not None:
@@ -442,6 +442,15 @@ async def read_reply(
     raise ConnectionFault(
         f"{provider.name} ended its stream before the reply was complete.", provider=provider.name
     )
+
+
+def check_usage(usage: Usage | None) -> Usage | None:
+    """The usage as far as it can be: nothing below zero, and none where a provider reports that nothing was used."""
+    if usage is None or max(usage.input_tokens, usage.output_tokens) <= 0:
+        return None
+    if min(msgspec.structs.astuple(usage)) >= 0:
+        return usage
+    return Usage(*[max(0, tokens) for tokens in msgspec.structs.astuple(usage)])
 
 
 class ReplyDeltas:
