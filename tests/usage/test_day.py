@@ -19,7 +19,7 @@ from jaato.abc.provider import Chunk, ModelRequest, Reply
 from jaato.agent.session import Session
 from jaato.protocol.events import ClarificationQuestion, Event
 from jaato.protocol.messages import Message, Text, Usage
-from jaato.protocol.specs import ModelInfo
+from jaato.protocol.specs import ModelInfo, ModelSettings
 
 desk = desk_fixture
 DAY_S = 86_400
@@ -111,6 +111,36 @@ def test_more_continues_the_reply_that_was_cut(tmp_path: Path) -> None:
             assert turn is not None
             assert (turn.reason, turn.model_calls) == ("stop", 2)
             assert any("Continue it exactly where it ended" in one.text for one in live.state.messages)
+
+    anyio.run(main)
+
+
+def test_a_model_that_cuts_its_replies_itself_is_not_asked_to_continue(tmp_path: Path) -> None:
+    """What is shorter than the budget allows was not cut by it: the turn ends with `length`, as without a budget."""
+
+    async def main() -> None:
+        provider = Talker(None, 9_000)
+        provider.output_limit = 3_000
+        provider.model_info = lambda model: ModelInfo(model, "talker", 200_000)  # type: ignore[method-assign]
+        async with session(tmp_path, [], provider=provider, budget=limits(session_tokens=90_000)) as live:
+            turn = await live.post("Tell me all.")
+            assert turn is not None
+            assert (turn.reason, turn.model_calls) == ("length", 1)
+
+    anyio.run(main)
+
+
+def test_a_setting_is_clipped_to_what_the_budget_leaves(tmp_path: Path) -> None:
+    """A longer `max_output_tokens` than the budget does not forbid the call."""
+
+    async def main() -> None:
+        provider, settings = Talker(None, 9_000), ModelSettings(max_output_tokens=32_000)
+        budget = limits(session_tokens=20_000)
+        async with session(tmp_path, [], provider=provider, budget=budget, settings=settings) as live:
+            turn = await live.post("Tell me all.")
+            assert turn is not None
+            assert turn.reason == "stop"
+            assert 9_000 < (provider.limits[0] or 0) < 20_000
 
     anyio.run(main)
 

@@ -128,7 +128,7 @@ class ModelClient:
         self.streaming = True
         self._unreported_usd: float | None = None
         self.is_clipped = False
-        """Whether a budget, not the settings or the model, limited the newest reply."""
+        """Whether the newest reply is as long as a budget allowed, which was less than the settings or the model."""
 
     @property
     def provider(self) -> Provider:
@@ -332,12 +332,13 @@ class ModelClient:
         needs = [self._needed(account, input_tokens, output) for output in (least, most)]
         share = await account.reserve(agent_id, *needs, asks=asks)
         granted = least + int((most - least) * share)
-        self.is_clipped = granted < most or not is_sure
+        is_limited = granted < most or not is_sure
         used: Amount | None = None
         try:
-            reply = await attempt(granted if self.is_clipped else None)
+            reply = await attempt(granted if is_limited else None)
             usage = reply.usage or Usage(input_tokens, chars_of(reply.message) // CHARS_PER_TOKEN)
             used = Amount(usage.input_tokens + usage.output_tokens, self.price(usage) or 0.0)
+            self.is_clipped = is_limited and usage.output_tokens >= granted * SAFE_PART
             self._unreported_usd = used.usd if reply.usage is None and account.limits_money else None
             return reply
         finally:
@@ -352,7 +353,7 @@ class ModelClient:
         most = known or int(room * SAFE_PART)
         last = state.last_usage
         usual = max(USUAL_OUTPUT_TOKENS, last.output_tokens if last else 0)
-        return min(most, settings.max_output_tokens or usual), most, known is not None
+        return min(most, usual), most, known is not None
 
     def _needed(self, account: BudgetAccount, input_tokens: int, output_tokens: int) -> Amount:
         """What the next call uses with so much output, the input written to the provider's cache where that costs more. Raises

@@ -22,7 +22,7 @@ from jaato.protocol.ids import new_id
 from jaato.settings.budgets import MOST_AMOUNT_CHARS, format_amount, parse_amount
 
 LOOK_S = 0.25
-"""How often other processes' reservations are looked at while a call waits for them."""
+"""How often the reservations of other processes are looked at while a call waits for them."""
 STOP = "stop"
 NO = (STOP, "no", "n", "")
 CONTINUE = ("continue", "more", "yes", "y")
@@ -171,9 +171,8 @@ class BudgetAccount:
             if exceeded is not None:
                 await self._ask(agent_id, least)
                 continue
-            with anyio.move_on_after(
-                None if self._day is None else LOOK_S
-            ):  # others may be in another process
+            look_s = None if self._day is None else LOOK_S
+            with anyio.move_on_after(look_s):
                 await self._released.wait()
 
     def _grant(self, agent_id: str, least: Amount, most: Amount) -> float:
