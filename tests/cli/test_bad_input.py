@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.desk import Desk, say
-
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+from tests.sandbox.users import OTHER, as_another_user
 
 
 def complaint(desk: Desk, *args: str, code: int, words: str, **options: object) -> None:
@@ -110,11 +109,11 @@ def test_unreadable_files_of_another_user(desk: Desk) -> None:
     path = desk.config / "config.toml"
     path.write_text("model = 'x'")
     path.chmod(0o600)
-    subprocess.run(["chown", "-R", "65534:65534", str(desk.home), str(desk.work)], check=True)
+    subprocess.run(["chown", "-R", f"{OTHER}:{OTHER}", str(desk.home), str(desk.work)], check=True)
     os.chown(path, 0, 0)
     script = desk.script(say("x"))
     (desk.root / "script.json").chmod(0o644)
-    complaint(desk, "run", *script, "x", code=2, words="config.toml cannot be read", prefix=NOBODY)
+    complaint(desk, "run", *script, "x", code=2, words="config.toml cannot be read", prefix=as_another_user())
 
 
 def test_a_store_that_cannot_be_used(desk: Desk) -> None:
@@ -140,7 +139,8 @@ def test_a_state_directory_that_cannot_be_written(desk: Desk) -> None:
     """As a user who may not write the state directory, the message names it; nothing runs."""
     open_to_others(desk)
     desk.state.mkdir(parents=True)
-    complaint(desk, "run", *desk.script(say("x")), "x", code=1, words=str(desk.state), prefix=NOBODY)
+    script = desk.script(say("x"))
+    complaint(desk, "run", *script, "x", code=1, words=str(desk.state), prefix=as_another_user())
 
 
 def test_a_session_whose_workspace_is_gone(desk: Desk) -> None:

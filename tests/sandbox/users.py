@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import struct
@@ -11,33 +12,50 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 OTHER = 65534
 ROOT_USER = os.geteuid() == 0
 USERS = ("this user", "another user") if ROOT_USER else ("this user",)
 FIRST_USER = [USERS[0], *(pytest.param(one, marks=pytest.mark.system) for one in USERS[1:])]
 """For what takes long: the others when `make test-system` plays everything."""
-REACHABLE = """
-set -e
-top=$1; base=$2; user=$3; shift 3
-if [ -n "$top" ]; then
-    kept=$(mktemp -d); mount --bind "$base" "$kept"
-    mount -t tmpfs -o mode=755 tmpfs "$top"; mkdir -p "$base"; mount --bind "$kept" "$base"
-    umount "$kept"; rmdir "$kept"
-fi
-exec setpriv --reuid="$user" --regid="$user" --clear-groups -- "$@"
-"""
-"""In a mount namespace of its own: show the interpreter where the home it is in is closed to others."""
+BECOME_OTHER = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "--"]
 
 
 def as_user(user: str) -> list[str]:
-    """What goes in front of a command line."""
+    """What goes in front of a command line; it shows the interpreter and the checkout where they are closed to others."""
     if user == "this user":
         return []
-    base = os.path.realpath(sys.base_prefix)
-    return ["unshare", "--mount", "sh", "-c", REACHABLE, "sh", closed(base), base, str(OTHER)]
+    needed = dict.fromkeys(os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, ROOT))
+    hidden = {path: closed(path) for path in needed if closed(path)}
+    if not hidden:
+        return BECOME_OTHER
+    lines = ["set -e", "kept=$(mktemp -d)"]
+    for number, path in enumerate(hidden):
+        lines.append(f'mkdir "$kept/{number}"; mount --bind {quote(path)} "$kept/{number}"')
+    lines += [f"mount -t tmpfs -o mode=755 tmpfs {quote(top)}" for top in dict.fromkeys(hidden.values())]
+    for number, path in enumerate(hidden):
+        lines.append(f'mkdir -p {quote(path)}; mount --bind "$kept/{number}" {quote(path)}')
+        lines.append(f'umount "$kept/{number}"')
+    lines += ['rm -r "$kept"', 'exec "$@"']
+    return ["unshare", "--mount", "sh", "-c", "\n".join(lines), "sh", *BECOME_OTHER]
+
+
+@functools.cache
+def as_another_user() -> list[str]:
+    """What goes in front of a command line of another user; skips the test where none can start this Python."""
+    if not ROOT_USER:
+        pytest.skip("only root can become another user")
+    command = as_user("another user")
+    tried = subprocess.run(
+        [*command, sys.executable, "-c", ""], cwd="/", capture_output=True, text=True, check=False
+    )
+    if tried.returncode:
+        pytest.skip(f"another user cannot start this Python: {tried.stderr.strip()}")
+    return command
 
 
 def closed(path: str) -> str:
@@ -103,5 +121,4 @@ def output_as(
 
 def paths() -> list[str]:
     """Where this repository's packages are."""
-    root = Path(__file__).parents[2]
-    return [str(root), str(root / "src")]
+    return [str(ROOT), str(ROOT / "src")]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sandbox.users import as_another_user
 from tests.search.desk import Desk, call_tool, plant
 
 from jaato.errors import CancelledException, InvalidArguments, ToolError
@@ -207,10 +209,8 @@ def test_unreadable_directories_are_named(tree: Path, tmp_path: Path) -> None:
         "p = SearchPlugin(Host(service=lambda name: Roots(Path(sys.argv[1]))));"
         "print(p.grep_content('needle', call=Call('c', 'g', {})).text)"
     )
-    import sys
-
     ran = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-B", "-c", code, str(tree),
+        [*as_another_user(), sys.executable, "-B", "-c", code, str(tree),
          repr([entry for entry in sys.path if entry])],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
