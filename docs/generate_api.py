@@ -33,7 +33,6 @@ GROUPS = {
     "Programs without an event loop": ("JaatoClient", "JaatoRuntime", "JaatoSession", "CancelToken", "TokenLedger"),
 }  # fmt: skip
 ERRORS = "Errors"
-INHERITED = {"object", "Exception", "BaseException", "Struct", "tuple", "Generic", "Protocol"}
 
 
 def api_page() -> str:
@@ -167,13 +166,13 @@ def split(text: str) -> list[str]:
 
 
 def public_members(value: type) -> list[tuple[str, str]]:
-    """Methods and properties with what they do, inherited ones of our own included; not the fields."""
+    """Methods and properties with what they do, inherited ones of our own classes included; not the fields."""
     fields = {field.name for field in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
     if issubclass(value, msgspec.Struct):
         fields = {field.name for field in msgspec.structs.fields(value)}
     found: dict[str, tuple[str, str]] = {}
     for kind in reversed(value.__mro__):
-        if kind.__name__ in INHERITED:
+        if kind.__module__.partition(".")[0] != "jaato":
             continue
         for name, member in vars(kind).items():
             if name.startswith("_") or name in fields:
