@@ -19,8 +19,9 @@ from jaato.storage.session_table import tenth_of_second
 CHUNK_EVENTS = 256
 CHUNK_BYTES = 1 << 20
 
-INSERT = "INSERT INTO event SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1)"
-"""An event goes in only after its predecessor, so that a log has no gap and is not deleted by now."""
+INSERT = "INSERT INTO event SELECT ?, ?, ? WHERE EXISTS (SELECT 1 FROM event WHERE position = ? - 1)"
+"""An event goes in only after its predecessor, so that a log has no gap and is not deleted by now. Its position is the
+first and the last value: a numbered parameter is a DeprecationWarning before Python 3.12.4."""
 INSERT_NEXT = "INSERT INTO event VALUES (?, ?, ?)"
 """One whose predecessor has gone in before it, in the same transaction."""
 
@@ -29,7 +30,7 @@ AT_ONCE = 8
 ROWS = [", ".join(["(?, ?, ?)"] * count) for count in range(1, AT_ONCE + 1)]
 INSERTS = [
     f"INSERT INTO event SELECT * FROM (VALUES {places}) "  # noqa: S608 nothing but question marks
-    "WHERE EXISTS (SELECT 1 FROM event WHERE position = ?1 - 1) "
+    "WHERE EXISTS (SELECT 1 FROM event WHERE position = ? - 1) "
     "AND EXISTS (SELECT 1 FROM lease WHERE fence = ?)"
     for places in ROWS
 ]
@@ -118,7 +119,7 @@ def insert_events(connection: sqlite3.Connection, log: WriteHandle, rows: list[R
     values: list[int | str | bytearray] = []
     for row in rows:
         values += row_values(log, row)
-    values.append(log.fence)
+    values += (values[0], log.fence)
     return connection.execute(INSERTS[len(rows) - 1], values).rowcount == len(rows)
 
 
@@ -131,7 +132,7 @@ def write_events(
     if not connection.execute(right[0], right[1:]).fetchone():
         return False
     values = [row_values(log, row) for row in rows]
-    if values and connection.execute(INSERT, values[0]).rowcount != 1:
+    if values and connection.execute(INSERT, (*values[0], values[0][0])).rowcount != 1:
         return False
     if len(values) > 1:
         connection.executemany(INSERT_NEXT, values[1:])

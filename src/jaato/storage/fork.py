@@ -28,8 +28,8 @@ RESERVE = "INSERT INTO session (id, workspace, provider, model, created_at, touc
 INSERT = "INSERT INTO event VALUES (?, ?, ?)"
 FINISH = "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 UNUSED = (
-    "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ?1 "
-    "AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != ?1)"
+    "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ? "
+    "AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != mine.session)"
 )
 
 

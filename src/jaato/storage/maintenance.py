@@ -22,11 +22,13 @@ PIECE = 64
 """Rows, or files, that go in one transaction."""
 ABANDONED_S = 86_400.0
 UNUSED = (
-    "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = ?1 AND digest IN (SELECT digest "
-    "FROM blob WHERE session = ?1 LIMIT ?2) AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != ?1)"
+    "INSERT OR IGNORE INTO unused_blob SELECT digest FROM blob AS mine WHERE session = :session AND digest IN "
+    "(SELECT digest FROM blob WHERE session = :session LIMIT :piece) "
+    "AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = mine.digest AND session != :session)"
 )
 BLOBS = (
-    "DELETE FROM blob WHERE session = ?1 AND digest IN (SELECT digest FROM blob WHERE session = ?1 LIMIT ?2)"
+    "DELETE FROM blob WHERE session = :session AND digest IN "
+    "(SELECT digest FROM blob WHERE session = :session LIMIT :piece)"
 )
 EVENTS = (
     "DELETE FROM event WHERE position IN "
@@ -52,11 +54,12 @@ def remove_session(
         forget()
         connection.execute("COMMIT")
     whole = (number << SEQ_BITS, (number + 1) << SEQ_BITS)
+    piece = {"session": number, "piece": PIECE}
     while True:
         with guard as connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute(UNUSED, (number, PIECE))
-            gone = connection.execute(BLOBS, (number, PIECE)).rowcount
+            connection.execute(UNUSED, piece)
+            gone = connection.execute(BLOBS, piece).rowcount
             gone += connection.execute(EVENTS, (*whole, PIECE)).rowcount
             connection.execute("COMMIT")
             written(connection, 0)

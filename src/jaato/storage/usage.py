@@ -22,8 +22,8 @@ LOGS = (
     "SELECT number, id, name, workspace, created_at, touched_at, (SELECT position FROM event "  # noqa: S608 a number of ours
     f"WHERE position > number << {SEQ_BITS} AND position < (number + 1) << {SEQ_BITS} "
     "ORDER BY position DESC LIMIT 1) FROM session "
-    "WHERE (touched_at, number) > (?1, ?2) AND (?3 IS NULL OR id = ?3) AND (?4 IS NULL OR workspace = ?4) "
-    "ORDER BY touched_at, number LIMIT ?5"
+    "WHERE (touched_at, number) > (:touched, :number) AND (:id IS NULL OR id = :id) "
+    "AND (:workspace IS NULL OR workspace = :workspace) ORDER BY touched_at, number LIMIT :page"
 )
 LAST_SEQ = (1 << SEQ_BITS) - 1
 
@@ -65,10 +65,10 @@ def stored_logs(guard: ConnectionGuard, query: UsageQuery) -> Iterator[StoredLog
     if not is_unicode(query.session_id or "") or not is_unicode(query.workspace or ""):
         return
     touched, number = tenth_of_second(query.since), -1
+    wanted = {"id": query.session_id, "workspace": query.workspace, "page": PAGE}
     while True:
         with guard as connection:
-            values = (touched, number, query.session_id, query.workspace, PAGE)
-            page = connection.execute(LOGS, values).fetchall()
+            page = connection.execute(LOGS, {"touched": touched, "number": number, **wanted}).fetchall()
         for row in page:
             number, session_id, name, workspace, created_at, touched, position = row
             if session_id != query.except_session:

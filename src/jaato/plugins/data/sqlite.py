@@ -321,9 +321,9 @@ def schema(request: dict[str, Any]) -> dict[str, Any]:
     inner = " AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow')"
     rows = guarded.run(
         "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') "  # noqa: S608 our own text
-        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND (?1 IS NULL OR lower(name) = lower(?1))"
+        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND (? IS NULL OR lower(name) = lower(?))"
         f"{inner if sqlite3.sqlite_version_info >= (3, 37) else ''} ORDER BY name",
-        (wanted,),
+        (wanted, wanted),
     ).fetchall()
     if wanted is not None and not rows:
         raise QueryFailed(f"There is no table or view {wanted!r}. Leave table out to see all.")
