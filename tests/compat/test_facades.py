@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.kit import USAGE, call, say
 
@@ -106,6 +107,21 @@ def test_sessions_of_a_runtime_share_its_ledger(tmp_path: Path) -> None:
         2,
         2 * (USAGE.input_tokens + USAGE.output_tokens),
     )
+
+
+def test_sessions_end_with_their_client(tmp_path: Path) -> None:
+    """What `create_session` has made and its program has not closed ends with the runtime: no store stays open."""
+    with client_of(tmp_path, [say("one"), say("two")]) as client:
+        client.send_message("first")
+        main, other = client.get_session(), client.get_runtime().create_session()
+        assert other.send_message("second") == "two"
+        early = client.get_runtime().create_session()
+        early.close()
+        assert (main.closed, other.closed, early.closed) == (False, False, True)
+    assert main.closed
+    assert other.closed
+    opened = [file.path for file in psutil.Process().open_files()]
+    assert not [path for path in opened if path.startswith(str(tmp_path))]
 
 
 @pytest.mark.spec("S1", "Auto-Background")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -254,7 +255,7 @@ __all__ = ["JaatoClient", "JaatoRuntime", "JaatoSession", "OutputCallback", "Ret
 
 
 class JaatoRuntime:
-    """What agents share: provider configuration, plugins, permissions, ledger. Close it when no session is left.
+    """What agents share: provider configuration, plugins, permissions, ledger. Its sessions end with it.
 
     Plugins that were given stay the giver's to shut down; those the runtime made itself end with it.
     """
@@ -264,6 +265,7 @@ class JaatoRuntime:
         self.ledger: TokenLedger = blueprint.ledger or TokenLedger()
         """Where token use of all its agents is counted."""
         self._blueprint = msgspec.structs.replace(blueprint, ledger=self.ledger)
+        self._sessions: set[JaatoSession] = set()
 
     @property
     def registry(self) -> PluginRegistry:
@@ -275,7 +277,13 @@ class JaatoRuntime:
         return self._blueprint.registry
 
     def close(self) -> None:
-        """Let go of the plugins that the runtime made."""
+        """End the sessions that are still open, and let go of the plugins that the runtime made."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._shut_down_plugins)
+            for session in tuple(self._sessions):
+                stack.callback(session.close)
+
+    def _shut_down_plugins(self) -> None:
         registry = self._blueprint.registry
         if self._owns_registry and registry is not None:
             registry.shutdown()
@@ -319,10 +327,12 @@ class JaatoRuntime:
         live, close = PORTAL.call(open_session(changed, wire=False))
 
         async def end() -> None:
+            self._sessions.discard(made)
             await close()
             registry.forget_session(made)
 
         made = JaatoSession(live, end)
+        self._sessions.add(made)
         registry.set_session(made)
         return made
 
