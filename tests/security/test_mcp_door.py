@@ -49,7 +49,7 @@ def test_clients_work_at_the_daemon_s_address(opened: Keep, mode: str) -> None:
         url = f"http://127.0.0.1:{opened.port}/mcp"
         headers = {"Authorization": f"Bearer {opened.tokens['owner']}"}
         async with (
-            httpx2.AsyncClient(headers=headers) as http,
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
             Client(streamable_http_client(url, http_client=http), mode=mode) as client,
         ):
             assert "readFile" in names((await client.list_tools()).tools)
