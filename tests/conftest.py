@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 
 
 def untracked() -> set[str]:
-    """Files in the checkout that neither git nor its ignore rules know, and every `.jaato`."""
+    """Files in the checkout that neither git nor its ignore rules know, and every `.jaato`; not in environments."""
     listed = subprocess.run(
         ["git", "status", "--porcelain", "--untracked-files=all"],
         cwd=ROOT,
@@ -89,7 +89,10 @@ def untracked() -> set[str]:
         text=True,
         check=False,
     ).stdout.splitlines()
-    own = {str(path.relative_to(ROOT)) for path in ROOT.glob("**/.jaato") if ".venv" not in path.parts}
+    own: set[str] = set()
+    for place, folders, _ in os.walk(ROOT):
+        own |= {f"{place}/{name}" for name in folders if name == ".jaato"}
+        folders[:] = [name for name in folders if not name.startswith(".")]
     return {line[3:] for line in listed if line.startswith("??")} | own
 
 

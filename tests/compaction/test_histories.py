@@ -58,7 +58,7 @@ from jaato.providers.scripted import ScriptedProvider, Step
 from jaato.runtime.plugins.discovery import load_gc_plugin
 from jaato.settings import environment
 
-COUNT = int(environment().get("JAATO_HISTORIES", "120"))
+COUNT = int(environment().get("JAATO_HISTORIES", "60"))
 STRATEGIES = ["gc_truncate", "gc_summarize", "gc_hybrid"]
 DIALECTS: list[tuple[str, Dialect]] = [
     ("gpt-5.5", OpenAIChat()),

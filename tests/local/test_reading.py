@@ -26,7 +26,11 @@ from jaato.settings import environment
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-LONG = "word " * 600
+WORDS = 320
+LONG = "word " * WORDS
+"""A token for each word: what the model still reads after the test of stopping, and enough to be shown."""
+FEW_TOOLS = 'disabled_plugins = ["cli", "environment", "file_edit", "filesystem", "todo"]'
+"""The fixed prompt has a third of the tokens; reading all of it takes the small model longer than any other test."""
 
 
 def test_stopped_reading_ends_within_a_batch(small_model: Path) -> None:
@@ -70,9 +74,9 @@ def test_reading_is_shown_where_it_takes_long(provider: LocalProvider) -> None:
     async def main() -> None:
         chunks = await chunks_of(provider, asked(LONG, max_output_tokens=3))
         shown = [chunk for chunk in chunks if isinstance(chunk, PromptProgress)]
-        assert len(shown) > 600 // BATCH_TOKENS
+        assert len(shown) > WORDS // BATCH_TOKENS
         assert [chunk.done for chunk in shown] == sorted({chunk.done for chunk in shown})
-        assert shown[-1].done == shown[-1].total > 600
+        assert shown[-1].done == shown[-1].total > WORDS
         again = await chunks_of(provider, asked(LONG, max_output_tokens=3))
         assert not [chunk for chunk in again if isinstance(chunk, PromptProgress)]
 
@@ -135,6 +139,9 @@ def test_the_demo_reads_the_prompt_once(small_model: Path, tmp_path: Path) -> No
         "OLLAMA_HOST": "127.0.0.1:9",
         "JAATO_LOCAL_MODEL": str(small_model),
     }
+    config = tmp_path / ".config" / "jaato" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(FEW_TOOLS)
     demo = subprocess.Popen(
         [sys.executable, str(ROOT / "examples" / "demo.py")],
         env=environ,

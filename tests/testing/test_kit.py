@@ -17,6 +17,7 @@ from tests.zoo.animals import AT_IMPORT, DECLARED, IN_THE_MAKING
 from jaato.abc.plugin import Plugin, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.runtime.plugins.discovery import load_module
 from jaato.testing import assert_plugin, check_plugin
+from jaato.testing.tool_checks import STOP_WITHIN_S
 from jaato.tools.call import Call
 from jaato.tools.tool import tool
 
@@ -50,12 +51,6 @@ class Sloppy(Plugin):
         """Count to a number, and give the number back to you."""
         return number
 
-    @tool(category="sloppy", access="read")
-    def deaf(self) -> str:
-        """Sleep for a while, and pay no attention to anybody at all."""
-        time.sleep(6)
-        return "awake"
-
     @tool(category="sloppy", access="write")
     def breaks(self, text: str) -> str:
         """Fail, whatever it is given, but only if somebody calls it."""
@@ -74,10 +69,20 @@ class Sloppy(Plugin):
         raise RuntimeError("no")
 
 
+class Deaf(Sloppy):
+    """One that cannot be stopped, either."""
+
+    @tool(category="sloppy", access="read")
+    def deaf(self) -> str:
+        """Sleep for a while, and pay no attention to anybody at all."""
+        time.sleep(STOP_WITHIN_S + 1)
+        return "awake"
+
+
 @pytest.mark.slow
 def test_every_fault_is_found_and_nothing_is_called_that_only_writes() -> None:
     """Each rule names its tool and says what to do."""
-    report = check_plugin(Sloppy, calls={"breaks": {"text": "boom"}, "absent": {}})
+    report = check_plugin(Deaf, calls={"breaks": {"text": "boom"}, "absent": {}})
     found = {(finding.rule, finding.about): finding.text for finding in report.errors}
     assert "letters" in found["name", "sloppy plugin"]
     assert "write for a model" in found["description", "silent"]
