@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Most tests wait for other processes half of their time, so that six keep two processors at work.
+WORKERS ?= 6
 
 # What one process has compiled, thousands of others need not.
 unexport PYTHONDONTWRITEBYTECODE
@@ -45,7 +47,7 @@ check: $(VENV)/.stamp-test
 	$(BIN)/lint-imports --no-cache
 
 test: check $(VENV)-core/.stamp
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-all:
 	@for version in 3.11 3.12 3.13; do \

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from jaato.protocol.codec import json_schema
@@ -12,30 +13,35 @@ from jaato.protocol.codec import json_schema
 REFERENCE = Path(__file__).parent / "reference"
 
 
-def generated() -> dict[Path, str]:
-    """Every generated file and what it holds."""
+def generators() -> dict[Path, Callable[[], str]]:
+    """Every generated file and what makes its text."""
     from docs.generate_api import api_page
     from docs.generate_pages import errors_page, events_page, settings_page
     from docs.generate_tools import known_file, tools_page
 
     from jaato.runtime.plugins.lazy import MANIFESTS
 
-    schema = json.dumps(json_schema(), indent=1, sort_keys=True, ensure_ascii=False)
     return {
-        REFERENCE / "protocol.schema.json": schema + "\n",
-        MANIFESTS: known_file(),
-        REFERENCE / "tools.md": tools_page(),
-        REFERENCE / "events.md": events_page(),
-        REFERENCE / "settings.md": settings_page(),
-        REFERENCE / "errors.md": errors_page(),
-        REFERENCE / "api.md": api_page(),
+        REFERENCE / "protocol.schema.json": schema_file,
+        MANIFESTS: known_file,
+        REFERENCE / "tools.md": tools_page,
+        REFERENCE / "events.md": events_page,
+        REFERENCE / "settings.md": settings_page,
+        REFERENCE / "errors.md": errors_page,
+        REFERENCE / "api.md": api_page,
     }
+
+
+def schema_file() -> str:
+    """`protocol.schema.json`."""
+    return json.dumps(json_schema(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:
     """Write the files, or say which of them are out of date; returns the exit code."""
     stale = 0
-    for path, text in generated().items():
+    for path, make in generators().items():
+        text = make()
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if "--check" in arguments:

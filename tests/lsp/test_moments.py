@@ -26,6 +26,7 @@ def project(path: Path) -> None:
     (path / "sub" / "c.py").write_text("from a import old\nold(2)\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["lsp_rename_symbol", "lsp_workspace_symbols"])
 def test_the_first_question_is_about_the_whole_project(tmp_path: Path, first: str) -> None:
     """A server answers before it has looked at the project; a renaming of one file of three would break two."""

@@ -24,6 +24,7 @@ def found(where: Path, url: str, examples: int, *arguments: str, seed: int = 1) 
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "keyed",
     [pytest.param(False, id="open", marks=pytest.mark.system), pytest.param(True, id="with a token")],

@@ -80,6 +80,7 @@ def test_the_runtime_directory_is_made_where_there_is_none(home: Desk) -> None:
             assert home.jaato("serve", "--stop", **environ).returncode == 0
 
 
+@pytest.mark.slow
 def test_places_that_will_not_do_are_refused(home: Desk) -> None:
     """A directory others can write in, a file in the way, a path too long, a link, a taken port: each is said, with what to do."""
     shared = home.root / "shared"
