@@ -11,6 +11,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import msgspec
+import psutil
 import pytest
 from tests.registry.opened import Opened, during
 from tests.registry.registering import Registry, put_body
@@ -235,6 +236,16 @@ def test_bounds_that_are_none(tmp_path: Path, setting: str) -> None:
 
     with pytest.raises(ConfigError, match=r"number from zero up|no rate|is no number"):
         start()
+    assert not (tmp_path / "state" / "jaato.db").exists(), "nothing is opened before the settings are read"
+
+
+def test_a_registry_that_cannot_be_opened_leaves_no_store_open(tmp_path: Path) -> None:
+    """A setting that is read after the store was opened is refused, and the store is closed."""
+    environ = {"HOME": str(tmp_path), "JAATO_ALLOW_HOSTS": "::bad::/x"}
+    with pytest.raises(ConfigError, match="is no host"):
+        open_registry(SessionOptions(workspace=tmp_path, state_dir=tmp_path / "state", environ=environ))
+    assert (tmp_path / "state" / "jaato.db").exists()
+    assert not [file.path for file in psutil.Process().open_files() if file.path.startswith(str(tmp_path))]
 
 
 def test_who_put_and_took_away_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

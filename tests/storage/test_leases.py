@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -133,8 +134,8 @@ def test_a_holder_that_was_replaced_cannot_write(path: Path, store: SqliteStore)
     finally:
         ended(process, signal.SIGINT)
     store.append([said("s1", 5, "mine")])
-    with pytest.raises(SessionBusy):
-        SqliteStore(path).hold("s1")
+    with closing(SqliteStore(path)) as other, pytest.raises(SessionBusy):
+        other.hold("s1")
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])

@@ -261,6 +261,10 @@ class Door:
             finally:
                 self._runtime.close()
 
+    def abandon(self) -> None:
+        """Close the plugins and the store of a door that has no session yet."""
+        self._runtime.close()
+
     async def _make_room(self) -> None:
         idle = sorted((one.last_used, key) for key, one in self._visits.items() if not one.busy)
         if not idle:

@@ -7,7 +7,7 @@ import ipaddress
 import resource
 import socket
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
@@ -98,17 +98,21 @@ def open_registry(
     offer = Offer(
         whole=True, scope=partial(is_served, named=frozenset(blueprint.allow), only=frozenset(tools))
     )
+    retention = log_retention_of(settings)
     callers = Callers.opened(described, offer)
-    callers.retention = log_retention_of(settings)
-    for tool in loaded:
-        tool.auto_approved = False  # allowed by a rule, over which others may have precedence
-    offered = filter(offer.scope, callers.catalog)
-    everything = ServedTools(one for first in offered for one in served.all_of(first))
-    allowed_code = (*settings["tool_registry_entry_points"], *entry_points)
-    handlers = Handlers(
-        settings, workspace, callers.state_dir, allowed_code, callers.registry.services["secrets"]
-    )
-    registered = RegisteredTools(everything, callers, ToolFolder(callers.state_dir), handlers)
+    with ExitStack() as undo:
+        undo.callback(callers.abandon)
+        callers.retention = retention
+        for tool in loaded:
+            tool.auto_approved = False  # allowed by a rule, over which others may have precedence
+        offered = filter(offer.scope, callers.catalog)
+        everything = ServedTools(one for first in offered for one in served.all_of(first))
+        allowed_code = (*settings["tool_registry_entry_points"], *entry_points)
+        handlers = Handlers(
+            settings, workspace, callers.state_dir, allowed_code, callers.registry.services["secrets"]
+        )
+        registered = RegisteredTools(everything, callers, ToolFolder(callers.state_dir), handlers)
+        undo.pop_all()
     return ToolRegistry(registered, callers, most, bounds)
 
 
