@@ -51,7 +51,7 @@ test: check $(VENV)-core/.stamp
 
 test-all:
 	@for version in 3.11 3.12 3.13; do \
-	  if command -v python$$version; then $(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+	  if python$$version -c "" 2>/dev/null; then $(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
 	  else echo "python$$version is not installed"; fi; done
 
 test-system: $(VENV)/.stamp-test
