@@ -40,7 +40,7 @@ def as_user(user: str) -> list[str]:
     for number, path in enumerate(hidden):
         lines.append(f'mkdir -p {quote(path)}; mount --bind "$kept/{number}" {quote(path)}')
         lines.append(f'umount "$kept/{number}"')
-    lines += ['rm -r "$kept"', 'exec "$@"']
+    lines += ['rmdir "$kept"/* "$kept"', 'exec "$@"']
     return ["unshare", "--mount", "sh", "-c", "\n".join(lines), "sh", *BECOME_OTHER]
 
 
