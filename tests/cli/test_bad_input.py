@@ -6,11 +6,11 @@ import json
 import os
 import sqlite3
 import subprocess
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from tests.cli.desk import Desk, say
-from tests.sandbox.users import OTHER, as_another_user
+from tests.sandbox.users import OTHER, as_another_user, ground
 
 
 def complaint(desk: Desk, *args: str, code: int, words: str, **options: object) -> None:
@@ -94,17 +94,16 @@ def test_hostile_permission_files(desk: Desk, content: bytes) -> None:
     complaint(desk, "run", *desk.script(say("x")), "x", code=2, words="permissions.json")
 
 
-def open_to_others(desk: Desk) -> None:
-    """Let another user reach the desk."""
-    os.chmod(desk.root, 0o755)
-    for parent in desk.root.parents:
-        if parent != Path("/") and parent.stat().st_mode & 0o001 == 0:
-            os.chmod(parent, parent.stat().st_mode | 0o001)
+@pytest.fixture
+def open_desk() -> Iterator[Desk]:
+    """A desk that another user can reach: each start of pytest closes the directory above its own to others."""
+    with ground("this user") as place:
+        yield Desk(place)
 
 
-def test_unreadable_files_of_another_user(desk: Desk) -> None:
+def test_unreadable_files_of_another_user(open_desk: Desk) -> None:
     """Configuration and permission files that may not be read are named, with exit 2."""
-    open_to_others(desk)
+    desk = open_desk
     desk.config.mkdir(parents=True)
     path = desk.config / "config.toml"
     path.write_text("model = 'x'")
@@ -135,9 +134,9 @@ def test_a_store_that_cannot_be_used(desk: Desk) -> None:
     assert "fail  sessions" in made.stdout
 
 
-def test_a_state_directory_that_cannot_be_written(desk: Desk) -> None:
+def test_a_state_directory_that_cannot_be_written(open_desk: Desk) -> None:
     """As a user who may not write the state directory, the message names it; nothing runs."""
-    open_to_others(desk)
+    desk = open_desk
     desk.state.mkdir(parents=True)
     script = desk.script(say("x"))
     complaint(desk, "run", *script, "x", code=1, words=str(desk.state), prefix=as_another_user())

@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.users import as_another_user
+from tests.sandbox.users import as_another_user, ground
 from tests.search.desk import Desk, call_tool, plant
 
 from jaato.errors import CancelledException, InvalidArguments, ToolError
@@ -193,15 +194,18 @@ def test_no_descriptor_is_left_open(tree: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_unreadable_directories_are_named(tree: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def open_tree() -> Iterator[Path]:
+    """A tree that another user can reach, and a part of it that only this one can."""
+    with ground("this user") as tree:
+        plant(tree, {"src/one.py": "needle\n", "closed/f": "needle\n", "shut.txt": "needle\n"})
+        (tree / "closed").chmod(0o700)
+        (tree / "shut.txt").chmod(0o600)
+        yield tree
+
+
+def test_unreadable_directories_are_named(open_tree: Path) -> None:
     """What another user may not read is named, and the rest is found (run as nobody)."""
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents:
-        if parent.stat().st_uid == 0 and parent != Path("/") and "pytest" in str(parent):
-            parent.chmod(0o755)
-    plant(tree, {"closed/f": "needle\n", "shut.txt": "needle\n"})
-    (tree / "closed").chmod(0o700)
-    (tree / "shut.txt").chmod(0o600)
     code = (
         "import sys; from pathlib import Path; sys.path[:0] = eval(sys.argv[2]);"
         "from jaato.plugins.search.plugin import SearchPlugin; from jaato.tools.call import Call;"
@@ -210,7 +214,7 @@ def test_unreadable_directories_are_named(tree: Path, tmp_path: Path) -> None:
         "print(p.grep_content('needle', call=Call('c', 'g', {})).text)"
     )
     ran = subprocess.run(
-        [*as_another_user(), sys.executable, "-B", "-c", code, str(tree),
+        [*as_another_user(), sys.executable, "-B", "-c", code, str(open_tree),
          repr([entry for entry in sys.path if entry])],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
