@@ -15,9 +15,11 @@ from jaato.errors import InvalidArguments
 from jaato.plugins.terminal.terminals import mask_typed
 
 EDITOR = """
-import sys, termios, tty
+import sys, termios
 before = termios.tcgetattr(0)
-tty.setcbreak(0)
+mode = termios.tcgetattr(0)
+mode[3] &= ~(termios.ECHO | termios.ICANON)  # tty.setcbreak has changed another flag in Python 3.12.0 and 3.12.1
+termios.tcsetattr(0, termios.TCSAFLUSH, mode)
 sys.stdout.write("\\x1b[?2004h> "); sys.stdout.flush()
 data = ""
 while not data.endswith("q"):
