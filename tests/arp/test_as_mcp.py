@@ -10,7 +10,7 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 from tests.arp.serving import TEXT, body, definition, shop
-from tests.arp.test_onward import onward
+from tests.arp.test_remote_sources import forwarding_registry
 from tests.mcp_server.house import ERAS, House
 
 from jaato.errors import ConfigError
@@ -67,12 +67,12 @@ def test_some_tools_of_a_registry_over_mcp(tmp_path: Path) -> None:
             [tool] = (await client.list_tools()).tools
             assert (tool.name, tool.input_schema) == ("forecast", TEXT)
             assert (await client.call_tool("forecast", {"text": "x"})).structured_content["text"] == "x"
-        door = house.door(offer=Offer(tools=("never",)), **given)
+        tool_sessions = house.tool_sessions(offer=Offer(tools=("never",)), **given)
         with pytest.raises(
             ConfigError, match="There is no tool 'never' to offer; `jaato tools list` shows them all"
         ):
-            await door.begin()
-        await door.close()
+            await tool_sessions.begin()
+        await tool_sessions.close()
 
     with shop(definition("forecast"), definition("other")) as it:
         anyio.run(main, configured(tmp_path, it.url))
@@ -83,7 +83,7 @@ def test_registries_of_registries_over_stdio(tmp_path: Path) -> None:
     another; what no rule allows is denied where nobody can be asked."""
 
     async def main(url: str) -> None:
-        async with onward(tmp_path / "between", shop=url) as between:
+        async with forwarding_registry(tmp_path / "between", shop=url) as between:
             (tmp_path / "user").mkdir()
             house = configured(tmp_path / "user", between.at.url)
             async with house.client(ERAS[1], "--plugins", "arp", "--allow", "forecast") as client:

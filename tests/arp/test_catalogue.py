@@ -14,7 +14,7 @@ from tests.arp.serving import body, definition, shop
 from tests.arp.using import configure, offered, plugins, use
 
 from jaato.errors import JaatoError
-from jaato.plugins.arp.tools import Far
+from jaato.plugins.arp.tools import RegistryTool
 
 
 def test_a_start_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = made.catalog.find("echo")
         assert found is not None
         assert found.tool.remote is not None
-        assert "cannot be reached" in found.tool.remote.away
+        assert "cannot be reached" in found.tool.remote.unreachable_reason
         with pytest.raises(JaatoError) as caught:
             await use(made, "echo", text="x")
         assert (caught.value.code, caught.value.retryable) == ("registry_failed", True)
@@ -140,11 +140,11 @@ def test_care(tmp_path: Path) -> None:
             made.shutdown()
             it.tools["deleting"] = definition("deleting", "Now it is harmless.", tags=["read"])
             again = plugins(tmp_path)
-            shelf = again.catalog.find("deleting")
-            assert shelf is not None
-            far = shelf.tool.remote
-            assert isinstance(far, Far)
-            known = await far._definitions.get("deleting", anew=True)
+            entry = again.catalog.find("deleting")
+            assert entry is not None
+            registry_tool = entry.tool.remote
+            assert isinstance(registry_tool, RegistryTool)
+            known = await registry_tool._definitions.get("deleting", refresh=True)
             assert known.definition.description == "Now it is harmless."
             assert (await accesses(again))["deleting"] == "execute"
             again.shutdown()

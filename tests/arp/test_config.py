@@ -108,19 +108,19 @@ def test_what_is_sent(tmp_path: Path) -> None:
 
         async def main() -> None:
             with pytest.raises(JaatoError, match="needs the variable WHERE"):
-                await directory(tmp_path).named("it").source.ask_list()
-            source = directory(tmp_path, WHERE=it.url, KEY=token).named("it").source
-            assert await source.ask_list()
+                await directory(tmp_path).get_handle("it").source.fetch_list()
+            source = directory(tmp_path, WHERE=it.url, KEY=token).get_handle("it").source
+            assert await source.fetch_list()
             assert it.seen[0].headers["authorization"] == f"Bearer {token}"
             assert it.seen[0].headers["x-team"] == "blue"
             with pytest.raises(JaatoError, match="switched off"):
-                directory(tmp_path).named("off")
+                directory(tmp_path).get_handle("off")
             with pytest.raises(JaatoError, match="There is no registry 'x'; there are 'it', 'off', 'ring'"):
-                directory(tmp_path).named("x")
+                directory(tmp_path).get_handle("x")
             with pytest.raises(JaatoError, match=r"line|characters|cannot be sent"):
-                await directory(tmp_path, WHERE=it.url, KEY="a\nb").named("it").source.ask_list()
+                await directory(tmp_path, WHERE=it.url, KEY="a\nb").get_handle("it").source.fetch_list()
             with pytest.raises(JaatoError, match="keyring"):
-                await directory(tmp_path).named("ring").source.ask_list()
+                await directory(tmp_path).get_handle("ring").source.fetch_list()
 
         anyio.run(main)
 
@@ -185,15 +185,15 @@ def test_a_workspaces_registry_on_this_machine(tmp_path: Path) -> None:
             with pytest.raises(
                 JaatoError, match="a loopback address, which is reached only when the user allows it"
             ):
-                await found.named("near").source.ask_list()
+                await found.get_handle("near").source.fetch_list()
             assert not it.seen
             allowing = directory(tmp_path, allow_hosts=[it.url.partition("//")[2]])
-            assert await allowing.named("near").source.ask_list()
+            assert await allowing.get_handle("near").source.fetch_list()
             found.trust.remove(found.sources["near"])
             with pytest.raises(JaatoError, match="not trusted as it is now"):
-                directory(tmp_path).named("near")
+                directory(tmp_path).get_handle("near")
             with pytest.raises(JaatoError, match="not trusted as it is now"):
-                await allowing.shelf(found.sources["near"]).source.ask_list()
+                await allowing.handle(found.sources["near"]).source.fetch_list()
             assert len(it.seen) == 1
 
         anyio.run(main)

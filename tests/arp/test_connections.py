@@ -38,13 +38,13 @@ def test_connections_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         made.shutdown()
 
     async def again() -> None:
-        source = directory(tmp_path).named("it").source
-        await source.ask_list()
-        await source.ask_list()
+        source = directory(tmp_path).get_handle("it").source
+        await source.fetch_list()
+        await source.fetch_list()
 
     async def idle() -> None:
-        source = directory(tmp_path).named("it").source
-        await source.ask_list()
+        source = directory(tmp_path).get_handle("it").source
+        await source.fetch_list()
         with anyio.fail_after(20):
             while it.lines:
                 await anyio.sleep(0.01)
@@ -72,13 +72,13 @@ def test_a_connection_that_was_closed(tmp_path: Path) -> None:
         await offered(made)
         plugin = made.toolset("arp")
         assert plugin is not None
-        shelf = plugin.plugin.directory.named("it")
-        await shelf.source.ask_list()
+        handle = plugin.plugin.directory.get_handle("it")
+        await handle.source.fetch_list()
         it.lies["GET /v1/tools/echo"] = once(it, "GET /v1/tools/echo", silent)
-        assert (await shelf.definitions.get("echo", anew=True)).definition.name == "echo"
+        assert (await handle.definitions.get("echo", refresh=True)).definition.name == "echo"
         assert len(it.asked("GET", "echo")) == 2
-        await shelf.source.ask_list()
-        await shelf.source.ask_list()
+        await handle.source.fetch_list()
+        await handle.source.fetch_list()
         it.lies["POST"] = silent
         with pytest.raises(JaatoError, match="whether it was carried out is not known"):
             await use(made, "echo", text="x")

@@ -28,7 +28,7 @@ def asked(path: Path, ask: Callable[[RemoteRegistry], Any], lies: dict[str, Lie]
         configure(path, it={"url": it.url} | entry)
 
         async def main() -> str:
-            source = directory(path).named("it").source
+            source = directory(path).get_handle("it").source
             with pytest.raises(JaatoError) as caught, anyio.fail_after(20):
                 await ask(source)
             return str(caught.value)
@@ -87,7 +87,7 @@ def test_a_list_that_is_none(tmp_path: Path, kind: str) -> None:
     """Whatever a registry answers in place of its list: it is said what, within the time and size that it has."""
     lie, words = LISTS[kind]
     within_s = 0.3 if "0.3" in words else 10.0
-    said = asked(tmp_path, lambda source: source.ask_list(), {"GET": lie}, timeout_s=within_s)
+    said = asked(tmp_path, lambda source: source.fetch_list(), {"GET": lie}, timeout_s=within_s)
     assert words in said
 
 
@@ -114,8 +114,8 @@ def test_what_cannot_be_offered_is_left_out(tmp_path: Path) -> None:
         configure(tmp_path, it=it.url)
 
         async def main() -> None:
-            source = directory(tmp_path).named("it").source
-            assert await source.ask_list()
+            source = directory(tmp_path).get_handle("it").source
+            assert await source.fetch_list()
             names = {view.name for view in source.kept.views}
             assert names == {"é ok", "a/../b", *(f"t{n}" for n in range(10_000 - len(odd)))}
             assert source.kept.views[0].description == "x\\x07" * 3
@@ -161,14 +161,14 @@ def test_a_definition_that_is_none(tmp_path: Path) -> None:
         async def main() -> None:
             for lie, words in DEFINITIONS.values():
                 it.lies["GET /v1/tools/echo"] = body(lie)
-                definitions = directory(tmp_path).named("it").definitions
+                definitions = directory(tmp_path).get_handle("it").definitions
                 with pytest.raises(JaatoError) as caught:
                     await definitions.get("echo")
                 assert words in str(caught.value), lie
                 assert "\n" not in str(caught.value)
             said = {"description": "Send\u200b\U000e0041 it.", "properties": {"a": {"title": "\u202e"}}}
             it.lies["GET /v1/tools/echo"] = body(definition("echo", parameters=said))
-            known = await directory(tmp_path).named("it").definitions.get("echo")
+            known = await directory(tmp_path).get_handle("it").definitions.get("echo")
             assert known.definition.parameters == {
                 "description": "Send\\u200b\\U000e0041 it.",
                 "properties": {"a": {"title": "\\u202e"}},
@@ -219,9 +219,9 @@ def test_a_growing_pause(tmp_path: Path) -> None:
             it.lies["GET"] = body(b"", "500 Oops")
             waits: list[float] = []
             for _ in range(12):
-                assert not await source.freshen()
+                assert not await source.refresh()
                 waits.append(source.wait_s)
-                assert not await source.freshen()
+                assert not await source.refresh()
                 if waits[-1] > 1.5:
                     with pytest.raises(JaatoError, match="times in a row and is asked again in"):
                         await source.invoke("echo", b"{}", ())
@@ -230,7 +230,7 @@ def test_a_growing_pause(tmp_path: Path) -> None:
             assert waits == sorted(waits)
             assert waits[-1] == 300
             it.lies.clear()
-            assert await source.freshen()
+            assert await source.refresh()
             assert (source.state, source.wait_s) == ("known", 0)
 
         anyio.run(main)
@@ -244,7 +244,7 @@ def test_time_is_kept(tmp_path: Path) -> None:
             handler.wfile.write(b"H")
             time.sleep(0.02)
 
-    said = asked(tmp_path, lambda source: source.ask_list(), {"GET": drip}, timeout_s=0.3)
+    said = asked(tmp_path, lambda source: source.fetch_list(), {"GET": drip}, timeout_s=0.3)
     assert "0.3 s" in said or "HTTP" in said
 
 

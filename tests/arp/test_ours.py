@@ -31,9 +31,9 @@ def test_our_client_with_our_server(tmp_path: Path) -> None:
         assert found is not None
         plugin = made.toolset("arp")
         assert plugin is not None
-        source = plugin.plugin.directory.named("ours").source
+        source = plugin.plugin.directory.get_handle("ours").source
         assert source.kept.etag
-        assert not await source.ask_list()
+        assert not await source.fetch_list()
         made.shutdown()
 
     home = tmp_path / "server"

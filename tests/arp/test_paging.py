@@ -48,9 +48,9 @@ def test_a_list_in_pages(tmp_path: Path) -> None:
         it.lies[f"GET {PAGE}2"] = body(views("d"), ETag='"x"')
 
         async def main() -> None:
-            source = directory(tmp_path).named("it").source
+            source = directory(tmp_path).get_handle("it").source
             for changed in (True, False):
-                assert await source.ask_list() is changed
+                assert await source.fetch_list() is changed
                 assert [view.name for view in source.kept.views] == ["a", "b", "c", "d"]
                 assert "if-none-match" not in it.seen[-3].headers
             hostile: tuple[tuple[Any, str], ...] = (
@@ -72,16 +72,16 @@ def test_a_list_in_pages(tmp_path: Path) -> None:
             for lie, words in hostile:
                 it.lies[f"GET {PAGE}2"] = lie
                 with pytest.raises(JaatoError, match=words):
-                    await source.ask_list()
+                    await source.fetch_list()
                 assert len(source.kept.views) == 4
             before = len(it.seen)
             it.lies[f"GET {PAGE}2"] = body(views("d"), Link=f'<{PAGE}1>; rel="next"')
-            await source.ask_list()
+            await source.fetch_list()
             assert len(it.seen) - before == 3
             it.lies["GET"] = lambda handler: body([], Link=f'<{PAGE}{len(it.seen)}>; rel="next"')(handler)
             it.lies[f"GET {PAGE}2"] = it.lies["GET"]
             before = len(it.seen)
-            await source.ask_list()
+            await source.fetch_list()
             assert len(it.seen) - before < 210
 
         anyio.run(main)
@@ -101,7 +101,7 @@ def test_definitions_at_once(tmp_path: Path) -> None:
         body({"schema_version": "0.1.0", "results": [answers[name] for name in names]})(handler)
 
     async def main() -> None:
-        definitions = directory(tmp_path).named("it").definitions
+        definitions = directory(tmp_path).get_handle("it").definitions
         found = await definitions.get_all(["a", "b", "c", "d"])
         assert len(it.asked("POST")) == 1
         assert len(it.asked("GET")) == 4
@@ -111,7 +111,7 @@ def test_definitions_at_once(tmp_path: Path) -> None:
             "c",
             "d",
         }
-        definitions = directory(tmp_path / "other").named("it").definitions
+        definitions = directory(tmp_path / "other").get_handle("it").definitions
         it.lies["POST /v1/tools:batchGet"] = batch
         found = await definitions.get_all(["a", "b", "c", "d"])
         assert asked == [["a", "b", "c", "d"]]
@@ -150,10 +150,10 @@ def test_with_our_own_registry(tmp_path: Path) -> None:
             mine = plugins(tmp_path)
             names = await offered(mine)
             assert len(names) == 33
-            far = next(tool for tool in mine.catalog if tool.remote is not None)
-            assert far.remote is not None
+            registry_tool = next(tool for tool in mine.catalog if tool.remote is not None)
+            assert registry_tool.remote is not None
             tools = [tool for tool in mine.catalog if tool.remote is not None]
-            assert await far.remote.complete_all(tools) == {}
+            assert await registry_tool.remote.complete_all(tools) == {}
             assert all(tool.checked and "type" in tool.checked for tool in tools)
             mine.shutdown()
 

@@ -16,7 +16,7 @@ from tests.kit import call, results, say
 
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.errors import JaatoError
-from jaato.plugins.arp.tools import MAX_JUDGED
+from jaato.plugins.arp.tools import MAX_CHECKED
 from jaato.tools.call import Call
 from jaato.tools.permissions.gate import Gate, Policy
 from jaato.tools.search.ranking import access_by
@@ -118,27 +118,27 @@ def test_a_call_is_held_to_what_was_judged(tmp_path: Path) -> None:
         await tool.remote.complete(tool)
         plugin = made.toolset("arp")
         assert plugin is not None
-        definitions = plugin.plugin.directory.named("it").definitions
+        definitions = plugin.plugin.directory.get_handle("it").definitions
 
-        async def judged(id_: str) -> str:
+        async def checked(id_: str) -> str:
             return gate.explain(Call(id_, "echo", {"text": "x"}), tool).effect
 
         async def called(id_: str) -> Any:
             return await tool.run({"text": "x"}, Call(id_, "echo", {"text": "x"}))
 
-        assert await judged("c-1") == "allow"
+        assert await checked("c-1") == "allow"
         await called("c-1")
-        assert await judged("c-2") == "allow"
-        for number in range(MAX_JUDGED + 1):  # who lists tools makes no calls
+        assert await checked("c-2") == "allow"
+        for number in range(MAX_CHECKED + 1):  # who lists tools makes no calls
             assert (
                 access_by(gate, made.catalog, Call(f"l-{number}", "list_tools", {}))(tool.spec) == "allowed"
             )
         it.tools["echo"] = definition("echo", parameters=BOTH)
-        await definitions.get("echo", anew=True)
+        await definitions.get("echo", refresh=True)
         with pytest.raises(JaatoError, match="has changed since this call was judged") as caught:
             await called("c-2")
         assert '"home"' in str(caught.value)
-        assert await judged("c-3") == "ask"
+        assert await checked("c-3") == "ask"
         assert len(it.asked("POST")) == 1
         made.shutdown()
         # what is not at hand when a call is judged is compared once it is
@@ -149,10 +149,10 @@ def test_a_call_is_held_to_what_was_judged(tmp_path: Path) -> None:
         found = again.catalog.find("echo")
         assert found is not None
         tool = found.tool
-        assert await judged("c-4") == "allow"
+        assert await checked("c-4") == "allow"
         with pytest.raises(JaatoError, match="has changed since this call was judged"):
             await called("c-4")
-        assert await judged("c-5") == "ask"
+        assert await checked("c-5") == "ask"
         again.shutdown()
 
     with shop(definition("echo")) as it:

@@ -20,7 +20,7 @@ from tests.mcp_server.house import ERAS, House, names
 from jaato.plugins.arp import remote_registry as source
 from jaato.server.mcp import list_changes as changes
 from jaato.server.mcp.app import listen
-from jaato.server.tool_sessions import Door, Offer
+from jaato.server.tool_sessions import Offer, ToolSessions
 
 PATIENCE_S = 20.0
 
@@ -84,7 +84,7 @@ async def follows(client: Client, ear: Ear, behind: Shop, change: Callable[[], A
 
 
 @asynccontextmanager
-async def serving(door: Door) -> AsyncIterator[tuple[str, str]]:
+async def serving(tool_sessions: ToolSessions) -> AsyncIterator[tuple[str, str]]:
     """A door over HTTP; gives its address and its token."""
     said: list[str] = []
     begun = anyio.Event()
@@ -94,7 +94,7 @@ async def serving(door: Door) -> AsyncIterator[tuple[str, str]]:
         begun.set()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(listen, door, ":0", (), (), announce)
+        group.start_soon(listen, tool_sessions, ":0", (), (), announce)
         await begun.wait()
         url, _, file = said[0].partition("; the token is in ")
         yield url.rpartition(" ")[2], Path(file).read_text().strip()
@@ -111,9 +111,9 @@ def test_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "REFRESH_S", 0.05)
 
     async def main(house: House) -> None:
-        door = house.door(offer=Offer(whole=True), plugins=("arp",), yes=True)
+        tool_sessions = house.tool_sessions(offer=Offer(whole=True), plugins=("arp",), yes=True)
         try:
-            async with serving(door) as (url, token):
+            async with serving(tool_sessions) as (url, token):
                 for mode in ERAS:
                     ear = Ear()
                     async with (
@@ -125,7 +125,7 @@ def test_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                     ):
                         await follows(client, ear, it, asks_nothing)
         finally:
-            await door.close()
+            await tool_sessions.close()
 
     with shop(definition("forecast")) as it:
         anyio.run(main, configured(tmp_path, it.url))

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.arp.serving import definition, done, failure, shop, streamed
-from tests.arp.test_onward import onward
+from tests.arp.test_remote_sources import forwarding_registry
 from tests.arp.using import configure, offered, plugins
 from tests.registry.opened import opened
 
@@ -140,7 +140,7 @@ def test_what_our_own_registry_streams(tmp_path: Path) -> None:
         (tmp_path / "served").mkdir()
         async with (
             opened(tmp_path / "served", tools=(talk,)) as one,
-            onward(tmp_path / "onward", near=one.at.url) as two,
+            forwarding_registry(tmp_path / "onward", near=one.at.url) as two,
         ):
             for place, url in (("a", one.at.url), ("b", two.at.url)):
                 heard.clear()

@@ -24,12 +24,12 @@ from jaato.testing.arp.peer import Served
 class Opened:
     """A registry in this process, and how it is reached."""
 
-    door: ToolRegistry
+    registry: ToolRegistry
     at: Served
 
     def log(self) -> list[Event]:
         """What the session of its callers says."""
-        caller = self.door.callers.visiting("")
+        caller = self.registry.callers.get("")
         assert caller is not None
         store = caller.session.journal.store
         return [one for one in store.read(caller.session.state.session_id) if isinstance(one, Event)]
@@ -44,14 +44,14 @@ async def opened(path: Path, **blueprint: object) -> AsyncIterator[Opened]:
         environ={"HOME": str(path)},
         **blueprint,  # type: ignore[arg-type]
     )
-    door = open_registry(described)
+    registry = open_registry(described)
     listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]
     try:
-        async with serving(door, AllowAnyone(allow_hosts("127.0.0.1", port, any_port=True)), listener):
-            yield Opened(door, Served(f"http://127.0.0.1:{port}"))
+        async with serving(registry, AllowAnyone(allow_hosts("127.0.0.1", port, any_port=True)), listener):
+            yield Opened(registry, Served(f"http://127.0.0.1:{port}"))
     finally:
-        await door.callers.close()
+        await registry.callers.close()
 
 
 def run(path: Path, body: object, **blueprint: object) -> None:

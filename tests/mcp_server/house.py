@@ -18,7 +18,7 @@ from tests.cli.warm import warm
 from jaato.protocol.events import Event
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.mcp.handlers import Handlers
-from jaato.server.tool_sessions import Door, Offer, open_door
+from jaato.server.tool_sessions import Offer, ToolSessions
 from jaato.settings import environment
 from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import Tool
@@ -103,12 +103,14 @@ class House:
         """The SDK's client of a server that it starts."""
         return Client(stdio_client(self.parameters(*flags, fresh=fresh)), mode=mode, **more)
 
-    def door(self, *tools: Callable[..., Any] | Tool, offer: Offer | None = None, **more: Any) -> Door:
+    def tool_sessions(
+        self, *tools: Callable[..., Any] | Tool, offer: Offer | None = None, **more: Any
+    ) -> ToolSessions:
         """A door in this process; `tools` are offered beside the built-in ones, and run without asking."""
         blueprint = SessionOptions(
             workspace=self.work, tools=tools, state_dir=self.state, environ=self.env, **more
         )
-        return open_door(blueprint, offer or Offer())
+        return ToolSessions.open(blueprint, offer or Offer())
 
     @asynccontextmanager
     async def visited(
@@ -120,13 +122,15 @@ class House:
         **more: Any,
     ) -> AsyncIterator[Client]:
         """A client at a door of this process."""
-        door = self.door(*tools, offer=offer, **more)
+        tool_sessions = self.tool_sessions(*tools, offer=offer, **more)
         try:
             info = mcp.Implementation(name="tester", version="1")
-            async with Client(Handlers(door).server(), mode=mode, client_info=info, **(client or {})) as one:
+            async with Client(
+                Handlers(tool_sessions).server(), mode=mode, client_info=info, **(client or {})
+            ) as one:
                 yield one
         finally:
-            await door.close()
+            await tool_sessions.close()
 
     def events(self) -> list[Event]:
         """The log of the only session there is."""

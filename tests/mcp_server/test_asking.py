@@ -14,7 +14,7 @@ from tests.mcp_server.house import ERAS, House, answering, decides, text_of
 from jaato.abc.asker import Clarification, Question
 from jaato.protocol.events import PermissionGranted, PermissionRequested, PermissionResolved, ToolCallStart
 from jaato.server.mcp.elicitation import (
-    Filled,
+    FormResponse,
     clarification_answers,
     clarification_form,
     permission_answer,
@@ -189,7 +189,7 @@ def test_the_forms_themselves() -> None:
     assert "92,000 more characters" in form.message
     assert form.schema["properties"]["decision"]["enum"] == ["allow", "deny"]
     assert permission_answer(None, "x").answer == "c"
-    assert permission_answer(Filled("accept", {"decision": ["allow"]}), "x").answer == "n"
+    assert permission_answer(FormResponse("accept", {"decision": ["allow"]}), "x").answer == "n"
     questions = [
         {"question": f"q{number}", "choices": ["a", "a", "b"], "default": "z"} for number in range(50)
     ]
@@ -197,6 +197,6 @@ def test_the_forms_themselves() -> None:
     made = clarification_form(asked)
     assert len(made.schema["properties"]) == 20
     assert made.schema["properties"]["answer_1"] == {"type": "string", "title": "q0", "enum": ["a", "b"]}
-    answers = clarification_answers(Filled("accept", {"answer_2": "b", "answer_3": 5}), asked)
+    answers = clarification_answers(FormResponse("accept", {"answer_2": "b", "answer_3": 5}), asked)
     assert answers[:3] == [None, "b", None]
     assert len(answers) == 50

@@ -106,12 +106,12 @@ def test_a_client_that_only_looks_leaves_no_session(house: House) -> None:
     """Listing tools and resources begins no session."""
 
     async def main() -> None:
-        door = house.door()
+        tool_sessions = house.tool_sessions()
         try:
-            assert door.first()
-            assert door.visiting("stdio") is None
+            assert tool_sessions.first()
+            assert tool_sessions.get("stdio") is None
         finally:
-            await door.close()
+            await tool_sessions.close()
         async with house.visited("legacy") as client:
             await client.list_tools()
             assert (await client.list_resources()).resources == []
@@ -221,7 +221,7 @@ def test_a_long_result_is_cut_and_read_as_a_resource(house: House, mode: str) ->
 def test_a_tool_that_is_not_there_cannot_be_offered(house: House) -> None:
     """A wrong name in `--tools` is said at the start, with those like it."""
     with pytest.raises(Exception, match="There is no tool 'readFil' to offer; like it: readFile"):
-        house.door(offer=Offer(tools=("readFil",)))
+        house.tool_sessions(offer=Offer(tools=("readFil",)))
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -18,8 +18,8 @@ from jaato.server.auth.gate import Gate, TokenAuthenticator, allow_hosts, rpc_er
 from jaato.server.auth.tokens import SingleToken
 from jaato.server.http.asgi import Receive, Scope, Send
 from jaato.server.http.listeners import HttpServer, bind_tcp, create_config
-from jaato.server.mcp.app import Application, Whole
-from jaato.server.tool_sessions import Door
+from jaato.server.mcp.app import Application, BufferedBody
+from jaato.server.tool_sessions import ToolSessions
 from jaato.tools.call import Call, Output
 
 TOKEN = "t" * 40
@@ -90,13 +90,15 @@ for fixture in FIXTURES:
     fixture.__dict__["__test__"] = False  # named as the suite wants them, and no tests
 
 
-async def judged(door: Door) -> str:
+async def judged(tool_sessions: ToolSessions) -> str:
     """What the suite says of a server at this door; it cannot be told a token, so that is put in on the way."""
     listener = bind_tcp("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    application = Application(door)
+    application = Application(tool_sessions)
     gate = Gate(
-        Whole(application), TokenAuthenticator(SingleToken(TOKEN), allow_hosts("127.0.0.1", port)), rpc_error
+        BufferedBody(application),
+        TokenAuthenticator(SingleToken(TOKEN), allow_hosts("127.0.0.1", port)),
+        rpc_error,
     )
 
     async def with_token(scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,7 +117,7 @@ async def judged(door: Door) -> str:
                 "--url",
                 f"http://localhost:{port}/mcp",
             ]
-            done = await anyio.run_process(words, check=False, cwd=door.state_dir)
+            done = await anyio.run_process(words, check=False, cwd=tool_sessions.state_dir)
         finally:
             server.should_exit = True
             await serving
@@ -126,11 +128,11 @@ def test_the_scenarios_of_the_conformance_suite_pass(house: House) -> None:
     """Every scenario passes but those that need what this server does not have, each with its reason."""
 
     async def main() -> str:
-        door = house.door(*FIXTURES)
+        tool_sessions = house.tool_sessions(*FIXTURES)
         try:
-            return await judged(door)
+            return await judged(tool_sessions)
         finally:
-            await door.close()
+            await tool_sessions.close()
 
     said = anyio.run(main)
     found = {name: mark == "✓" for mark, name, _, _ in LINE.findall(said.rpartition("=== SUMMARY ===")[2])}

@@ -24,18 +24,18 @@ from jaato.tools.tool import Tool, tool_from
 class Opened:
     """A registry that serves, and how it is reached."""
 
-    door: ToolRegistry
+    registry: ToolRegistry
     at: Served
 
     def put(self, *tools: Tool) -> None:
         """Put tools on its shelf."""
         for one in tools:
-            self.door.registered.served.tools = self.door.registered.served.tools.with_tool(one)
+            self.registry.registered.served.tools = self.registry.registered.served.tools.with_tool(one)
 
     def take(self, *names: str) -> None:
         """Take tools off its shelf."""
         for name in names:
-            self.door.registered.served.tools = self.door.registered.served.tools.without(name)
+            self.registry.registered.served.tools = self.registry.registered.served.tools.without(name)
 
 
 @asynccontextmanager
@@ -49,14 +49,14 @@ async def opened(
         environ={"HOME": str(path)},
         **blueprint,  # type: ignore[arg-type]
     )
-    door = open_registry(described, domains)
+    registry = open_registry(described, domains)
     listener = bound("127.0.0.1", 0)
     port = listener.getsockname()[1]
     try:
-        async with serving(door, AllowAnyone(allow_hosts("127.0.0.1", port)), listener):
-            yield Opened(door, Served(f"http://127.0.0.1:{port}"))
+        async with serving(registry, AllowAnyone(allow_hosts("127.0.0.1", port)), listener):
+            yield Opened(registry, Served(f"http://127.0.0.1:{port}"))
     finally:
-        await door.callers.close()
+        await registry.callers.close()
 
 
 def during(

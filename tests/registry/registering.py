@@ -43,7 +43,7 @@ def put_body(handler: dict[str, Any] | None, version: str = "1.0.0", **more: Any
 class Registry:
     """A registry that serves: for its owner, and on another address for anyone."""
 
-    door: ToolRegistry
+    registry: ToolRegistry
     at: Served
     open: Served
 
@@ -73,19 +73,21 @@ async def serve(
     work = path / "work"
     work.mkdir(exist_ok=True)
     described = SessionOptions(workspace=work, state_dir=path / "state", environ=environ, **blueprint)
-    door = open_registry(described, None, entry_points)
+    registry = open_registry(described, None, entry_points)
     keyed, free = bound("127.0.0.1", 0), bound("127.0.0.1", 0)
     ports = [one.getsockname()[1] for one in (keyed, free)]
     names = [allow_hosts("127.0.0.1", port) for port in ports]
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     try:
         async with (
-            serving(door, RequireKey(names[0], SingleToken(TOKEN), Keys(door.callers.state_dir)), keyed),
-            serving(door, AllowAnyone(names[1]), free),
+            serving(
+                registry, RequireKey(names[0], SingleToken(TOKEN), Keys(registry.callers.state_dir)), keyed
+            ),
+            serving(registry, AllowAnyone(names[1]), free),
         ):
-            yield Registry(door, Served(urls[0], TOKEN), Served(urls[1]))
+            yield Registry(registry, Served(urls[0], TOKEN), Served(urls[1]))
     finally:
-        await door.callers.close()
+        await registry.callers.close()
 
 
 def during(path: Path, body: Callable[[Registry], None], **more: Any) -> None:

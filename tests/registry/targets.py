@@ -12,7 +12,7 @@ def shout(text: str) -> dict[str, str]:
 
 async def whisper(text: str, call: Call) -> dict[str, str]:
     """Say it quietly, and who asked."""
-    return {"said": text.lower(), "door": call.door}
+    return {"said": text.lower(), "door": call.caller}
 
 
 def breaks(text: str) -> str:

@@ -55,15 +55,15 @@ def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixtu
         described = SessionOptions(
             workspace=tmp_path, state_dir=state, environ={"HOME": str(tmp_path)}, deny=("time_now",)
         )
-        door = open_registry(described)
+        registry = open_registry(described)
         listener = bound("127.0.0.1", 0)
         port = listener.getsockname()[1]
         guard = RequireKey(allow_hosts("127.0.0.1", port), SingleToken(OWNER), Keys(state))
         try:
-            async with serving(door, guard, listener):
+            async with serving(registry, guard, listener):
                 await anyio.to_thread.run_sync(calls, Served(f"http://127.0.0.1:{port}"))
         finally:
-            await door.callers.close()
+            await registry.callers.close()
 
     def calls(at: Served) -> None:
         mine, owner = replace(at, token=key), replace(at, token=OWNER)
@@ -173,7 +173,7 @@ def test_old_calls_are_removed(tmp_path: Path) -> None:
         """Change something."""
 
     def body(one: Opened) -> None:
-        callers = one.door.callers
+        callers = one.registry.callers
         store = callers.store
 
         def sessions() -> list[str]:
@@ -284,7 +284,7 @@ def test_who_put_and_took_away_what(tmp_path: Path, capsys: pytest.CaptureFixtur
             ("p-5", "owner", "delete", "say", "1.0.0, 2.0.0", None, "ok"),
             ("p-6", "owner", "delete", "say", None, None, "tool.not_found"),
         ]
-        caller = one.door.callers.visiting("token owner")
+        caller = one.registry.callers.get("token owner")
         assert caller is not None
         connection = caller.session.journal.store._guard._connection  # type: ignore[attr-defined]
         connection.execute("PRAGMA query_only = 1")

@@ -172,10 +172,10 @@ def test_a_call_has_the_time_that_is_asked_for_and_no_more_than_its_tool_has(tmp
             reply = one.at.invoke("held", {"args": {}}, prefer="wait=0", idempotency_key="k-1")
             assert fails(reply, 504, "tool.timeout")["details"] == {"begun": True, "tool_name": "held"}
         assert reply.headers["preference-applied"] == "wait=0"
-        one.door.calls.within_s = 0.01
+        one.registry.calls.within_s = 0.01
         fails(one.at.invoke("forever", {"args": {}}), 504, "tool.timeout")
         fails(one.at.invoke("forever", {"args": {}}, idempotency_key="k"), 504, "tool.timeout")
-        one.door.calls.within_s = None
+        one.registry.calls.within_s = None
         assert result_of(one.at.invoke("slow", {"args": {}}), 200)["result"] == "waited False"
         promised = result_of(one.at.invoke("slow", {"args": {"background": True}}), 200)["result"]
         assert promised["task_id"]
@@ -199,7 +199,7 @@ def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch
     held = Held()
 
     def body(one: Opened) -> None:
-        calls = one.door.calls
+        calls = one.registry.calls
         assert calls.limits is not None
         waiting, running = calls.limits._waiting, calls.limits._running
         beside = Beside()

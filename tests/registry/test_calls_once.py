@@ -72,7 +72,7 @@ class Counted:
 
 def origins_of(one: Opened) -> list[object]:
     """Where the calls in the log come from."""
-    caller = one.door.callers.visiting("")
+    caller = one.registry.callers.get("")
     assert caller is not None
     events = caller.session.journal.store.read(caller.session.state.session_id)
     return [event.origin for event in events if isinstance(event, ToolCallStart)]
@@ -125,7 +125,7 @@ def test_a_call_with_a_key_is_made_once_also_after_a_restart(tmp_path: Path) -> 
         again(one)
         assert SECRET.encode() not in answers['"k 2"'][1]
         fails(one.at.invoke("count", {"args": {}}, idempotency_key="k-1"), 422, MISMATCH)
-        callers = one.door.callers
+        callers = one.registry.callers
         before = callers.idempotency.find(IdempotencyKey(callers.idempotency.scope(""), "k-1"))
         assert before is not None
         callers.store.delete(before.session_id)  # as what is too old is

@@ -118,7 +118,7 @@ def streaming(at: Served, name: str, args: object, **headers: str) -> Iterator[H
 
 def ends_of(one: Opened) -> list[ToolCallEnd]:
     """The ends of calls in the log."""
-    caller = one.door.callers.visiting("")
+    caller = one.registry.callers.get("")
     assert caller is not None
     store = caller.session.journal.store
     events = [event for event in store.read(caller.session.state.session_id) if isinstance(event, Event)]

@@ -94,7 +94,7 @@ def test_a_log_that_takes_nothing_more_is_no_reason_to_do_things_twice(tmp_path:
         return "x" * 29_000
 
     def body(one: Opened) -> None:
-        connection = one.door.callers.store._guard._connection  # type: ignore[attr-defined]
+        connection = one.registry.callers.store._guard._connection  # type: ignore[attr-defined]
         log.append(lambda pages: connection.execute(f"PRAGMA max_page_count = {pages}"))
         long = {"args": {"text": "x" * 29_000}}
         for key in ({}, {"idempotency_key": "k"}):

@@ -28,16 +28,16 @@ def serve(path: Path, guard: Callable[[int], Guard], body: Callable[[Served], No
     """Run `body` in a thread while a registry serves `core` under this guard."""
 
     async def main() -> None:
-        door = open_registry(
+        registry = open_registry(
             SessionOptions(workspace=path, state_dir=path / "state", environ={"HOME": str(path)})
         )
         listener = bound("127.0.0.1", 0)
         port = listener.getsockname()[1]
         try:
-            async with serving(door, guard(port), listener):
+            async with serving(registry, guard(port), listener):
                 await anyio.to_thread.run_sync(body, Served(f"http://127.0.0.1:{port}"))
         finally:
-            await door.callers.close()
+            await registry.callers.close()
 
     anyio.run(main)
 
@@ -170,7 +170,7 @@ def test_what_no_key_may_be(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="already"):
         add_key(tmp_path, "n", ["tools:read"])
     keys = Keys(tmp_path)
-    assert keys.enter(key) is not None
+    assert keys.authenticate(key) is not None
     assert keys.verify_key("/v1/tools/x", key) is not None
     assert [keys.verify_key(path, key) for path in ("/v1/connect", "/v1/toolsx", "/mcp", "/health", "/")] == [
         None
@@ -184,9 +184,9 @@ def test_what_no_key_may_be(tmp_path: Path) -> None:
         b"{" * 99_999,
     ):
         (tmp_path / NAME).write_bytes(content)
-        assert keys.enter(key) is None
-        assert keys.enter("") is None
-        assert keys.wanted
+        assert keys.authenticate(key) is None
+        assert keys.authenticate("") is None
+        assert keys.is_required
 
 
 def test_a_door_that_cannot_know_its_owner_is_closed(tmp_path: Path) -> None:

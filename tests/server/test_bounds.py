@@ -11,7 +11,7 @@ import pytest
 from tests.server.happenings import Happenings
 from tests.server.serving import served
 from tests.server.test_feed import Client, room_of
-from tests.server.test_shelf import finished
+from tests.server.test_stored_sessions import finished
 
 from jaato.abc.provider import ModelRequest
 from jaato.agent.active_tools import ActiveTools

@@ -253,7 +253,7 @@ def test_the_plan_command() -> None:
     [(command, run)] = table.plugin.user_commands().items()
     assert isinstance(command, UserCommand)
     assert command.name == "plan"
-    CURRENT.set(Call("c", "plan", {}, door="user", services={"plans": plans}))
+    CURRENT.set(Call("c", "plan", {}, caller="user", services={"plans": plans}))
     assert run("") == "There is no plan."
     table("createPlan", title="Ship", steps=["build", "test"])
     table("setStepStatus", step_id="1", status="completed", result="green")

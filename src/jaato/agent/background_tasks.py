@@ -20,7 +20,7 @@ from jaato.log import logger
 from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import ToolCall, ToolResult
-from jaato.tools.call import Call, Door, Outcome
+from jaato.tools.call import Call, CallerKind, Outcome
 from jaato.tools.pipeline import Reraised, Steps, failure_outcome, interrupted_outcome, run, success_outcome
 from jaato.tools.task_records import BackgroundTask, TaskRecords, promise_result
 from jaato.tools.tool import Tool
@@ -37,7 +37,7 @@ class BackgroundContext(Struct, frozen=True):
     tasks: TaskRecords
     results: Results
     steps: Steps
-    new_call: Callable[[ToolCall, str, Door], Call]
+    new_call: Callable[[ToolCall, str, CallerKind], Call]
     execute: Callable[[Call, Tool], Awaitable[Any]]
 
 

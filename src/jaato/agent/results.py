@@ -122,7 +122,7 @@ def take_file_changes(journal: Journal, call: Call) -> list[WorkspaceFilesChange
     files, more = summarize_changes(taken)
     if not files and not more:
         return []
-    call_id = "" if call.door == "user" else call.id
+    call_id = "" if call.caller == "user" else call.id
     return [WorkspaceFilesChanged(**journal.head(), files=files, call_id=call_id, more=more)]
 
 

@@ -25,7 +25,7 @@ from jaato.errors import CancelledException, ToolDisabled, ToolError, ToolInacti
 from jaato.log import logger
 from jaato.protocol.events import Event, Permission, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import ToolCall
-from jaato.tools.call import CURRENT, Call, Door, Outcome, problem_of, replace_surrogates, safe_text
+from jaato.tools.call import CURRENT, Call, CallerKind, Outcome, problem_of, replace_surrogates, safe_text
 from jaato.tools.catalog import Catalog, ToolMatch
 from jaato.tools.permissions.gate import Decision, Gate, digest_of
 from jaato.tools.pipeline import run
@@ -208,7 +208,7 @@ class ToolRunner:
             return None
         if tool.name in self._journal.state.disabled:
             return ToolDisabled(f"{tool.name} is switched off in this session; do without it.")
-        asks = call.door in ("model", "mcp") and not call.stands_for
+        asks = call.caller in ("model", "mcp") and not call.stands_for
         if asks and tool.name not in self._context.active_tools:
             return ToolInactive(
                 f'{tool.name} is not active. Call get_tool_schemas with names ["{tool.name}"] first, then call it.'
@@ -268,7 +268,7 @@ class ToolRunner:
         """Run the tool; a slow one that may go on in the background is moved there, unless who called waits for its end."""
         threshold_s = tool.background_after_s
         asked_for = call.arguments.get("background") is True
-        if threshold_s is None or call.door == "background" or (call.waits_for_end and not asked_for):
+        if threshold_s is None or call.caller == "background" or (call.waits_for_end and not asked_for):
             bounded = tool.timeout_s is not None or call.within_s is not None
             return (self.execute if bounded else self._run_plain)(call, tool)
         if asked_for:
@@ -395,14 +395,14 @@ class ToolRunner:
             call.again, call.name, call.arguments = True, begun.tool, begun.arguments
         await run(call, self)
 
-    def new_call(self, asked: ToolCall, turn_id: str, door: Door = "model") -> Call:
+    def new_call(self, asked: ToolCall, turn_id: str, caller: CallerKind = "model") -> Call:
         """The `Call` that is passed to the tool."""
         state = self._journal.state
         return Call(
             id=asked.call_id,
             name=asked.name,
             arguments=asked.arguments,
-            door=door,
+            caller=caller,
             session_id=state.session_id,
             agent_id=state.agent_id,
             turn_id=turn_id,

@@ -171,7 +171,7 @@ def call_of(session: Session, name: str, rest: str) -> Call:
         new_id("c"),
         name,
         {"input": rest},
-        door="user",
+        caller="user",
         session_id=state.session_id,
         agent_id=state.agent_id,
         services=session.services,

@@ -21,7 +21,7 @@ from jaato.runtime.runtime import Plan, Runtime
 from jaato.runtime.session_factory import plan_of
 from jaato.runtime.session_options import SessionOptions, settings_for, workspace_of
 from jaato.runtime.session_store import open_store
-from jaato.server.mcp.sessions import ClientAsker, Visit
+from jaato.server.mcp.sessions import ClientAsker, ToolSession
 from jaato.tools.call import problem_of
 from jaato.tools.catalog import Catalog
 from jaato.tools.remote.refresh import (
@@ -108,7 +108,7 @@ class Offer:
 
 
 LOG = logger("server.mcp")
-MAX_VISITS = 256
+MAX_SESSIONS = 256
 IDLE_S = 1_800.0
 SWEEP_S = 60.0
 
@@ -116,39 +116,39 @@ SWEEP_S = 60.0
 Named = Tool | ToolSpec
 
 
-class Door:
+class ToolSessions:
     """The sessions of clients, each created with the first call, so that a client that only lists tools has none."""
 
-    called = "MCP"
+    name_prefix = "MCP"
     """The prefix of the names of sessions."""
-    stranger = ""
+    client_prefix = ""
     """The prefix of the name that a client gives itself."""
-    visits: type[Visit] = Visit
+    session_type: type[ToolSession] = ToolSession
 
     def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
         self.offer = offer
         self.state_dir = state_dir
         self._runtime = runtime
-        self.onward = Onward(self.catalog)
-        self._bare = replace(plan, asker=ClientAsker(), prompt=plan.prompt or "")
-        self._waits = bool(offer.tools) and bool(self.catalog.sources or self.catalog.unvisited)
-        self._plan = self._bare if self._waits else offer.plan(self._bare, self.catalog)
-        self._visits: dict[str, Visit] = {}
-        self._entering = anyio.Lock()
+        self.remote_sources = RemoteSources(self.catalog)
+        self._base_plan = replace(plan, asker=ClientAsker(), prompt=plan.prompt or "")
+        self._awaits_sources = bool(offer.tools) and bool(self.catalog.sources or self.catalog.unvisited)
+        self._plan = self._base_plan if self._awaits_sources else offer.plan(self._base_plan, self.catalog)
+        self._sessions: dict[str, ToolSession] = {}
+        self._lock = anyio.Lock()
 
     @classmethod
-    def opened(cls, blueprint: SessionOptions, offer: Offer) -> Self:
-        """A door to the workspace of a blueprint, whose model and provider do not count. Raises `JaatoError`s."""
-        workspace = workspace_of(blueprint)
-        settings = settings_for(blueprint, workspace)
-        store = open_store(settings, blueprint.state_dir)
+    def open(cls, options: SessionOptions, offer: Offer) -> Self:
+        """Open the tool sessions of a workspace; model and provider of the options do not count. Raises `JaatoError`s."""
+        workspace = workspace_of(options)
+        settings = settings_for(options, workspace)
+        store = open_store(settings, options.state_dir)
         runtime: Runtime | None = None
         try:
-            registry = create_registry(workspace, settings, "", blueprint)
-            runtime = Runtime(store, registry, ledger=blueprint.ledger)
-            state_dir = blueprint.state_dir or settings.state_dir
-            policy = policy_for(blueprint, settings, workspace)
-            plan = plan_of(blueprint, settings, NoModel(), "", workspace, policy)
+            registry = create_registry(workspace, settings, "", options)
+            runtime = Runtime(store, registry, ledger=options.ledger)
+            state_dir = options.state_dir or settings.state_dir
+            policy = policy_for(options, settings, workspace)
+            plan = plan_of(options, settings, NoModel(), "", workspace, policy)
             return cls(runtime, plan, offer, state_dir)
         except BaseException:
             (runtime or store).close()
@@ -167,8 +167,8 @@ class Door:
         """The tools that are declared to a client now; equal values mean that nothing has changed for it."""
         if self.offer.whole:
             return tuple(self.offered())
-        visit = self.visiting(key)
-        return tuple(visit.declared() if visit is not None else self.first())
+        tool_session = self.get(key)
+        return tuple(tool_session.declared() if tool_session is not None else self.first())
 
     def offered(self) -> list[Tool]:
         """Every tool that is offered."""
@@ -177,31 +177,33 @@ class Door:
     async def renew(self) -> None:
         """Refresh remote sources whose tools are outdated, where their tools are offered without discovery."""
         if self.offer.whole or self.offer.tools:
-            await self.onward.renew()
+            await self.remote_sources.renew()
 
     async def begin(self) -> None:
         """List the tools of remote sources, where they are offered without discovery. Raises `ConfigError` for an
         unknown tool."""
         if not (self.offer.whole or self.offer.tools):
             return  # they are asked when somebody looks for tools
-        await self.onward.begin()
-        if self._waits:
-            self._plan, self._waits = self.offer.plan(self._bare, self.catalog), False
+        await self.remote_sources.begin()
+        if self._awaits_sources:
+            self._plan, self._awaits_sources = self.offer.plan(self._base_plan, self.catalog), False
             found = [self.catalog.find(name) for name in self.offer.tools]
-            await self.onward.described(entry.tool for entry in found if entry is not None)
+            await self.remote_sources.with_parameters(entry.tool for entry in found if entry is not None)
 
-    async def page(self, visit: Visit | None, start: int, most: int) -> tuple[list[ToolSpec], bool]:
+    async def page(
+        self, tool_session: ToolSession | None, start: int, most: int
+    ) -> tuple[list[ToolSpec], bool]:
         """A page of the tools that are declared to a client, with their parameters; and whether there are more."""
         await self.begin()
         if not self.offer.whole:
-            specs = visit.declared() if visit is not None else self.first()
+            specs = tool_session.declared() if tool_session is not None else self.first()
             return specs[start : start + most], len(specs) > start + most
         if start == 0:
-            await self.onward.renew()
+            await self.remote_sources.renew()
         tools = self.offered()
-        page = await self.onward.described(tools[start : start + most])
-        if visit is not None:
-            visit.session.activate([tool.name for tool in page])  # those that came since it began
+        page = await self.remote_sources.with_parameters(tools[start : start + most])
+        if tool_session is not None:
+            tool_session.session.activate([tool.name for tool in page])  # those that came since it began
         return [tool.spec for tool in page], len(tools) > start + most
 
     def first(self) -> list[ToolSpec]:
@@ -213,42 +215,44 @@ class Door:
         found = [self.catalog.find(name) for name in self._plan.core]
         return [entry.tool.spec for entry in found if entry is not None]
 
-    def visiting(self, key: str) -> Visit | None:
+    def get(self, key: str) -> ToolSession | None:
         """The client's session, if it has made a call."""
-        return self._visits.get(key)
+        return self._sessions.get(key)
 
-    async def visit(self, key: str, client: str) -> Visit:
+    async def open_session(self, key: str, client: str) -> ToolSession:
         """The client's session, created if necessary. Raises `ConfigError` when there are too many, `StoreError`."""
-        known = self._visits.get(key)
+        known = self._sessions.get(key)
         if known is not None:
             return known
-        async with self._entering:
-            known = self._visits.get(key)
+        async with self._lock:
+            known = self._sessions.get(key)
             if known is not None:
                 return known
-            if len(self._visits) >= MAX_VISITS:
+            if len(self._sessions) >= MAX_SESSIONS:
                 await self._make_room()
-            visit = self._visits[key] = await self._begun(client)
-            return visit
+            tool_session = self._sessions[key] = await self._create(client)
+            return tool_session
 
-    async def _begun(self, client: str) -> Visit:
-        session = self._runtime.create(replace(self._plan, model=client, name=f"{self.called}: {client}"))
+    async def _create(self, client: str) -> ToolSession:
+        session = self._runtime.create(
+            replace(self._plan, model=client, name=f"{self.name_prefix}: {client}")
+        )
         await session.__aenter__()
         self._runtime.registry.set_session(session)
-        return self.visits(session, client)
+        return self.session_type(session, client)
 
     async def leave(self, key: str) -> None:
         """Handle the end of a client: stop its calls and close its session."""
-        visit = self._visits.pop(key, None)
-        if visit is not None:
-            await self._close(visit)
+        tool_session = self._sessions.pop(key, None)
+        if tool_session is not None:
+            await self._close(tool_session)
 
     async def sweep(self) -> None:
         """Periodically close the sessions of clients without a call for half an hour."""
         while True:
             await anyio.sleep(SWEEP_S)
             late = anyio.current_time() - IDLE_S
-            for key in [key for key, one in self._visits.items() if not one.busy and one.last_used < late]:
+            for key in [key for key, one in self._sessions.items() if not one.busy and one.last_used < late]:
                 await self.leave(key)
 
     async def close(self) -> None:
@@ -256,7 +260,7 @@ class Door:
         with anyio.CancelScope(shield=True):
             try:
                 async with anyio.create_task_group() as group:
-                    for key in list(self._visits):
+                    for key in list(self._sessions):
                         group.start_soon(self.leave, key)
             finally:
                 self._runtime.close()
@@ -266,33 +270,28 @@ class Door:
         self._runtime.close()
 
     async def _make_room(self) -> None:
-        idle = sorted((one.last_used, key) for key, one in self._visits.items() if not one.busy)
+        idle = sorted((one.last_used, key) for key, one in self._sessions.items() if not one.busy)
         if not idle:
-            raise ConfigError(f"{MAX_VISITS} clients are being served; try again later.")
+            raise ConfigError(f"{MAX_SESSIONS} clients are being served; try again later.")
         await self.leave(idle[0][1])
 
-    async def _close(self, visit: Visit) -> None:
+    async def _close(self, tool_session: ToolSession) -> None:
         with anyio.CancelScope(shield=True):
             try:
-                await visit.session.__aexit__(None, None, None)
+                await tool_session.session.__aexit__(None, None, None)
             except JaatoError as error:
-                LOG.warning("The session of %s was not closed cleanly: %s", visit.client, error)
+                LOG.warning("The session of %s was not closed cleanly: %s", tool_session.client, error)
             finally:
-                self._runtime.registry.forget_session(visit.session)
+                self._runtime.registry.forget_session(tool_session.session)
 
 
-def open_door(blueprint: SessionOptions, offer: Offer) -> Door:
-    """A door to the workspace of a blueprint, whose model and provider do not count. Raises `JaatoError`s."""
-    return Door.opened(blueprint, offer)
-
-
-class Onward:
+class RemoteSources:
     """The remote sources of a catalogue's tools. Each is refreshed within limits, and only when its tools are outdated."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._beginning = anyio.Lock()
-        self._begun = False
+        self._create = False
 
     def __bool__(self) -> bool:
         """Whether there are remote sources."""
@@ -301,10 +300,10 @@ class Onward:
     async def begin(self) -> None:
         """List the tools of all sources, once; programs may be started for it."""
         async with self._beginning:
-            if not self._begun:
+            if not self._create:
                 await connect_unvisited(self._catalog, START_WITHIN_S)
                 await self.renew()
-                self._begun = True
+                self._create = True
 
     async def renew(self, via: bytes = b"") -> None:
         """Refresh outdated sources, for a request that came through the servers in `via`; nothing when this one is among them."""
@@ -317,12 +316,12 @@ class Onward:
         finally:
             THROUGH.reset(token)
 
-    async def failing(self, tools: Iterable[Tool]) -> dict[str, Problem]:
+    async def load_parameters(self, tools: Iterable[Tool]) -> dict[str, Problem]:
         """Load the parameters of tools; gives the errors of those that failed, by name."""
         failed = await load_schemas(tools)
         return {name: problem_of(error) for name, error in failed.items()}
 
-    async def described(self, tools: Iterable[Tool]) -> list[Tool]:
+    async def with_parameters(self, tools: Iterable[Tool]) -> list[Tool]:
         """The tools whose parameters could be loaded."""
         tools = list(tools)
         failed = await load_schemas(tools)

@@ -28,7 +28,7 @@ else:
 
     D = TypeVar("D")
 
-Door = Literal["model", "user", "library", "registry", "mcp", "background"]
+CallerKind = Literal["model", "user", "library", "registry", "mcp", "background"]
 
 
 HERE = Path()
@@ -79,7 +79,7 @@ class Call(msgspec.Struct, Generic[D], eq=False):
     id: str
     name: str
     arguments: dict[str, Any]
-    door: Door = "library"
+    caller: CallerKind = "library"
     session_id: str = ""
     agent_id: str = ""
     turn_id: str = ""

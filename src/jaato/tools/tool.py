@@ -47,7 +47,7 @@ class ToolOptions(msgspec.Struct, frozen=True):
     previews: str | None = None
 
 
-class Remote(Protocol):
+class RemoteTool(Protocol):
     """The remote server of a tool, whose parameters are loaded lazily, when they are first needed."""
 
     @property
@@ -56,12 +56,12 @@ class Remote(Protocol):
         ...
 
     @property
-    def accepting(self) -> str:
+    def accept_command(self) -> str:
         """The command by which a person accepts what has changed of its tools."""
         ...
 
     @property
-    def away(self) -> str:
+    def unreachable_reason(self) -> str:
         """Why it is unreachable now; empty when it is reachable."""
         ...
 
@@ -70,13 +70,13 @@ class Remote(Protocol):
         definition is what this call is checked against; a call without an id is never made."""
         ...
 
-    def overlook(self, call: Call) -> None:
+    def allow_changed(self, call: Call) -> None:
         """Record that this call is made although the tool has changed, since everything is allowed; the changed definition is
         not accepted by that."""
         ...
 
     @property
-    def kin(self) -> object:
+    def batch_key(self) -> object:
         """A key that is equal for tools whose parameters can be loaded in one request."""
         ...
 
@@ -110,7 +110,7 @@ class Tool(msgspec.Struct, eq=False):
     checked: dict[str, Any] | None = None
     aliases: Mapping[str, Rename] = msgspec.field(default_factory=dict)
     original_name: str | None = None
-    remote: Remote | None = None
+    remote: RemoteTool | None = None
     fallback: str | None = None
     bare: str | None = None
     auto_approved: bool = False
@@ -133,7 +133,7 @@ class Tool(msgspec.Struct, eq=False):
         """The canonical name."""
         return self.spec.name
 
-    def learn(self, spec: ToolSpec, checked: dict[str, Any], validator: Validator) -> None:
+    def set_parameters(self, spec: ToolSpec, checked: dict[str, Any], validator: Validator) -> None:
         """Set the parameters of a tool that was known by name only, or change them, wherever it is listed."""
         self.checked, self._validator, self.spec = checked, validator, spec
 

@@ -19,7 +19,7 @@ from jaato.errors import ConfigError
 
 if TYPE_CHECKING:
     from jaato.server.auth.gate import KeyVerifier
-    from jaato.server.tool_sessions import Door, Offer
+    from jaato.server.tool_sessions import Offer, ToolSessions
 
 
 def main(args: Namespace) -> int:
@@ -59,21 +59,21 @@ async def serve_stdio(args: Namespace, offer: Offer) -> None:
     if sys.stdin.isatty():
         print_message("waiting for an MCP client on stdin; Ctrl-C stops the server")
     wire_in, wire_out = stdio.own_streams()  # before the first plugin is loaded, which may print
-    async with open_tools(args, offer) as door:
-        await stdio.serve_stdio(Handlers(door), wire_in, wire_out)
+    async with open_tools(args, offer) as sessions:
+        await stdio.serve_stdio(Handlers(sessions), wire_in, wire_out)
 
 
 async def serve_http(args: Namespace, offer: Offer) -> None:
     """Serve clients over HTTP."""
     from jaato.server.mcp.app import listen
 
-    async with open_tools(args, offer) as door:
-        keyring = make_keyring(args, door) if is_registry(args) else None
-        await listen(door, args.http, args.allow_host, args.allow_origin, print_message, keyring)
+    async with open_tools(args, offer) as sessions:
+        keyring = make_keyring(args, sessions) if is_registry(args) else None
+        await listen(sessions, args.http, args.allow_host, args.allow_origin, print_message, keyring)
 
 
 @asynccontextmanager
-async def open_tools(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
+async def open_tools(args: Namespace, offer: Offer) -> AsyncIterator[ToolSessions]:
     """The tools to serve: those of the workspace, or of a registry, which may change. Raises `ConfigError` for an unknown
     tool."""
     options = session_options(args, split_list(args.plugins) or None)
@@ -82,36 +82,36 @@ async def open_tools(args: Namespace, offer: Offer) -> AsyncIterator[Door]:
 
         domains = None if args.domains is None else split_list(args.domains)
         registry = open_registry(options, domains, args.allow_entry_point, offer.tools)
-        async with begin(registry.callers, offer) as door, run_maintenance(registry.registered.watch()):
-            offer.known(door.catalog)
-            yield door
+        async with begin(registry.callers, offer) as sessions, run_maintenance(registry.registered.watch()):
+            offer.known(sessions.catalog)
+            yield sessions
         return
-    from jaato.server.tool_sessions import open_door
+    from jaato.server.tool_sessions import ToolSessions
 
-    async with begin(open_door(options, offer), offer) as door:
-        yield door
+    async with begin(ToolSessions.open(options, offer), offer) as sessions:
+        yield sessions
 
 
 @asynccontextmanager
-async def begin(door: Door, offer: Offer) -> AsyncIterator[Door]:
+async def begin(sessions: ToolSessions, offer: Offer) -> AsyncIterator[ToolSessions]:
     """Check that the tools to serve exist, and close the door in the end."""
     try:
         if offer.tools:
-            await door.begin()
-        yield door
+            await sessions.begin()
+        yield sessions
     finally:
-        await door.close()
+        await sessions.close()
 
 
-def make_keyring(args: Namespace, door: Door) -> KeyVerifier:
+def make_keyring(args: Namespace, sessions: ToolSessions) -> KeyVerifier:
     """The access keys of a registry. Raises `ConfigError`."""
     from jaato.runtime.session_options import settings_for
-    from jaato.server.mcp.handlers import Everywhere
+    from jaato.server.mcp.handlers import RegistryKeyVerifier
     from jaato.server.registry.keys import Keys, default_rate
 
     options = session_options(args, split_list(args.plugins) or None)
     settings = settings_for(options, options.workspace or Path())
-    return Everywhere(Keys(door.state_dir, default_rate(settings)))
+    return RegistryKeyVerifier(Keys(sessions.state_dir, default_rate(settings)))
 
 
 def is_registry(args: Namespace) -> bool:

@@ -79,35 +79,35 @@ async def serve_at(args: Namespace) -> None:
     host = settings["tool_registry_host"].removeprefix("[").removesuffix("]")
     listener = bound(host, settings["tool_registry_port"])
     try:
-        door = open_registry(options, settings["tool_registry_domains"], args.allow_entry_point)
+        registry = open_registry(options, settings["tool_registry_domains"], args.allow_entry_point)
         try:
             names = allow_hosts(
                 host, listener.getsockname()[1], args.allow_host, args.allow_origin, any_port=True
             )
             closed = bool(args.token or options.plugins or not is_loopback(host))
-            guard, note = make_guard(names, door, settings, closed=closed)
-            if not door.tools.tools and isinstance(guard, AllowUntilKeys):
+            guard, note = make_guard(names, registry, settings, closed=closed)
+            if not registry.tools.tools and isinstance(guard, AllowUntilKeys):
                 raise ConfigError(
                     "There is nothing to serve: name domains (--domains core) or plugins, or let clients register tools (--token)."
                 )
             freeze_objects()
-            async with serving(door, guard, listener):
+            async with serving(registry, guard, listener):
                 await (
-                    door.onward.begin()
+                    registry.remote_sources.begin()
                 )  # a registry asked for tools may in turn ask this one, or be this one
-                count = format_count(len(door.callers.offered()), "tool")
+                count = format_count(len(registry.callers.offered()), "tool")
                 print_message(f"serving {count} at {address_of(listener)}{note}")
                 if args.log is not None:
                     configure_logging(absolute_path(args.log))
                 await anyio.sleep_forever()
         finally:
-            await door.callers.close()
+            await registry.callers.close()
     finally:
         listener.close()
 
 
 def make_guard(
-    names: AllowedHosts, door: ToolRegistry, settings: Settings, *, closed: bool
+    names: AllowedHosts, registry: ToolRegistry, settings: Settings, *, closed: bool
 ) -> tuple[Guard, str]:
     """What authenticates clients, and a note for the user about it. Raises `ConfigError`.
 
@@ -117,17 +117,17 @@ def make_guard(
     from jaato.server.registry.keys import AllowAnyone, AllowUntilKeys, Keys, RequireKey, default_rate
 
     rate = default_rate(settings)
-    state_dir = door.callers.state_dir
+    state_dir = registry.callers.state_dir
     keys = Keys(state_dir, rate)
 
     def has_registered() -> bool:
-        return door.registered.any
+        return registry.registered.any
 
     @cache
     def make_keyed() -> RequireKey:
         return RequireKey(names, SingleToken(load_or_create_token(state_dir, TOKEN)[0]), keys)
 
-    if closed or keys.wanted or has_registered():
+    if closed or keys.is_required or has_registered():
         return make_keyed(), f"; the token is in {state_dir / TOKEN}"
     return AllowUntilKeys(AllowAnyone(names, rate), keys, make_keyed, has_registered), ""
 

@@ -162,7 +162,7 @@ async def call_tool(
         id=new_id("c"),
         name=tool.name,
         arguments=arguments,
-        door="user",
+        caller="user",
         output=(lambda text: terminal.show(output.feed(text))) if stream else no_output,
         keep=terminal.keep,
         services={"clarify": terminal.clarify} if ask else {},

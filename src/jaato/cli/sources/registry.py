@@ -21,12 +21,12 @@ from jaato.cli.sources.source_commands import SourceCommands, parse_pairs
 from jaato.errors import ConfigError, JaatoError
 from jaato.plugins.arp import cache
 from jaato.plugins.arp.config import RegistryConfig, registry_from_url, target_of
-from jaato.plugins.arp.directory import Directory, Shelf
+from jaato.plugins.arp.directory import Directory, RegistryHandle
 from jaato.plugins.arp.errors import RegistryUnusable
 from jaato.plugins.arp.http_client import ArpRequest, ArpResponse
 from jaato.plugins.arp.pins import diff
 from jaato.plugins.arp.remote_registry import path_of
-from jaato.plugins.arp.tools import Far, full_name, make_tool
+from jaato.plugins.arp.tools import RegistryTool, full_name, make_tool
 from jaato.plugins.arp.validation import name_problem
 from jaato.protocol.arp import ToolView, decode_definition, decode_error
 from jaato.tools.filesystem.containment import shown_name
@@ -58,13 +58,13 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
             self.secrets = Redactor(shapes=False)
         return Directory(replace(context, secrets=self.secrets))
 
-    def shelf(self) -> Shelf:
+    def handle(self) -> RegistryHandle:
         """The registry of this name or URL. Raises `ConfigError`, and `PermissionDenied` for one that is not trusted."""
         if "://" not in self.name:
             if self.args.token:
                 raise ConfigError("--token is for a URL; the token of a registry is in its configuration.")
-            return self.directory.shelf(self.directory.chosen(self.name))
-        return self.directory.shelf(registry_from_url(self.name, self.args.token or ""))
+            return self.directory.handle(self.directory.chosen(self.name))
+        return self.directory.handle(registry_from_url(self.name, self.args.token or ""))
 
     def find(self) -> RegistryConfig:
         """The registry of this name. Raises `ConfigError`."""
@@ -85,12 +85,12 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
 
     def changes(self, config: RegistryConfig) -> tuple[list[tuple[str, str]], Callable[[], object]]:
         """The tool definitions that changed since they were accepted."""
-        shelf, mask = self.directory.shelf(config), self.secrets.mask
-        found = [(pinned, shelf.definitions.at_hand(name)) for name, pinned in shelf.pins.tools.items()]
+        handle, mask = self.directory.handle(config), self.secrets.mask
+        found = [(pinned, handle.definitions.get_cached(name)) for name, pinned in handle.pins.tools.items()]
         changed = [
             (before, now.definition)
             for before, now in found
-            if now is not None and shelf.pins.changed(now.definition)
+            if now is not None and handle.pins.changed(now.definition)
         ]
         if changed:
             with suppress(RegistryUnusable):  # a key that cannot be read cannot be redacted
@@ -99,20 +99,20 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
             (f"{visible(mask(now.name))} has changed since it was last allowed:", mask(diff(before, now)))
             for before, now in changed
         ]
-        return shown, lambda: shelf.pins.pin(*(definition for _, definition in changed))
+        return shown, lambda: handle.pins.pin(*(definition for _, definition in changed))
 
     def forget(self, config: RegistryConfig) -> None:
         """Delete the cached list and the pins of a registry."""
         cache.forget(self.settings.cache_dir, config.digest)
-        self.directory.shelf(config).pins.forget()
+        self.directory.handle(config).pins.forget()
 
     async def check(self, config: RegistryConfig) -> None:
         """Fetch the list of a registry. Raises `JaatoError`s."""
-        await self.directory.shelf(config).source.ask_list()
+        await self.directory.handle(config).source.fetch_list()
 
     def row(self, config: RegistryConfig, failure: JaatoError | None) -> dict[str, Any]:
         """A registry as data; its `tools` are None while they are unknown."""
-        known = self.directory.shelf(config).source.kept
+        known = self.directory.handle(config).source.kept
         return {
             "name": config.name,
             "scope": config.scope,
@@ -141,7 +141,7 @@ def main(args: Namespace) -> int:
         case "trust":
             return commands.trust()
         case "put" | "delete":
-            config = commands.shelf().source.config
+            config = commands.handle().source.config
             request = put_request(args, config) if args.action == "put" else delete_request(args, config)
             return commands.run(lambda: send(commands, config, request))
     return commands.run(choose_work(commands))
@@ -154,23 +154,23 @@ def choose_work(commands: RegistryCommands) -> Callable[[], Awaitable[int]]:
         if args.token:
             raise ConfigError("--token is for a registry given as URL.")
         return commands.list_all
-    shelf = commands.shelf()
+    handle = commands.handle()
     if args.action == "list":
-        return lambda: list_tools(commands, shelf)
+        return lambda: list_tools(commands, handle)
     if why := name_problem(args.tool):
         raise ConfigError(f"No tool is called {shown_name(args.tool)[:80]!r}: that {why}.")
     if args.action == "get":
-        return lambda: get(commands, shelf)
+        return lambda: get(commands, handle)
     arguments = parse_arguments(args.arguments)
-    return lambda: invoke(commands, shelf, arguments)
+    return lambda: invoke(commands, handle, arguments)
 
 
-async def list_tools(commands: RegistryCommands, shelf: Shelf) -> int:
+async def list_tools(commands: RegistryCommands, handle: RegistryHandle) -> int:
     """Print the current tools of a registry, or the cached ones when it cannot be reached."""
     code = OK
-    source, mask = shelf.source, commands.secrets.mask
+    source, mask = handle.source, commands.secrets.mask
     try:
-        await source.ask_list()
+        await source.fetch_list()
     except JaatoError as error:
         if not source.kept.at:
             raise
@@ -186,20 +186,20 @@ async def list_tools(commands: RegistryCommands, shelf: Shelf) -> int:
     return code
 
 
-async def get(commands: RegistryCommands, shelf: Shelf) -> int:
+async def get(commands: RegistryCommands, handle: RegistryHandle) -> int:
     """Print the definition of a tool."""
-    known = await shelf.definitions.get(commands.args.tool, anew=True)
+    known = await handle.definitions.get(commands.args.tool, refresh=True)
     print_json(commands.secrets.mask_data(msgspec.to_builtins(known.definition)))
     return OK
 
 
-async def invoke(commands: RegistryCommands, shelf: Shelf, arguments: dict[str, Any]) -> int:
+async def invoke(commands: RegistryCommands, handle: RegistryHandle, arguments: dict[str, Any]) -> int:
     """Call a tool."""
     name = commands.args.tool
-    known = await shelf.definitions.get(name, anew=True)
+    known = await handle.definitions.get(name, refresh=True)
     view = ToolView(name, known.definition.description)
-    tool = make_tool(Far(shelf.source, shelf.definitions, view, shelf.pins), known, prefixed=True)
-    assert tool.name == full_name(shelf.source.config, name)
+    tool = make_tool(RegistryTool(handle.source, handle.definitions, view, handle.pins), known, prefixed=True)
+    assert tool.name == full_name(handle.source.config, name)
     return await call_tool(commands, tool, arguments, stream=commands.args.stream, ask=False)
 
 

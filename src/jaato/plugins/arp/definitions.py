@@ -43,13 +43,13 @@ class Definitions:
         self._source = source
         self._cache_dir = cache_dir
         self._known: dict[str, KnownDefinition] = {}
-        self._learnt = False
+        self._is_dirty = False
 
     @cached_property
     def _kept(self) -> CachedDefinitions:
         return load_definitions(self._cache_dir, self._source.config.digest)
 
-    def at_hand(self, name: str) -> KnownDefinition | None:
+    def get_cached(self, name: str) -> KnownDefinition | None:
         """A definition that was asked for before; asks nobody."""
         known = self._known.get(name)
         kept = self._kept.tools.get(name)
@@ -62,29 +62,29 @@ class Definitions:
                 return None
         return known
 
-    async def get(self, name: str, *, anew: bool = False) -> KnownDefinition:
-        """The definition of a tool as it is now; as it was, where the registry cannot say, unless it is wanted `anew`: then it
+    async def get(self, name: str, *, refresh: bool = False) -> KnownDefinition:
+        """The definition of a tool as it is now; as it was, where the registry cannot say, unless it is wanted `refresh`: then it
         is asked for without a condition, for a registry may be wrong about what has not changed.
 
         Raises `ToolError`s.
         """
-        known = await self._asked(name, anew=anew)
+        known = await self._asked(name, refresh=refresh)
         await self._keep()
         return known
 
     async def _keep(self) -> None:
         """Keep what was learnt since this was done last: all of it is one file."""
-        if self._learnt:
-            self._learnt = False
+        if self._is_dirty:
+            self._is_dirty = False
             await self._source.keep(self._kept)
 
-    async def _asked(self, name: str, *, anew: bool = False) -> KnownDefinition:
-        known, kept = self.at_hand(name), self._kept.tools.get(name)
+    async def _asked(self, name: str, *, refresh: bool = False) -> KnownDefinition:
+        known, kept = self.get_cached(name), self._kept.tools.get(name)
         now = time.time()
-        if known is not None and kept is not None and not anew and self._is_fresh(name):
+        if known is not None and kept is not None and not refresh and self._is_fresh(name):
             return known
         try:
-            etag = kept.etag if known and kept and not anew else ""
+            etag = kept.etag if known and kept and not refresh else ""
             answer = await self._source.ask_definition(name, etag)
             if answer.status == 304 and known is not None and kept is not None:
                 self._kept.tools[name] = msgspec.structs.replace(kept, at=now)
@@ -95,14 +95,14 @@ class Definitions:
         except RegistryRefusal:
             raise
         except JaatoError as error:
-            self._source.tell(str(error))
-            if known is None or anew:
+            self._source.log_problem(str(error))
+            if known is None or refresh:
                 raise
             return known
 
     async def get_all(self, names: Sequence[str]) -> dict[str, KnownDefinition | ToolError]:
         """The definitions of several tools, or why one cannot be had; asked for at once where the registry can do that."""
-        old = [name for name in names if not self._is_fresh(name) or self.at_hand(name) is None]
+        old = [name for name in names if not self._is_fresh(name) or self.get_cached(name) is None]
         found: dict[str, KnownDefinition | ToolError] = {}
         if len(old) > 1:
             for start in range(0, len(old), MAX_BATCH):
@@ -131,7 +131,7 @@ class Definitions:
                 return {}
             results = await self._source.read(decode_batch, answer, "Definitions")
         except JaatoError as error:
-            self._source.tell(str(error))
+            self._source.log_problem(str(error))
             return {}
         now, found = time.time(), dict[str, KnownDefinition | ToolError]()
         for name, result in zip(names, results, strict=False):
@@ -166,5 +166,5 @@ class Definitions:
         kept = msgspec.structs.replace(shown, source=UNSET)
         self._kept.tools[name] = CachedDefinition(kept, now, etag, careful)
         known = self._known[name] = KnownDefinition(shown, careful, validator)
-        self._learnt = True
+        self._is_dirty = True
         return known

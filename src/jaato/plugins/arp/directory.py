@@ -29,7 +29,7 @@ class Directory(SourceDirectory[RegistryConfig]):
         trust = RegistryTrust(context.state_dir, context.trust)
         super().__init__(context, RegistryConfig, context.config_dir / FILE, WORKSPACE_FILE, trust)
         self._mark = mark
-        self._shelves: dict[str, Shelf] = {}
+        self._handles: dict[str, RegistryHandle] = {}
         self._marks = {RESERVED, *(mark for one in self.sources.values() for mark in one.marks)}
 
     def is_others(self, config: RegistryConfig, name: str) -> bool:
@@ -41,11 +41,11 @@ class Directory(SourceDirectory[RegistryConfig]):
         """Those that are switched on and may be asked."""
         return [one for one in self.sources.values() if not one.disabled and self.trusts(one)]
 
-    def shelf(self, config: RegistryConfig) -> Shelf:
+    def handle(self, config: RegistryConfig) -> RegistryHandle:
         """A registry at work."""
-        found = self._shelves.get(config.name)
+        found = self._handles.get(config.name)
         if found is None:
-            found = self._shelves[config.name] = Shelf(
+            found = self._handles[config.name] = RegistryHandle(
                 RemoteRegistry(config, self.context.cache_dir, self, mark=self._mark), self.context
             )
         return found
@@ -55,10 +55,10 @@ class Directory(SourceDirectory[RegistryConfig]):
         trusted."""
         return self.check_trust(self.enabled(name))
 
-    def named(self, name: str) -> Shelf:
+    def get_handle(self, name: str) -> RegistryHandle:
         """The registry of this name at work. Raises `RegistryUnusable`."""
         try:
-            return self.shelf(self.chosen(name))
+            return self.handle(self.chosen(name))
         except (ConfigError, PermissionDenied) as error:
             raise RegistryUnusable(str(error)) from None
 
@@ -83,17 +83,17 @@ class Directory(SourceDirectory[RegistryConfig]):
 
     def close(self) -> None:
         """Keep no connections any longer; from any thread."""
-        for shelf in list(self._shelves.values()):
-            shelf.source.close()
+        for handle in list(self._handles.values()):
+            handle.source.close()
 
     def state(self, config: RegistryConfig) -> str:
         """Where a registry stands: switched off, needs trust, configured, known, unreachable."""
         if config.disabled:
             return "switched off"
-        return self.shelf(config).source.state if self.trusts(config) else "needs trust"
+        return self.handle(config).source.state if self.trusts(config) else "needs trust"
 
 
-class Shelf:
+class RegistryHandle:
     """One registry at work: its list and the definitions of its tools."""
 
     def __init__(self, source: RemoteRegistry, context: SourceContext) -> None:

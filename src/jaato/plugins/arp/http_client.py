@@ -38,7 +38,7 @@ KINDS: dict[str, Literal["sse", "ndjson"]] = {
 OnOutput = Callable[[str], None]
 
 
-class Said(msgspec.Struct):
+class StreamEvent(msgspec.Struct):
     """One event: `output` with a text, `result` with the whole result; others are for who knows them."""
 
     type: str = ""
@@ -46,18 +46,18 @@ class Said(msgspec.Struct):
     result: msgspec.Raw = msgspec.Raw()
 
 
-SAID: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
+STREAM_EVENT: msgspec.json.Decoder[StreamEvent] = msgspec.json.Decoder(StreamEvent)
 
 
 class ResultStream:
     """Takes a stream apart. `result` is the body of the answer once it is there; nothing that comes later counts."""
 
-    def __init__(self, kind: Literal["sse", "ndjson"], hear: OnOutput) -> None:
+    def __init__(self, kind: Literal["sse", "ndjson"], on_output: OnOutput) -> None:
         self.result: bytes | None = None
-        self._hear = hear
+        self._on_output = on_output
         self._shown = 0
         self._rest = bytearray()
-        self._looked = 0
+        self._scanned = 0
         self._sse = kind == "sse"
         self._name = b""
         self._data: list[bytes] = []
@@ -66,13 +66,13 @@ class ResultStream:
         """The next bytes."""
         self._rest += chunk
         while self.result is None:
-            found = LINE.search(self._rest, self._looked)
+            found = LINE.search(self._rest, self._scanned)
             if found is None or (found[0] == b"\r" and found.end() == len(self._rest)):
-                self._looked = max(0, len(self._rest) - 1)
+                self._scanned = max(0, len(self._rest) - 1)
                 return  # it may be half of a line's end
             line = bytes(self._rest[: found.start()])
             del self._rest[: found.end()]
-            self._looked = 0
+            self._scanned = 0
             self._field(line) if self._sse else self._object(line)
 
     def end(self) -> bytes:
@@ -99,31 +99,31 @@ class ResultStream:
             self._show(decoded(data))
 
     def _object(self, line: bytes) -> None:
-        said = decoded(line)
-        if said is not None and said.type == "result":
-            self.result = bytes(said.result)
-        elif said is not None and said.type == "output":
-            self._show(said)
+        event = decoded(line)
+        if event is not None and event.type == "result":
+            self.result = bytes(event.result)
+        elif event is not None and event.type == "output":
+            self._show(event)
 
-    def _show(self, said: Said | None) -> None:
+    def _show(self, event: StreamEvent | None) -> None:
         """Show what the tool says, as a stranger's words."""
-        if said is None or not said.text or self._shown >= MAX_SHOWN_CHARS:
+        if event is None or not event.text or self._shown >= MAX_SHOWN_CHARS:
             return
-        text = said.text[: MAX_SHOWN_CHARS - self._shown]
+        text = event.text[: MAX_SHOWN_CHARS - self._shown]
         self._shown += len(text)
-        self._hear(escape_invisible(text))
+        self._on_output(escape_invisible(text))
 
 
-def reader_for(content_type: str, hear: OnOutput | None) -> ResultStream | None:
+def reader_for(content_type: str, on_output: OnOutput | None) -> ResultStream | None:
     """What takes an answer of this content type apart; None where it is no stream."""
     kind = KINDS.get(content_type.partition(";")[0].strip().lower())
-    return None if kind is None or hear is None else ResultStream(kind, hear)
+    return None if kind is None or on_output is None else ResultStream(kind, on_output)
 
 
-def decoded(data: bytes) -> Said | None:
+def decoded(data: bytes) -> StreamEvent | None:
     """An event; None for what is none."""
     try:
-        return SAID.decode(data)
+        return STREAM_EVENT.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -206,7 +206,7 @@ Headers = tuple[tuple[str, str], ...]
 @dataclass(frozen=True, slots=True)
 class ArpRequest:
     """A request below a registry's address, and the bounds of its answer. A `safe` one may be made twice; what a call says
-    while it is under way is given to `hear`."""
+    while it is under way is given to `on_output`."""
 
     method: str
     path: str
@@ -215,7 +215,7 @@ class ArpRequest:
     body: bytes | None = None
     headers: Headers = ()
     safe: bool = True
-    hear: OnOutput | None = None
+    on_output: OnOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class RegistryHttpClient:
             headers = headers_of(response.headers)
             self._check(response.status, headers)
             body = await bounded(
-                response, ask.most_bytes, reader_for(headers.get("content-type", ""), ask.hear)
+                response, ask.most_bytes, reader_for(headers.get("content-type", ""), ask.on_output)
             )
             await refuse_more(response)
         finally:
@@ -327,7 +327,7 @@ class RegistryHttpClient:
         async def trace(event: str, _info: dict[str, Any]) -> None:
             seen.add(event)
 
-        accepted = "application/json" if ask.hear is None else ACCEPTED
+        accepted = "application/json" if ask.on_output is None else ACCEPTED
         headers = [("User-Agent", "jaato"), ("Accept", accepted)]
         headers += [("Accept-Encoding", "identity"), *self._headers, *ask.headers]
         if ask.body is not None:

@@ -14,8 +14,8 @@ import msgspec
 from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.arp.config import FILE, target_of
-from jaato.plugins.arp.directory import Directory, Shelf
-from jaato.plugins.arp.tools import Far, full_name, make_tool
+from jaato.plugins.arp.directory import Directory, RegistryHandle
+from jaato.plugins.arp.tools import RegistryTool, full_name, make_tool
 from jaato.protocol.arp import ToolView
 from jaato.tools.catalog import wire_name
 from jaato.tools.host_services import service_of, trust_of
@@ -69,68 +69,70 @@ class ArpPlugin(Plugin):
     def offered(self) -> list[Tool]:
         """The tools of every registry of which a list is kept; asks nobody."""
         for config in self.directory.usable():
-            shelf = self.directory.shelf(config)
-            shelf.pins.hold()
-            self._offered[config.name] = self._tools_of(shelf)
+            handle = self.directory.handle(config)
+            handle.pins.hold()
+            self._offered[config.name] = self._tools_of(handle)
         if self._offered:
             try:
-                self.host.service("catalog").sources[self.name] = self.freshen
+                self.host.service("catalog").sources[self.name] = self.refresh
             except KeyError:
                 pass
         return [tool for tools in self._offered.values() for tool in tools.values()]
 
-    def _tools_of(self, shelf: Shelf) -> dict[ToolView, Tool]:
+    def _tools_of(self, handle: RegistryHandle) -> dict[ToolView, Tool]:
         """The tools of a list; those that were in the one before as they are."""
-        config = shelf.source.config
+        config = handle.source.config
         before = self._offered.get(config.name, {})
         made: dict[ToolView, Tool] = {}
         names: set[str] = set()
-        for view in shelf.source.kept.views:
+        for view in handle.source.kept.views:
             full = full_name(config, view.name)
             if full in names:
                 continue
             names.add(full)
-            made[view] = before.get(view) or self._make(shelf, view)
+            made[view] = before.get(view) or self._make(handle, view)
         return made
 
-    def _make(self, shelf: Shelf, view: ToolView) -> Tool:
-        config = shelf.source.config
+    def _make(self, handle: RegistryHandle, view: ToolView) -> Tool:
+        config = handle.source.config
         foreign = view.name in own_names() or self.directory.is_others(config, wire_name(view.name))
-        far = Far(shelf.source, shelf.definitions, view, shelf.pins)
-        return make_tool(far, shelf.definitions.at_hand(view.name), prefixed=config.always or foreign)
+        registry_tool = RegistryTool(handle.source, handle.definitions, view, handle.pins)
+        return make_tool(
+            registry_tool, handle.definitions.get_cached(view.name), prefixed=config.always or foreign
+        )
 
-    async def freshen(self) -> None:
+    async def refresh(self) -> None:
         """Ask the registries whose list is old; one that fails keeps the others from nothing."""
         async with anyio.create_task_group() as tasks:
             for config in self.directory.usable():
-                tasks.start_soon(self._freshen, self.directory.shelf(config))
-        self._tell_marks()
+                tasks.start_soon(self._refresh, self.directory.handle(config))
+        self._publish_marks()
 
-    def _tell_marks(self) -> None:
+    def _publish_marks(self) -> None:
         """Say from whom the tools come, for those to whom they are served on."""
-        shelves = [self.directory.shelf(config) for config in self.directory.usable()]
+        handles = [self.directory.handle(config) for config in self.directory.usable()]
         try:
             marks = self.host.service("catalog").marks
         except KeyError:
             return
-        marks[self.name] = frozenset(mark for shelf in shelves for mark in shelf.source.through)
+        marks[self.name] = frozenset(mark for handle in handles for mark in handle.source.through)
 
-    async def _freshen(self, shelf: Shelf) -> None:
-        if await shelf.source.freshen():
-            self._renew(shelf)
+    async def _refresh(self, handle: RegistryHandle) -> None:
+        if await handle.source.refresh():
+            self._renew(handle)
 
-    def _renew(self, shelf: Shelf) -> None:
+    def _renew(self, handle: RegistryHandle) -> None:
         """Exchange those tools of a registry that are others now."""
-        name = shelf.source.name
+        name = handle.source.name
         with self._renewing:
             before = self._offered.get(name, {})
-            after = self._offered[name] = self._tools_of(shelf)
+            after = self._offered[name] = self._tools_of(handle)
             old = [tool for view, tool in before.items() if after.get(view) is not tool]
             new = [tool for view, tool in after.items() if before.get(view) is not tool]
             try:
                 self.host.service("registry").renew(self.name, old, new)
             except (KeyError, PluginError) as error:
-                shelf.source.tell(f"its tools cannot be offered: {error}")
+                handle.source.log_problem(f"its tools cannot be offered: {error}")
 
     @tool(category="registry", access="read")
     def registries(self) -> dict[str, Any]:
@@ -145,7 +147,7 @@ class ArpPlugin(Plugin):
         config = self.directory.sources[name]
         row: dict[str, Any] = {"name": name, "url": target_of(config), "state": self.directory.state(config)}
         if row["state"] in ("known", "unreachable", "configured"):
-            source = self.directory.shelf(config).source
+            source = self.directory.handle(config).source
             row["tools"] = len(source.kept.views)
             row |= {"why": source.failure} if source.failure else {}
             row |= {"left_out": source.kept.dropped} if source.kept.dropped else {}
@@ -157,10 +159,10 @@ class ArpPlugin(Plugin):
     ) -> dict[str, Any]:
         """Ask a tool registry for its list now, also right after it failed. Returns how many tools it offers; list_tools
         finds them."""
-        shelf = self.directory.named(registry)
-        if await shelf.source.ask_list():
-            self._renew(shelf)
-        self._tell_marks()
+        handle = self.directory.get_handle(registry)
+        if await handle.source.fetch_list():
+            self._renew(handle)
+        self._publish_marks()
         return self._row(registry)
 
     def shutdown(self) -> None:

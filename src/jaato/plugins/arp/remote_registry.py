@@ -72,9 +72,9 @@ class Backoff:
         self._failures += 1
         wait_s = min(MOST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures - 1, 20))
         self.failure, self._not_before = str(error), self._clock() + wait_s
-        self.tell(self.failure)
+        self.log_problem(self.failure)
 
-    def tell(self, what: str) -> None:
+    def log_problem(self, what: str) -> None:
         """Say in the log what is wrong, once."""
         if what not in self._told and len(self._told) < MAX_TOLD:
             self._told.add(what)
@@ -179,7 +179,7 @@ class RemoteRegistry(Backoff):
             return "unreachable"
         return "known" if self.kept.at else "configured"
 
-    async def freshen(self) -> bool:
+    async def refresh(self) -> bool:
         """Ask for the list where what is known is old, and it is not left alone; whether the list is another now.
 
         Never raises; how it failed is in `failure`.
@@ -192,14 +192,14 @@ class RemoteRegistry(Backoff):
             return False
         self._underway[loop] = done = anyio.Event()
         try:
-            return await self.ask_list(within_s=SOON_S if self.kept.at else ASK_WITHIN_S)
+            return await self.fetch_list(within_s=SOON_S if self.kept.at else ASK_WITHIN_S)
         except JaatoError:
             return False
         finally:
             del self._underway[loop]
             done.set()
 
-    async def ask_list(self, within_s: float = ASK_WITHIN_S) -> bool:
+    async def fetch_list(self, within_s: float = ASK_WITHIN_S) -> bool:
         """Ask for the list now; whether it is another. Raises `ToolError`s."""
         kept, now = self.kept, time.time()
         known = kept.etag and 0 <= now - kept.asked_whole < WHOLE_AFTER_S
@@ -229,7 +229,7 @@ class RemoteRegistry(Backoff):
         )
         self.answered()
         for text in dropped:
-            self.tell(f"left out {text}")
+            self.log_problem(f"left out {text}")
         await self.keep(self.kept)
         return usable != kept.views or dropped != kept.dropped
 
@@ -244,7 +244,7 @@ class RemoteRegistry(Backoff):
         assert self._way is not None
         while path := next_path(self.name, self._way.base, answer.headers.get("link", "")):
             if path in seen or len(seen) >= MAX_PAGES or len(views) > MAX_TOOLS:
-                self.tell(f"left out what is beyond {len(seen) + 1} pages of its list")
+                self.log_problem(f"left out what is beyond {len(seen) + 1} pages of its list")
                 break
             seen.add(path)
             within_s = max(0.001, deadline - time.monotonic())
@@ -318,15 +318,17 @@ class RemoteRegistry(Backoff):
         return answer if answer.status == 200 else None
 
     async def invoke(
-        self, name: str, body: bytes, headers: Headers, hear: OnOutput | None = None
+        self, name: str, body: bytes, headers: Headers, on_output: OnOutput | None = None
     ) -> ArpResponse:
-        """What the registry answers to a call; `hear` is told what the tool says meanwhile, where the registry streams that.
+        """What the registry answers to a call; `on_output` is told what the tool says meanwhile, where the registry streams that.
 
         Raises `ToolError`s; `CallLost` where it was sent and is not answered.
         """
         self.check_backoff()
         path, within_s = f"{path_of(name)}{INVOKE}", self.config.timeout_s
-        ask = ArpRequest("POST", path, MAX_RESULT_BYTES, within_s, body, headers, safe=False, hear=hear)
+        ask = ArpRequest(
+            "POST", path, MAX_RESULT_BYTES, within_s, body, headers, safe=False, on_output=on_output
+        )
         try:
             answer = await self._send(ask)
         except CallLost:

@@ -33,13 +33,13 @@ BACKGROUND_AFTER_S = 10.0
 MAX_SHOWN_SCHEMA_CHARS = 4_000
 MAX_TAGS = 100
 MAX_TAG_CHARS = 100
-MAX_JUDGED = 1_000
+MAX_CHECKED = 1_000
 UNKNOWN_PARAMETERS: dict[str, Any] = {"type": "object"}
 STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found"))
 """Answers that may mean that the definition is another by now."""
 
 
-class Far:
+class RegistryTool:
     """Where one tool is. Known by its name and description until somebody asks."""
 
     def __init__(self, source: RemoteRegistry, definitions: Definitions, view: ToolView, pins: Pins) -> None:
@@ -47,9 +47,9 @@ class Far:
         self.view = view
         self._definitions = definitions
         self._pins = pins
-        self._judged: dict[str, str] = {}
+        self._checked_hashes: dict[str, str] = {}
         """By which definition calls were judged: its hash by the call's id, empty where none was known."""
-        self._overlooked: set[str] = set()
+        self._allowed_changed: set[str] = set()
         """Of these calls, those that are made though nobody has looked at what has changed."""
 
     @property
@@ -58,69 +58,69 @@ class Far:
         return f"the registry {self.source.name!r} ({target_of(self.source.config)})"
 
     @property
-    def accepting(self) -> str:
+    def accept_command(self) -> str:
         """The command that accepts its tools as they are now."""
         return f"jaato registry trust {shlex.quote(self.source.name)}"
 
     @property
-    def away(self) -> str:
+    def unreachable_reason(self) -> str:
         """Why its registry cannot be reached now."""
         return self.source.failure
 
     def changed(self, call: Call) -> str:
         """How the tool differs from what it was when a call of it was last allowed."""
-        known = self._definitions.at_hand(self.view.name)
+        known = self._definitions.get_cached(self.view.name)
         if call.id:
-            self._overlooked.discard(call.id)
-            self._judged.pop(call.id, None)
-            self._judged[call.id] = "" if known is None else hash_of(known.definition)
-            if len(self._judged) > MAX_JUDGED:
-                oldest = next(iter(self._judged))
-                del self._judged[oldest]
-                self._overlooked.discard(oldest)
+            self._allowed_changed.discard(call.id)
+            self._checked_hashes.pop(call.id, None)
+            self._checked_hashes[call.id] = "" if known is None else hash_of(known.definition)
+            if len(self._checked_hashes) > MAX_CHECKED:
+                oldest = next(iter(self._checked_hashes))
+                del self._checked_hashes[oldest]
+                self._allowed_changed.discard(oldest)
         return "" if known is None else self._pins.changed(known.definition)
 
-    def overlook(self, call: Call) -> None:
+    def allow_changed(self, call: Call) -> None:
         """Pin nothing by this call: whoever allows everything has allowed this very definition to no rule."""
-        if call.id in self._judged:
-            self._overlooked.add(call.id)
+        if call.id in self._checked_hashes:
+            self._allowed_changed.add(call.id)
 
-    async def _hold(self, known: KnownDefinition, call: Call) -> None:
+    async def _check_pin(self, known: KnownDefinition, call: Call) -> None:
         """Raise `RegistryRefusal` for a call that was allowed for another definition; else that one is what is allowed."""
-        judged = self._judged.pop(call.id, None)
-        overlooked = call.id in self._overlooked
-        self._overlooked.discard(call.id)
-        if judged is None:
+        checked = self._checked_hashes.pop(call.id, None)
+        is_allowed_changed = call.id in self._allowed_changed
+        self._allowed_changed.discard(call.id)
+        if checked is None:
             return  # nobody's permission was needed
         now, pinned = hash_of(known.definition), self._pins.holds(self.view.name)
-        if judged != now and (judged or pinned not in ("", now)):
+        if checked != now and (checked or pinned not in ("", now)):
             raise RegistryRefusal(
                 Problem(
                     code="registry_definition_changed",
                     message=f"The tool {call.name} of {self.place} has changed since this call was judged; make it again, "
-                    f"by its parameters as they are now: {shown(known)}.",
+                    f"by its parameters as they are now: {format_parameters(known)}.",
                     retryable=True,
                 )
             )
-        if pinned == now or overlooked:
+        if pinned == now or is_allowed_changed:
             return
         try:
             await anyio.to_thread.run_sync(self._pins.pin, known.definition)
         except (ConfigError, OSError) as error:
-            self.source.tell(f"what was allowed cannot be kept: {error}")
+            self.source.log_problem(f"what was allowed cannot be kept: {error}")
 
     @property
-    def kin(self) -> object:
+    def batch_key(self) -> object:
         """The definitions of its registry, which are asked for together."""
         return self._definitions
 
     async def complete(self, tool: Tool) -> None:
         """Have the tool learn its parameters. Raises `ToolError`s."""
-        learn(tool, await self._definitions.get(self.view.name))
+        apply_definition(tool, await self._definitions.get(self.view.name))
 
     async def complete_all(self, tools: Sequence[Tool]) -> dict[str, ToolError]:
         """Have tools of this registry learn theirs; why not, by name, of those that could not."""
-        wanted = {tool.remote.view.name: tool for tool in tools if isinstance(tool.remote, Far)}
+        wanted = {tool.remote.view.name: tool for tool in tools if isinstance(tool.remote, RegistryTool)}
         found = await self._definitions.get_all(list(wanted))
         failed: dict[str, ToolError] = {}
         for name, known in found.items():
@@ -128,43 +128,43 @@ class Far:
             if isinstance(known, ToolError):
                 failed[tool.name] = known
             else:
-                learn(tool, known)
+                apply_definition(tool, known)
         return failed
 
     async def call(self, tool: Tool, arguments: dict[str, Any], call: Call) -> Output:
         """Carry out a call. Raises `ToolError`s."""
-        known = self._definitions.at_hand(self.view.name)
+        known = self._definitions.get_cached(self.view.name)
         if known is None or tool.checked is not known.definition.parameters:
             known = known or await self._definitions.get(self.view.name)
-            learn(tool, known)
+            apply_definition(tool, known)
             issues = known.validator.issues(arguments)
             if issues:
                 raise with_schema(arguments_error(tool.name, issues), known)
-        await self._hold(known, call)
+        await self._check_pin(known, call)
         body = body_of(arguments, call)
-        answer = await self.source.invoke(self.view.name, body, headers_of(call), self._hear(call))
+        answer = await self.source.invoke(self.view.name, body, headers_of(call), self._output_callback(call))
         try:
             return output_of(self.source.name, answer, known.definition)
         except RegistryRefusal as error:
             if error.problem.code in STALE:
-                await self._look_again(tool, known, error)
+                await self._refresh_definition(tool, known, error)
             raise
 
-    def _hear(self, call: Call) -> OnOutput | None:
+    def _output_callback(self, call: Call) -> OnOutput | None:
         """Who wants to hear what the tool says while it is under way."""
         return None if call.output is no_output else call.output
 
-    async def _look_again(self, tool: Tool, known: KnownDefinition, error: RegistryRefusal) -> None:
+    async def _refresh_definition(self, tool: Tool, known: KnownDefinition, error: RegistryRefusal) -> None:
         """Raise what is to be said where a call was refused because the tool is another than it was."""
         try:
-            now = await self._definitions.get(self.view.name, anew=True)
+            now = await self._definitions.get(self.view.name, refresh=True)
         except ToolError:
             return
         if now.definition.parameters != known.definition.parameters:
-            learn(tool, now)
+            apply_definition(tool, now)
             problem = msgspec.structs.replace(
                 error.problem,
-                message=f"{error.problem.message} Its parameters have changed since; now they are {shown(now)}.",
+                message=f"{error.problem.message} Its parameters have changed since; now they are {format_parameters(now)}.",
                 retryable=True,
             )
             raise RegistryRefusal(problem) from None
@@ -175,32 +175,32 @@ def full_name(config: RegistryConfig, name: str) -> str:
     return wire_name(f"{config.prefix}__{name}")
 
 
-def make_tool(far: Far, known: KnownDefinition | None, *, prefixed: bool) -> Tool:
+def make_tool(registry_tool: RegistryTool, known: KnownDefinition | None, *, prefixed: bool) -> Tool:
     """One tool. It bears its own name where it may and nobody else has that."""
-    full = full_name(far.source.config, far.view.name)
+    full = full_name(registry_tool.source.config, registry_tool.view.name)
     tool = Tool(
         spec=ToolSpec(
-            name=full if prefixed else wire_name(far.view.name),
-            description=far.view.description,
+            name=full if prefixed else wire_name(registry_tool.view.name),
+            description=registry_tool.view.description,
             parameters=UNKNOWN_PARAMETERS,
             category=CATEGORY,
             access=access_of(False),
         ),
-        run=lambda arguments, call: far.call(tool, arguments, call),
+        run=lambda arguments, call: registry_tool.call(tool, arguments, call),
         is_async=True,
         plugin="arp",
         checked=UNKNOWN_PARAMETERS,
         background_after_s=BACKGROUND_AFTER_S,
-        remote=far,
+        remote=registry_tool,
         fallback=full,
-        bare=wire_name(far.view.name),
+        bare=wire_name(registry_tool.view.name),
     )
     if known is not None:
-        learn(tool, known)
+        apply_definition(tool, known)
     return tool
 
 
-def learn(tool: Tool, known: KnownDefinition) -> None:
+def apply_definition(tool: Tool, known: KnownDefinition) -> None:
     """Have a tool take over its definition; it never becomes less careful."""
     careful = known.careful or tool.spec.access != access_of(False)
     parameters = known.definition.parameters
@@ -210,7 +210,7 @@ def learn(tool: Tool, known: KnownDefinition) -> None:
         parameters=parameters,
         access=access_of(careful),
     )
-    tool.learn(spec, parameters, known.validator)
+    tool.set_parameters(spec, parameters, known.validator)
     said = known.definition
     tool.version = one_line(said.version, MAX_TAG_CHARS) or FIRST
     tool.returns = None if said.returns is UNSET else said.returns
@@ -221,10 +221,10 @@ def learn(tool: Tool, known: KnownDefinition) -> None:
 
 def with_schema(error: InvalidArguments, known: KnownDefinition) -> InvalidArguments:
     """The problems of arguments, with the parameters as they are: who made the call has not seen them."""
-    return InvalidArguments(f"{error} The parameters are {shown(known)}.", error.issues)
+    return InvalidArguments(f"{error} The parameters are {format_parameters(known)}.", error.issues)
 
 
-def shown(known: KnownDefinition) -> str:
+def format_parameters(known: KnownDefinition) -> str:
     """Parameters as text, if not too long."""
     text = msgspec.json.encode(known.definition.parameters).decode()
     return text if len(text) <= MAX_SHOWN_SCHEMA_CHARS else "long; ask for them with get_tool_schemas"

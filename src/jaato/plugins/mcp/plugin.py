@@ -157,7 +157,7 @@ class MCPToolPlugin(Plugin):
         if entry is None:
             await self.servers.connect(server)
             entry = self.directory.tool(server, tool)
-            if entry is not None and call.door in ("model", "mcp"):
+            if entry is not None and call.caller in ("model", "mcp"):
                 name = wire_name(full_name(server, tool))
                 raise ServerUnusable(
                     f"The MCP server {server!r} is known now: call call_mcp_tool again, or {name}."

@@ -21,7 +21,7 @@ from jaato.errors import ConfigError, JaatoError, ToolError, UnknownTool
 from jaato.plugins.arp.config import RegistryConfig, registry_from_url, target_of
 from jaato.plugins.arp.directory import Directory
 from jaato.plugins.arp.plugin import ArpPlugin, open_directory
-from jaato.plugins.arp.tools import Far
+from jaato.plugins.arp.tools import RegistryTool
 from jaato.protocol.events import TurnCompleted
 from jaato.protocol.ids import new_id, trace_id
 from jaato.protocol.messages import Problem
@@ -377,14 +377,16 @@ class RegistryTools:
         """Have the keys of the registries be known as secrets, before anything is written down; asks none of them."""
         for config in self.chosen:
             with suppress(ToolError):  # it says so when it is asked
-                await self._directory.shelf(config).source.open()
+                await self._directory.handle(config).source.open()
 
     async def offered(self, instruction: str) -> Offered:
         """The tools of the registries that answer; those that serve the instruction first, where there are many."""
         for source in self.registry.catalog.sources.values():
             await source()
-        problems = [why for config in self.chosen if (why := self._directory.shelf(config).source.failure)]
-        tools = {tool.name: tool for tool in self.registry.catalog if self._far(tool) is not None}
+        problems = [why for config in self.chosen if (why := self._directory.handle(config).source.failure)]
+        tools = {
+            tool.name: tool for tool in self.registry.catalog if self._get_registry_tool(tool) is not None
+        }
         names = list(tools)
         if len(names) > MAX_OFFERED:
             ranked = [spec.name for spec, _ in self.registry.catalog.search(instruction, MAX_OFFERED + 10)]
@@ -393,15 +395,15 @@ class RegistryTools:
             tools=[self._offer(tools[name]) for name in names], known=len(tools), problems=problems
         )
 
-    def _far(self, tool: Tool) -> Far | None:
+    def _get_registry_tool(self, tool: Tool) -> RegistryTool | None:
         """Where a tool is, if its registry answers."""
         match tool.remote:
-            case Far() as far if not far.away:
-                return far
+            case RegistryTool() as registry_tool if not registry_tool.unreachable_reason:
+                return registry_tool
         return None
 
     def _offer(self, tool: Tool) -> Offer:
-        assert isinstance(tool.remote, Far)
+        assert isinstance(tool.remote, RegistryTool)
         description = tool.spec.description[: MAX_DESCRIPTION_CHARS * 2]
         shown = self._secrets.mask(one_line(description, MAX_DESCRIPTION_CHARS))
         return Offer(tool.name, shown, tool.remote.source.name)

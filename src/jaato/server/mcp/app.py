@@ -40,7 +40,7 @@ from jaato.server.http.lazy_app import LazyApp
 from jaato.server.http.listeners import HttpServer, bind_tcp, create_config, parse_host_port
 
 if TYPE_CHECKING:
-    from jaato.server.tool_sessions import Door
+    from jaato.server.tool_sessions import ToolSessions
 
 PATH = "/mcp"
 
@@ -70,15 +70,15 @@ class Mounted(LazyApp):
     async def opening(self) -> AsyncIterator[App]:
         """The application, while the context is entered."""
         await anyio.to_thread.run_sync(import_module, "jaato.server.mcp.handlers")  # takes half a second
-        from jaato.server.tool_sessions import Offer, open_door
+        from jaato.server.tool_sessions import Offer, ToolSessions
 
-        door = open_door(replace(self._base, workspace=self._workspace), Offer())
+        sessions = ToolSessions.open(replace(self._base, workspace=self._workspace), Offer())
         try:
-            application = Application(door)
+            application = Application(sessions)
             async with application.running():
-                yield Whole(application)
+                yield BufferedBody(application)
         finally:
-            await door.close()
+            await sessions.close()
 
 
 class Application:
@@ -87,29 +87,29 @@ class Application:
     Requests are served while `running` is entered, once.
     """
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, sessions: ToolSessions) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         from jaato.server.mcp.handlers import Handlers
-        from jaato.server.tool_sessions import IDLE_S, MAX_VISITS
+        from jaato.server.tool_sessions import IDLE_S, MAX_SESSIONS
 
-        self._door = door
-        self._handlers = Handlers(door)
-        self._sessions = StreamableHTTPSessionManager(
+        self._sessions = sessions
+        self._handlers = Handlers(sessions)
+        self._manager = StreamableHTTPSessionManager(
             self._handlers.server(),
             max_request_body_size=MAX_BODY_BYTES,
             session_idle_timeout=IDLE_S,
-            max_sessions=MAX_VISITS,
+            max_sessions=MAX_SESSIONS,
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve while the body runs; then disconnect every client."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._door.sweep)
+            group.start_soon(self._sessions.sweep)
             group.start_soon(self._handlers.changes.watch)
             try:
-                async with self._sessions.run():
+                async with self._manager.run():
                     yield
             finally:
                 self._handlers.listening.close()
@@ -129,15 +129,15 @@ class Application:
             from mcp.server.auth.provider import AccessToken
 
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=held.who.key, scopes=[]))
-        await self._sessions.handle_request(scope, receive, send)
+        await self._manager.handle_request(scope, receive, send)
         if scope["method"] == "DELETE":
             whose = "" if held is None else f" with {held.who.key}"
             key = f"session {header(scope, b'mcp-session-id')}{whose}"
             self._handlers.changes.forget(key)
-            await self._door.leave(key)
+            await self._sessions.leave(key)
 
 
-class Whole:
+class BufferedBody:
     """Passes a request on once its whole body, of bounded size, has arrived."""
 
     def __init__(self, app: App) -> None:
@@ -155,7 +155,7 @@ class Whole:
 
 
 async def listen(
-    door: Door,
+    sessions: ToolSessions,
     address: str,
     hosts: Iterable[str],
     origins: Iterable[str],
@@ -164,14 +164,14 @@ async def listen(
 ) -> None:
     """Serve at `[HOST]:PORT` until cancelled; keys let in beside the token. Raises `ConfigError` for an address that cannot be had."""
     host, port = parse_host_port(address)
-    token, path = load_or_create_token(door.state_dir)
+    token, path = load_or_create_token(sessions.state_dir)
     listener = bind_tcp(host, port)
     try:
         port = listener.getsockname()[1]
-        application = Application(door)
+        application = Application(sessions)
         names = allow_hosts(host, port, hosts, origins)
         gate = Gate(
-            Whole(application), TokenAuthenticator(SingleToken(token), names, keys=keyring), rpc_error
+            BufferedBody(application), TokenAuthenticator(SingleToken(token), names, keys=keyring), rpc_error
         )
         server = HttpServer(create_config(gate))
         shown = f"[{host}]" if ":" in host else host

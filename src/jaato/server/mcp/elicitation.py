@@ -23,7 +23,7 @@ DECISIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FormResponse:
     """How the user left the form; `content` is there when it was accepted."""
 
     action: Literal["accept", "decline", "cancel"]
@@ -32,25 +32,25 @@ class Filled:
 
 @dataclass(eq=False, slots=True)
 class Form:
-    """A question on its way to the client's user; `filled` stays None without an answer."""
+    """A question on its way to the client's user; `response` stays None without an answer."""
 
     message: str
     schema: dict[str, Any]
     id: str = field(default_factory=lambda: new_id("q"))
-    filled: Filled | None = None
+    response: FormResponse | None = None
     answered: anyio.Event = field(default_factory=anyio.Event)
 
-    def fill(self, filled: Filled | None) -> None:
+    def respond(self, response: FormResponse | None) -> None:
         """Give the answer; the first counts."""
         if not self.answered.is_set():
-            self.filled = filled
+            self.response = response
             self.answered.set()
 
 
 def permission_form(question: Question) -> Form:
     """May this call run?"""
     words = list(DECISIONS) if question.shape is not None else ["allow", "deny"]
-    lines = [f"May {question.tool} run? {question.reason}", *shown(question.arguments)]
+    lines = [f"May {question.tool} run? {question.reason}", *format_arguments(question.arguments)]
     if question.shape:
         lines.append("'always allow' would cover: " + one_line(question.shape.replace("\n", "; "), 300))
     properties = {
@@ -60,13 +60,13 @@ def permission_form(question: Question) -> Form:
     return Form("\n".join(lines), {"type": "object", "properties": properties, "required": ["decision"]})
 
 
-def permission_answer(filled: Filled | None, by: str) -> Answer:
+def permission_answer(response: FormResponse | None, by: str) -> Answer:
     """What the user's form says about the call; anything but a plain yes is a no."""
-    if filled is None:
+    if response is None:
         return Answer(answer="c", comment="nobody answered in time", by=by)
-    word = filled.content.get("decision")
-    answer = DECISIONS.get(word, "n") if filled.action == "accept" and isinstance(word, str) else "n"
-    comment = filled.content.get("comment")
+    word = response.content.get("decision")
+    answer = DECISIONS.get(word, "n") if response.action == "accept" and isinstance(word, str) else "n"
+    comment = response.content.get("comment")
     if answer == "n" and isinstance(comment, str) and comment.strip():
         return Answer(answer="c", comment=comment.strip()[:2_000], by=by)
     return Answer(answer=answer, by=by)
@@ -93,14 +93,14 @@ def clarification_form(asked: Clarification) -> Form:
     )
 
 
-def clarification_answers(filled: Filled | None, asked: Clarification) -> list[str | None]:
+def clarification_answers(response: FormResponse | None, asked: Clarification) -> list[str | None]:
     """The answers in the order of the questions, None where there is none."""
-    content = filled.content if filled is not None and filled.action == "accept" else {}
+    content = response.content if response is not None and response.action == "accept" else {}
     given = [content.get(f"answer_{number}") for number in range(1, len(asked.questions) + 1)]
     return [one if isinstance(one, str) and one else None for one in given]
 
 
-def shown(arguments: dict[str, Any]) -> list[str]:
+def format_arguments(arguments: dict[str, Any]) -> list[str]:
     """The arguments to be read by a person: nothing in them hides, and what is left out is counted."""
     lines: list[str] = []
     left = MAX_SHOWN_CHARS

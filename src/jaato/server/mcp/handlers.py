@@ -23,15 +23,15 @@ from jaato.protocol.codec import encode
 from jaato.protocol.messages import Media, Problem, Text, ToolResult
 from jaato.protocol.specs import Access, ToolSpec
 from jaato.server.auth.identity import KEY
-from jaato.server.mcp.elicitation import Filled, Form, one_line
+from jaato.server.mcp.elicitation import Form, FormResponse, one_line
 from jaato.server.mcp.list_changes import Changes, Notify
-from jaato.server.mcp.sessions import ANSWER_S, SCHEME, ClientCall, Visit, uri_of
-from jaato.server.tool_sessions import Door
+from jaato.server.mcp.sessions import ANSWER_S, SCHEME, ClientCall, ToolSession, uri_of
+from jaato.server.tool_sessions import ToolSessions
 from jaato.tools.call import problem_of
 from jaato.version import __version__
 
 
-class Sight(Protocol):
+class Visibility(Protocol):
     """Which tools there are for somebody."""
 
     def has(self, name: str) -> bool:
@@ -39,7 +39,7 @@ class Sight(Protocol):
         ...
 
 
-class Who(Protocol):
+class Principal(Protocol):
     """Somebody with a key of their own."""
 
     @property
@@ -52,10 +52,10 @@ class Who(Protocol):
     def scopes(self) -> frozenset[Any]: ...
 
     @property
-    def sight(self) -> Sight | None: ...
+    def visibility(self) -> Visibility | None: ...
 
 
-class Everywhere:
+class RegistryKeyVerifier:
     """The keys of a registry's, at the paths of a server that has nothing else."""
 
     def __init__(self, keys: Any) -> None:
@@ -65,31 +65,31 @@ class Everywhere:
         """What a key gives. Raises `Refused` for one that has asked too often."""
         return self._keys.enter(key)
 
-    def is_valid(self, entrance: Any) -> bool:
+    def is_valid(self, key_admission: Any) -> bool:
         """Whether it still gives that."""
-        return bool(self._keys.is_valid(entrance))
+        return bool(self._keys.is_valid(key_admission))
 
 
-def who_of(ctx: ServerRequestContext[Any, Any]) -> Who | None:
+def principal_of(ctx: ServerRequestContext[Any, Any]) -> Principal | None:
     """Who came in with a key; None for whoever may do everything."""
     if ctx.request is None:
         return None
     admission = ctx.request.scope.get("state", {}).get(KEY)
-    entrance = None if admission is None else admission.key
-    return None if entrance is None else entrance.who
+    key_admission = None if admission is None else admission.key
+    return None if key_admission is None else key_admission.principal
 
 
-def allowed(ctx: ServerRequestContext[Any, Any], scope: str) -> Who | None:
+def allowed(ctx: ServerRequestContext[Any, Any], scope: str) -> Principal | None:
     """Who makes a request that needs this scope. Raises `MCPError` where the key does not have it."""
-    who = who_of(ctx)
-    if who is not None and scope not in who.scopes:
+    principal = principal_of(ctx)
+    if principal is not None and scope not in principal.scopes:
         raise MCPError(mcp.INVALID_REQUEST, f"This needs a key with the scope {scope}.")
-    return who
+    return principal
 
 
-def sees(who: Who | None, name: str) -> bool:
+def sees(principal: Principal | None, name: str) -> bool:
     """Whether there is such a tool for somebody."""
-    return who is None or who.sight is None or who.sight.has(name)
+    return principal is None or principal.visibility is None or principal.visibility.has(name)
 
 
 PAGE = 500
@@ -118,18 +118,18 @@ class Offered(Server[Any]):
 class Handlers:
     """Answers requests. `key_of` says to which visit a request belongs."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, sessions: ToolSessions) -> None:
+        self.sessions = sessions
         self._bus = InMemorySubscriptionBus()
         self.listening = ListenHandler(self._bus, max_subscriptions=1_000)
-        self.changes = Changes(door, self._publish)
+        self.changes = Changes(sessions, self._publish)
 
     def server(self) -> Server[Any]:
         """The server of these handlers."""
         return Offered(
             "jaato",
             version=__version__,
-            instructions=self.door.offer.instructions(self.door.catalog),
+            instructions=self.sessions.offer.instructions(self.sessions.catalog),
             get_tool_input_schema=self._schema,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
@@ -145,14 +145,14 @@ class Handlers:
         self, ctx: Context, params: mcp.PaginatedRequestParams | None
     ) -> mcp.ListToolsResult:
         """The tools declared to this client, in pages."""
-        who = allowed(ctx, "tools:read")
-        visit = self.door.visiting(key_of(ctx))
+        principal = allowed(ctx, "tools:read")
+        tool_session = self.sessions.get(key_of(ctx))
         start = start_of(params.cursor if params is not None else None)
-        specs, more = await self.door.page(visit, start, PAGE)
+        specs, more = await self.sessions.page(tool_session, start, PAGE)
         if not more:
-            self.changes.record(key_of(ctx), notifier(ctx), partial(sees, who))
+            self.changes.record(key_of(ctx), notifier(ctx), partial(sees, principal))
         return mcp.ListToolsResult(
-            tools=[tool_of(spec) for spec in specs if sees(who, spec.name)],
+            tools=[tool_of(spec) for spec in specs if sees(principal, spec.name)],
             next_cursor=str(start + PAGE) if more else None,
         )
 
@@ -161,32 +161,35 @@ class Handlers:
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Run a tool through the pipeline, or go on with a call whose question is answered here."""
         arguments = params.arguments or {}
-        who = allowed(ctx, "tools:invoke")
-        found = self.door.catalog.find(params.name)
-        if found is not None and not (self.door.offer.scope(found.tool) and sees(who, found.tool.name)):
+        principal = allowed(ctx, "tools:invoke")
+        found = self.sessions.catalog.find(params.name)
+        if found is not None and not (
+            self.sessions.offer.scope(found.tool) and sees(principal, found.tool.name)
+        ):
             raise MCPError(mcp.INVALID_PARAMS, f"Unknown tool: {one_line(params.name, 200)}")
         try:
-            await self.door.begin()
-            visit = await self.door.visit(
-                key_of(ctx), self.door.stranger + client_of(ctx) if who is None else who.name
+            await self.sessions.begin()
+            tool_session = await self.sessions.open_session(
+                key_of(ctx),
+                self.sessions.client_prefix + client_of(ctx) if principal is None else principal.name,
             )
             if params.request_state is not None:
-                call = visit.unpark(params.request_state, params.name, arguments)
+                call = tool_session.unpark(params.request_state, params.name, arguments)
                 if call is None:
                     raise MCPError(mcp.INVALID_PARAMS, "This question is no longer open; call the tool anew.")
                 answer(call, params.input_responses)
             else:
-                call = await visit.begin(params.name, arguments, answerable=answerable(ctx))
+                call = await tool_session.begin(params.name, arguments, answerable=answerable(ctx))
         except JaatoError as error:
             return failed(problem_of(error))
-        return await self._follow(ctx, visit, call)
+        return await self._follow(ctx, tool_session, call)
 
     async def _follow(
-        self, ctx: Context, visit: Visit, call: ClientCall
+        self, ctx: Context, tool_session: ToolSession, call: ClientCall
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Wait for a call to end, or to need an answer that only another request can bring."""
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        steps, activated = 0, visit.activated
+        steps, activated = 0, tool_session.activated
         try:
             while not call.over:
                 await call.wait_for_change()
@@ -196,18 +199,18 @@ class Handlers:
                 form = call.form
                 if form is not None and not form.answered.is_set():
                     if modern:
-                        return required(form, visit.park(call))
-                    form.fill(await elicited(ctx, form))
+                        return required(form, tool_session.park(call))
+                    form.respond(await elicited(ctx, form))
         except BaseException:
             await call.stop()
             raise
-        if visit.activated != activated:
+        if tool_session.activated != activated:
             await self._list_changed(ctx, modern=modern)
-        return finished(call, visit, any_json=modern)
+        return finished(call, tool_session, any_json=modern)
 
     async def _list_changed(self, ctx: Context, *, modern: bool) -> None:
         """Tell the client that its list of tools has grown, before the result that let it grow."""
-        self.changes.record(key_of(ctx), notifier(ctx), partial(sees, who_of(ctx)))
+        self.changes.record(key_of(ctx), notifier(ctx), partial(sees, principal_of(ctx)))
         if modern:
             await self._publish()
         else:
@@ -217,7 +220,7 @@ class Handlers:
         await self._bus.publish(ToolsListChanged())
 
     def _schema(self, name: str) -> dict[str, Any] | None:
-        found = self.door.catalog.find(name)
+        found = self.sessions.catalog.find(name)
         return None if found is None else found.tool.spec.parameters
 
     # --- resources ---------------------------------------------------------------------------------------------
@@ -226,8 +229,8 @@ class Handlers:
         self, ctx: Context, params: mcp.PaginatedRequestParams | None
     ) -> mcp.ListResourcesResult:
         """The results of this client's calls that are larger than what it was sent."""
-        visit = self.door.visiting(key_of(ctx))
-        handles = visit.handles if visit is not None else {}
+        tool_session = self.sessions.get(key_of(ctx))
+        handles = tool_session.handles if tool_session is not None else {}
         return mcp.ListResourcesResult(
             resources=[
                 mcp.Resource(uri=uri_of(handle), name=f"{tool} result") for handle, tool in handles.items()
@@ -248,11 +251,11 @@ class Handlers:
         """A piece of a result of this very client."""
         uri = str(params.uri)
         match = RESULT_URI.fullmatch(uri)
-        visit = self.door.visiting(key_of(ctx))
-        if match is None or visit is None:
+        tool_session = self.sessions.get(key_of(ctx))
+        if match is None or tool_session is None:
             raise missing(uri)
         try:
-            data = visit.read(match[1], int(match[2] or 0), MAX_READ_BYTES)
+            data = tool_session.read(match[1], int(match[2] or 0), MAX_READ_BYTES)
         except StoreError:
             raise missing(uri) from None
         return mcp.ReadResourceResult(contents=[contents_of(uri, data)])
@@ -271,7 +274,7 @@ def missing(uri: str) -> MCPError:
     return MCPError(mcp.INVALID_PARAMS, text, {"uri": uri[:200]})
 
 
-def finished(call: ClientCall, visit: Visit, *, any_json: bool) -> mcp.CallToolResult:
+def finished(call: ClientCall, tool_session: ToolSession, *, any_json: bool) -> mcp.CallToolResult:
     """The result of a call that is over. Raises `MCPError` for a tool there is not, and a log that cannot be kept."""
     if call.fault is not None:
         raise MCPError(mcp.INTERNAL_ERROR, str(call.fault))
@@ -280,7 +283,7 @@ def finished(call: ClientCall, visit: Visit, *, any_json: bool) -> mcp.CallToolR
         raise MCPError(mcp.INTERNAL_ERROR, "The call ended without a result; look before you repeat it.")
     if result.error is not None and result.error.code == UnknownTool.code:
         raise MCPError(mcp.INVALID_PARAMS, f"Unknown tool: {one_line(call.asked.name, 200)}")
-    return result_of(result, visit.read, visit.localize, any_json=any_json)
+    return result_of(result, tool_session.read, tool_session.localize, any_json=any_json)
 
 
 def required(form: Form, token: str) -> mcp.InputRequiredResult:
@@ -297,22 +300,22 @@ def answer(call: ClientCall, responses: mcp.InputResponses | None) -> None:
     if form is None:
         return
     response = (responses or {}).get(form.id)
-    form.fill(filled(response) if isinstance(response, mcp.ElicitResult) else None)
+    form.respond(form_response(response) if isinstance(response, mcp.ElicitResult) else None)
 
 
-async def elicited(ctx: Context, form: Form) -> Filled | None:
+async def elicited(ctx: Context, form: Form) -> FormResponse | None:
     """What the client's user says; None when the client cannot say, or not in time."""
     try:
         with anyio.move_on_after(ANSWER_S):
-            return filled(await ctx.session.elicit_form(form.message, form.schema, ctx.request_id))
+            return form_response(await ctx.session.elicit_form(form.message, form.schema, ctx.request_id))
     except (MCPError, ValueError):
         return None
     return None
 
 
-def filled(result: mcp.ElicitResult) -> Filled:
+def form_response(result: mcp.ElicitResult) -> FormResponse:
     """An elicitation's result as a filled-in form."""
-    return Filled(result.action, dict(result.content or {}))
+    return FormResponse(result.action, dict(result.content or {}))
 
 
 def answerable(ctx: Context) -> bool:
@@ -334,10 +337,10 @@ def client_of(ctx: Context) -> str:
 def key_of(ctx: Context) -> str:
     """Which visit a request belongs to: that of the connection; without one, that of the client's name. With a key of the
     registry's, only with that."""
-    request, who = ctx.request, who_of(ctx)
+    request, principal = ctx.request, principal_of(ctx)
     if request is None:
         return "stdio"
-    whose = "" if who is None else f" with {who.key}"
+    whose = "" if principal is None else f" with {principal.key}"
     session = request.headers.get("mcp-session-id")
     if session is not None and ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return f"session {session}{whose}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from jaato.server.tool_sessions import MAX_VISITS, Door, Named
+from jaato.server.tool_sessions import MAX_SESSIONS, Named, ToolSessions
 
 DEBOUNCE_S = 0.1
 """The debounce time: changes within it are one notification."""
@@ -24,7 +24,7 @@ Sees = Callable[[str], bool]
 
 
 @dataclass(slots=True)
-class Shown:
+class ListedTools:
     """The tools that a client has listed, and how to notify it; None where it listens on the bus."""
 
     tools: tuple[Named, ...]
@@ -35,13 +35,13 @@ class Shown:
 class Changes:
     """Records what each client has listed. `publish` notifies all that listen."""
 
-    def __init__(self, door: Door, publish: Notify) -> None:
-        self._door = door
+    def __init__(self, sessions: ToolSessions, publish: Notify) -> None:
+        self._sessions = sessions
         self._publish = publish
-        self._shown: dict[str, Shown] = {}
+        self._listed: dict[str, ListedTools] = {}
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._end = door.watch(self._on_change)
+        self._end = sessions.watch(self._on_change)
 
     def _on_change(self) -> None:
         """Note a change; from any thread."""
@@ -50,17 +50,17 @@ class Changes:
 
     def record(self, key: str, notify: Notify | None, sees: Sees) -> None:
         """Record that a client has listed the current tools."""
-        self._shown.pop(key, None)
-        self._shown[key] = Shown(self._declared(key, sees), notify, sees)
-        while len(self._shown) > MAX_VISITS:
-            del self._shown[next(iter(self._shown))]
+        self._listed.pop(key, None)
+        self._listed[key] = ListedTools(self._declared(key, sees), notify, sees)
+        while len(self._listed) > MAX_SESSIONS:
+            del self._listed[next(iter(self._listed))]
 
     def _declared(self, key: str, sees: Sees) -> tuple[Named, ...]:
-        return tuple(one for one in self._door.declared(key) if sees(one.name))
+        return tuple(one for one in self._sessions.declared(key) if sees(one.name))
 
     def forget(self, key: str) -> None:
         """Remove a client."""
-        self._shown.pop(key, None)
+        self._listed.pop(key, None)
 
     async def watch(self) -> None:
         """Notify clients of changes and refresh remote sources, until cancelled."""
@@ -78,14 +78,14 @@ class Changes:
     async def _refresh(self) -> None:
         while True:
             await anyio.sleep(REFRESH_S)
-            if self._shown:
-                await self._door.renew()
+            if self._listed:
+                await self._sessions.renew()
 
     async def _notify_changed(self) -> None:
         """Notify the clients whose tools have changed, each once until it lists them again."""
         listen = False
         async with anyio.create_task_group() as group:
-            for key, shown in list(self._shown.items()):
+            for key, shown in list(self._listed.items()):
                 now = self._declared(key, shown.sees)
                 if now == shown.tools:
                     continue

@@ -139,7 +139,7 @@ class ClientAsker(Asker):
         return await ask_client(
             call,
             form,
-            lambda: questions.respond(question.id, permission_answer(form.filled, client)),
+            lambda: questions.respond(question.id, permission_answer(form.response, client)),
             questions.ask(question),
         )
 
@@ -153,7 +153,7 @@ async def clarify(asked: Clarification) -> list[str | None] | None:
     return await ask_client(
         call,
         form,
-        lambda: questions.respond(asked.id, clarification_answers(form.filled, asked)),
+        lambda: questions.respond(asked.id, clarification_answers(form.response, asked)),
         questions.clarify(asked),
     )
 
@@ -174,7 +174,7 @@ async def ask_client(call: ClientCall, form: Form, respond: Callable[[], object]
         leave()
 
 
-class Visit:
+class ToolSession:
     """A session that a client's calls run in. `activated` counts activations of tools, which change the client's list."""
 
     def __init__(self, session: Session, client: str) -> None:
@@ -233,7 +233,7 @@ class Visit:
             return None
         if (call.asked.name, call.asked.arguments) != (name, arguments):
             if call.form is not None:
-                call.form.fill(None)
+                call.form.respond(None)
             return None
         self.last_used = anyio.current_time()
         return call

@@ -25,7 +25,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Text, ToolCall
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.runtime import Plan, Runtime
-from jaato.server.mcp.sessions import Visit
+from jaato.server.mcp.sessions import ToolSession
 from jaato.server.registry.audit import audit_sessions
 from jaato.server.registry.idempotency import IdempotencyStore
 from jaato.server.registry.running_call import (
@@ -37,7 +37,7 @@ from jaato.server.registry.running_call import (
     RunningCall,
     outcome_of,
 )
-from jaato.server.tool_sessions import Door, Offer
+from jaato.server.tool_sessions import Offer, ToolSessions
 from jaato.settings import Settings
 from jaato.tools.call import Outcome
 from jaato.tools.permissions.policy import Policy
@@ -141,7 +141,7 @@ STOP_WITHIN_S = 5.0
 """How long cancelled calls may take to end."""
 
 
-class Caller(Visit):
+class Caller(ToolSession):
     """The session of one caller, and its running calls."""
 
     def __init__(self, session: Session, client: str) -> None:
@@ -282,12 +282,12 @@ CLEANUP_EVERY_S = 3_600.0
 """The interval at which old sessions are removed; also done when a session is full."""
 
 
-class Callers(Door):
+class Callers(ToolSessions):
     """The sessions of all callers: of each key, and one that callers without a key share."""
 
-    called = "registry"
-    stranger = "MCP client "
-    visits = Caller
+    name_prefix = "registry"
+    client_prefix = "MCP client "
+    session_type = Caller
 
     def __init__(self, runtime: Runtime, plan: Plan, offer: Offer, state_dir: Path) -> None:
         super().__init__(runtime, plan, offer, state_dir)
@@ -317,32 +317,32 @@ class Callers(Door):
     @property
     def count(self) -> int:
         """The number of sessions."""
-        return len(self._visits)
+        return len(self._sessions)
 
     async def caller(self, key: str, name: str) -> Caller:
         """The session of the caller with this key, created if needed. Raises `ConfigError` if there are too many,
         `StoreError`."""
-        known = self.visiting(key)
-        visit = known if known is not None else await self.visit(key, name)
-        assert isinstance(visit, Caller)
-        visit.last_used = time.monotonic()  # the loop's clock; to ask which loop it is costs more
-        if visit.size.full and key not in self._replacing:
-            self._replacing[key] = task = asyncio.create_task(self._replace(key, visit))
+        known = self.get(key)
+        caller = known if known is not None else await self.open_session(key, name)
+        assert isinstance(caller, Caller)
+        caller.last_used = time.monotonic()  # the loop's clock; to ask which loop it is costs more
+        if caller.size.full and key not in self._replacing:
+            self._replacing[key] = task = asyncio.create_task(self._replace(key, caller))
             task.add_done_callback(lambda _task: self._replacing.pop(key, None))
-        return visit
+        return caller
 
     async def _replace(self, key: str, full: Caller) -> None:
         """Start a new session in place of a full one, which is closed once its running calls have ended."""
         try:
-            fresh = cast("Caller", await self._begun(full.client))
+            fresh = cast("Caller", await self._create(full.client))
         except JaatoError as error:
             LOG.warning("The log of %s goes on in its session: %s", full.client, error)
             full.size.reset()
             return
-        if self.visiting(key) is not full:
+        if self.get(key) is not full:
             await self._close(fresh)  # the caller has left meanwhile
             return
-        fresh.before, self._visits[key] = full, fresh
+        fresh.before, self._sessions[key] = full, fresh
         while full.busy:  # noqa: ASYNC110 calls in the background report no end
             await asyncio.sleep(POLL_S)
         fresh.before = None
@@ -373,19 +373,19 @@ class Callers(Door):
 
     def stop(self) -> None:
         """Cancel the calls of all callers."""
-        for visit in self._visits.values():
-            if isinstance(visit, Caller):
-                visit.stop()
+        for caller in self._sessions.values():
+            if isinstance(caller, Caller):
+                caller.stop()
 
     async def leave(self, key: str) -> None:
         """Cancel the calls of a caller and close its session, and the one that this replaced."""
-        visit = self.visiting(key)
-        if not isinstance(visit, Caller):
+        caller = self.get(key)
+        if not isinstance(caller, Caller):
             await super().leave(key)
             return
-        visit.stop()
-        await visit.wait_stopped()
-        replacing, before = self._replacing.get(key), visit.before
+        caller.stop()
+        await caller.wait_stopped()
+        replacing, before = self._replacing.get(key), caller.before
         await super().leave(key)
         with anyio.CancelScope(shield=True):
             if replacing is not None:

@@ -18,7 +18,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.server.registry.registered.handlers import DOMAIN
 from jaato.server.registry.requests import PendingRequest, Route, Visibility
 from jaato.server.registry.responses import NOT_STORED, Response, error_for, error_response
-from jaato.server.tool_sessions import Offer, Onward
+from jaato.server.tool_sessions import Offer, RemoteSources
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -274,20 +274,20 @@ def source_of(tool: Tool) -> dict[str, Any]:
 
 
 MOST = 64
-"""Sights of one shelf that are kept; the one made first makes room."""
+"""visible tools of one set that are kept; the one made first makes room."""
 MADE: WeakKeyDictionary[ServedTools, dict[Visibility, ServedTools]] = WeakKeyDictionary()
 
 
-def visible_tools(shelf: ServedTools, sight: Visibility | None) -> ServedTools:
+def visible_tools(served: ServedTools, visibility: Visibility | None) -> ServedTools:
     """The tools that are visible to a key, cached for all keys with the same patterns."""
-    if sight is None:
-        return shelf
-    made = MADE.setdefault(shelf, {})
-    mine = made.get(sight)
+    if visibility is None:
+        return served
+    made = MADE.setdefault(served, {})
+    mine = made.get(visibility)
     if mine is None:
         while len(made) >= MOST:
             del made[next(iter(made))]
-        mine = made[sight] = shelf.select(sight.has)
+        mine = made[visibility] = served.select(visibility.has)
     return mine
 
 
@@ -319,7 +319,7 @@ class CatalogFollower:
         self.changed = False
 
     def _now(self) -> dict[str, Tool]:
-        """The tools that are served, but for those that were put here: the shelf has all their versions, the catalogue one."""
+        """The tools that are served, but for those that were put here: `ServedTools` has all their versions, the catalogue one."""
         return {
             tool.name: tool for tool in self._catalog if tool.plugin != DOMAIN and self._offer.scope(tool)
         }
@@ -328,41 +328,41 @@ class CatalogFollower:
         """Note that the catalog has changed; from any thread."""
         self.changed = True
 
-    def update(self, shelf: ServedTools) -> ServedTools:
-        """A shelf with what is in the catalogue now, and with all that was put there otherwise."""
+    def update(self, served: ServedTools) -> ServedTools:
+        """The served tools with what is in the catalogue now, and with all registered ones."""
         self.changed = False
         before, now = self._tools, self._now()
         self._tools = now
         gone = {name: tool for name, tool in before.items() if now.get(name) is not tool}
-        new = [tool for name, tool in now.items() if shelf.find(name, tool.version) is not tool]
-        return shelf.replace_tools(gone, new) if gone or new else shelf
+        new = [tool for name, tool in now.items() if served.find(name, tool.version) is not tool]
+        return served.replace_tools(gone, new) if gone or new else served
 
 
-def is_remote(onward: Onward, shelf: ServedTools, route: Route) -> bool:
+def is_remote(remote_sources: RemoteSources, served: ServedTools, route: Route) -> bool:
     """Whether remote sources must be asked before a page can be sent."""
-    if not onward or route.kind not in ASKED:
+    if not remote_sources or route.kind not in ASKED:
         return False
-    tool = shelf.tools.get(route.name)
+    tool = served.tools.get(route.name)
     return tool is None or tool.remote is not None
 
 
-async def refresh_remote(onward: Onward, shelf: ServedTools, pending: PendingRequest) -> None:
+async def refresh_remote(remote_sources: RemoteSources, served: ServedTools, pending: PendingRequest) -> None:
     """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything. Principal
     ends calls waits for nobody."""
-    if pending.route.kind != "cancel" and pending.route.name not in shelf.tools:
-        await onward.renew(pending.request.header(b"via") or b"")
+    if pending.route.kind != "cancel" and pending.route.name not in served.tools:
+        await remote_sources.renew(pending.request.header(b"via") or b"")
 
 
 async def load_definition(
-    onward: Onward, shelf: ServedTools, pending: PendingRequest
+    remote_sources: RemoteSources, served: ServedTools, pending: PendingRequest
 ) -> ServedTools | Response:
-    """The shelf, on which everything is whole that is asked for; else what is answered in its place."""
-    tool = shelf.tools.get(pending.route.name)
+    """The served tools, with the definition of the requested one loaded; else the error response."""
+    tool = served.tools.get(pending.route.name)
     if tool is None or tool.remote is None:
-        return shelf
-    problem = (await onward.failing([tool])).get(tool.name)
+        return served
+    problem = (await remote_sources.load_parameters([tool])).get(tool.name)
     return (
-        shelf
+        served
         if problem is None
         else error_response(error_for(problem, pending.id.decode("ascii"), tool.name), NOT_STORED)
     )

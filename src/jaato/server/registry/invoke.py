@@ -373,7 +373,7 @@ def cancel_calls(callers: Callers, pending: PendingRequest, body: bytes) -> Resp
         request_id = strict(body, CANCELLATION).request_id
     except (InvalidJson, InvalidShape) as error:
         return refusal(error.code, str(error), NOT_STORED)
-    caller = callers.visiting(pending.who.key)
+    caller = callers.get(pending.who.key)
     count = caller.cancel(request_id) if isinstance(caller, Caller) else 0
     if not count:
         return refusal("call.not_found", "No call of this request_id is under way here.", NOT_STORED)

@@ -32,13 +32,13 @@ MAX_PATTERNS = 100
 MAX_PATTERN_CHARS = 128
 PREFIX = "jrk_"
 """The prefix of every key, by which scanners find leaked ones."""
-CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 PATHS = re.compile(r"/v1/tools($|[/:])")
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 LOOK_EVERY_S = 0.25
 """The interval at which a first key is looked for."""
 UNSAID = "Give a key: Authorization: Bearer KEY."
-OVER = "The time of this key is over; ask for another."
+EXPIRED = "The time of this key is over; ask for another."
 WRONG = "This key is not known here, or no longer."
 OFTEN = "Too many wrong keys; try again in a second."
 
@@ -61,10 +61,10 @@ class KeyEntry(Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class KeyAdmission:
     """A principal admitted by its key, and the rate-limit headers of its responses."""
 
-    who: Principal
+    principal: Principal
     rate_headers: Headers = field(default_factory=list)
     spend: Spend | None = None
 
@@ -81,12 +81,12 @@ class Keys:
         self._rate = rate
 
     @property
-    def wanted(self) -> bool:
+    def is_required(self) -> bool:
         """Whether a key is required: the file exists, also if it is empty or damaged."""
         self._begun.refresh()
         return self._begun.exists
 
-    def enter(self, key: str) -> Entrance | None:
+    def authenticate(self, key: str) -> KeyAdmission | None:
         """Admit the principal of a key; None if the key is unknown, expired or was revoked.
 
         Raises `Refused` with 429 for one that has asked too often.
@@ -101,20 +101,20 @@ class Keys:
                 self._known.clear()
             known = self._known[digest] = (entry, principal_of(entry), key_rate(entry) or self._rate)
         if known[2] is None:
-            return Entrance(known[1])
+            return KeyAdmission(known[1])
         wait_s, rate_headers = self._asked.take(digest, known[2])
         if wait_s:
             raise too_often(wait_s, rate_headers)
-        return Entrance(known[1], rate_headers, partial(self._asked.take, digest, known[2]))
+        return KeyAdmission(known[1], rate_headers, partial(self._asked.take, digest, known[2]))
 
-    def verify_key(self, path: str, key: str) -> Entrance | None:
+    def verify_key(self, path: str, key: str) -> KeyAdmission | None:
         """The same, where the paths are those of other doors too: keys are for the registry's."""
-        return self.enter(key) if PATHS.match(path) else None
+        return self.authenticate(key) if PATHS.match(path) else None
 
-    def is_valid(self, entrance: Entrance) -> bool:
+    def is_valid(self, admission: KeyAdmission) -> bool:
         """Whether the key that somebody came in with still lets in."""
-        entry = self._given.find(entrance.who.key.removeprefix("key "))
-        return entry is not None and principal_of(entry) == entrance.who
+        entry = self._given.find(admission.principal.key.removeprefix("key "))
+        return entry is not None and principal_of(entry) == admission.principal
 
     def is_expired(self, key: str) -> bool:
         """Whether a key has expired."""
@@ -130,8 +130,8 @@ def default_rate(settings: Settings) -> Rate | None:
 
 def principal_of(entry: KeyEntry) -> Principal:
     """The principal of a key."""
-    sight = Visibility(tuple(entry.tools)) if entry.tools else None
-    return Principal(f"key {entry.sha256}", f"key {entry.name}", frozenset(entry.scopes), sight)
+    visibility = Visibility(tuple(entry.tools)) if entry.tools else None
+    return Principal(f"key {entry.sha256}", f"key {entry.name}", frozenset(entry.scopes), visibility)
 
 
 def key_rate(entry: KeyEntry) -> Rate | None:
@@ -164,7 +164,7 @@ def add_key(
 ) -> str:
     """Give out a key; it is shown now and never again. Raises `ConfigError` for a name that is taken, and for what is no
     scope, pattern or rate."""
-    if CALLED.fullmatch(name) is None:
+    if KEY_NAME.fullmatch(name) is None:
         raise ConfigError(f"{name[:80]!r} is no name of a key: take up to 64 letters, digits, dots, _ and -.")
     asked = set(scopes)
     if unknown := asked - set(SCOPES):
@@ -208,17 +208,17 @@ class AllowAnyone(Guard):
         """Authenticate a request. Raises `Refused`."""
         self.hosts.check(scope)
         if self.rate is None or is_open(scope["raw_path"], scope["method"]):
-            return Admission(None, key=NOBODY)
+            return Admission(None, key=ANONYMOUS)
         network = network_of(peer_of(scope))
         wait_s, rate_headers = self.asked.take(network, self.rate)
         if wait_s:
             raise too_often(wait_s, rate_headers)
         return Admission(
-            None, key=Entrance(Principal(), rate_headers, partial(self.asked.take, network, self.rate))
+            None, key=KeyAdmission(Principal(), rate_headers, partial(self.asked.take, network, self.rate))
         )
 
 
-NOBODY = Entrance(Principal())
+ANONYMOUS = KeyAdmission(Principal())
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +234,12 @@ class RequireKey(Guard):
         """Authenticate a request. Raises `Refused`."""
         self.hosts.check(scope)
         if is_open(scope["raw_path"], scope["method"]):
-            return Admission(None, key=NOBODY)
+            return Admission(None, key=ANONYMOUS)
         token = bearer(values(scope, b"authorization"))
         if not token:
             raise Refused(401, UNSAID, **{"www-authenticate": REALM})
-        if self.keys is not None and (entrance := self.keys.enter(token)) is not None:
-            return Admission(None, key=entrance)
+        if self.keys is not None and (admission := self.keys.authenticate(token)) is not None:
+            return Admission(None, key=admission)
         held = self.tokens.verify(token)
         if held is not None:
             return Admission(held)
@@ -259,7 +259,7 @@ class AllowUntilKeys(Guard):
 
     async def authenticate(self, scope: Scope) -> Admission:
         """Authenticate a request. Raises `Refused`."""
-        if not (self.keys.wanted or self.grown()):
+        if not (self.keys.is_required or self.grown()):
             return await self.anyone.authenticate(scope)
         try:
             keyed = self.keyed()
@@ -276,6 +276,6 @@ def peer_of(scope: Scope) -> str:
 
 def wrong(token: str, keys: Keys | None) -> Refused:
     """The refusal of an invalid token (RFC 6750, 3)."""
-    words = OVER if keys is not None and keys.is_expired(token) else WRONG
+    words = EXPIRED if keys is not None and keys.is_expired(token) else WRONG
     said = f'{REALM}, error="invalid_token", error_description="{words}"'
     return Refused(401, words, **{"www-authenticate": said})

@@ -36,7 +36,7 @@ from jaato.server.registry.requests import (
     requested_version,
 )
 from jaato.server.registry.responses import JSON, Response, error_for, error_of, error_response, refusal
-from jaato.server.tool_sessions import Onward
+from jaato.server.tool_sessions import RemoteSources
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
 
@@ -148,28 +148,28 @@ class ListPage(NamedTuple):
     headers: Headers
 
 
-def list_page(shelf: ServedTools, wanted: ListQuery) -> ListPage:
+def list_page(served: ServedTools, wanted: ListQuery) -> ListPage:
     """A page of the list in its order. Raises `InvalidShape` for an invalid cursor."""
-    names = filter_tools(shelf, list(shelf.tools), wanted.tags) if wanted.tags else list(shelf.tools)
+    names = filter_tools(served, list(served.tools), wanted.tags) if wanted.tags else list(served.tools)
     start = 0
     if wanted.cursor:
         cursor = parse_cursor(wanted.cursor)
         after = cursor.place
-        if cursor.since != PROCESS and (found := find_position(list(shelf.tools), cursor.key)) is not None:
-            after = shelf.place(list(shelf.tools)[found])
-        start = bisect_right(names, after, key=shelf.place)
+        if cursor.since != PROCESS and (found := find_position(list(served.tools), cursor.key)) is not None:
+            after = served.place(list(served.tools)[found])
+        start = bisect_right(names, after, key=served.place)
     chosen = names[start : start + wanted.limit] if wanted.limit else names[start:]
     last = None
     if start + len(chosen) < len(names):
-        last = Cursor(shelf.place(chosen[-1]), key_of(chosen[-1]), PROCESS)
-    return make_page(shelf, wanted, chosen, len(names), last)
+        last = Cursor(served.place(chosen[-1]), key_of(chosen[-1]), PROCESS)
+    return make_page(served, wanted, chosen, len(names), last)
 
 
 def search_page(
-    shelf: ServedTools, everything: ServedTools, finder: ToolSearch, wanted: ListQuery
+    served: ServedTools, everything: ServedTools, finder: ToolSearch, wanted: ListQuery
 ) -> ListPage:
     """A page of what a search finds, the best first; all its pages are of the same search while that is kept. What is
-    search_tools is `everything`, of which only what is on the shelf is told: so there is one index for all who ask.
+    search_tools is `everything`, of which only `served` is returned: one index serves all callers.
 
     Takes milliseconds, the first time longer. Raises `InvalidShape`.
     """
@@ -181,19 +181,19 @@ def search_page(
     if cursor is not None:
         moved = find_position(names, cursor.key) if kept is None else None
         start = 1 + (cursor.place if moved is None else moved)
-    having = filter_tools(shelf, names, wanted.tags)
-    rest = filter_tools(shelf, names[start:], wanted.tags)
+    having = filter_tools(served, names, wanted.tags)
+    rest = filter_tools(served, names[start:], wanted.tags)
     chosen = rest[: wanted.limit]
     last = None
     if len(chosen) < len(rest):
         place, name = names.index(chosen[-1]), chosen[-1]
         last = Cursor(place, key_of(name), finder.store_ranking(wanted.text, names))
-    return make_page(shelf, wanted, chosen, len(having), last)
+    return make_page(served, wanted, chosen, len(having), last)
 
 
-def filter_tools(shelf: ServedTools, names: Sequence[str], tags: tuple[str, ...]) -> Sequence[str]:
+def filter_tools(served: ServedTools, names: Sequence[str], tags: tuple[str, ...]) -> Sequence[str]:
     """The names of served tools that have all of these tags."""
-    tools = shelf.tools
+    tools = served.tools
     if not tags:
         return [name for name in names if name in tools]
     wanted = set(tags)
@@ -201,13 +201,13 @@ def filter_tools(shelf: ServedTools, names: Sequence[str], tags: tuple[str, ...]
 
 
 def make_page(
-    shelf: ServedTools, wanted: ListQuery, names: Sequence[str], count: int, last: Cursor | None
+    served: ServedTools, wanted: ListQuery, names: Sequence[str], count: int, last: Cursor | None
 ) -> ListPage:
     """A page with these tools; `last` is the cursor to the next page."""
     headers = [(TOTAL, str(count).encode())]
     if last is not None:
         headers.append((b"link", f'<{wanted.page(encode_cursor(last))}>; rel="next"'.encode()))
-    views = [ToolView(name, shelf.tools[name].spec.description) for name in names]
+    views = [ToolView(name, served.tools[name].spec.description) for name in names]
     return ListPage(Page(encode(views), b"\n".join(value for _, value in headers)), headers)
 
 
@@ -216,55 +216,55 @@ FRESH = (b"cache-control", b"no-cache")
 """A page may be cached, and must be revalidated."""
 
 
-def list_tools(shelf: ServedTools, request: Request) -> Response | None:
+def list_tools(served: ServedTools, request: Request) -> Response | None:
     """The list of tools, or the page of it that is asked for; None where that has to be search_tools for first."""
     if not request.query:
-        return page_response(shelf.views, request, (TOTAL, shelf.total))
+        return page_response(served.views, request, (TOTAL, served.total))
     try:
         asked = parse_list_query(request.query)
         if asked.text:
             return None
         if not (asked.tags or asked.limit or asked.cursor):
-            return page_response(shelf.views, request, (TOTAL, shelf.total))
-        page, headers = list_page(shelf, asked)
+            return page_response(served.views, request, (TOTAL, served.total))
+        page, headers = list_page(served, asked)
     except InvalidShape as error:
         return refusal(error.code, str(error))
     return page_response(page, request, *headers)
 
 
 async def search_tools(
-    shelf: ServedTools, everything: ServedTools, finder: ToolSearch, request: Request
+    served: ServedTools, everything: ServedTools, finder: ToolSearch, request: Request
 ) -> Response:
     """A page of search results; see `search_page`."""
     try:
         page, headers = await to_thread.run_sync(
-            search_page, shelf, everything, finder, parse_list_query(request.query), limiter=finder.places
+            search_page, served, everything, finder, parse_list_query(request.query), limiter=finder.places
         )
     except InvalidShape as error:
         return refusal(error.code, str(error))
     return page_response(page, request, *headers)
 
 
-def get_definition(shelf: ServedTools, route: Route, request: Request) -> Response:
+def get_definition(served: ServedTools, route: Route, request: Request) -> Response:
     """The definition of one tool."""
-    found = find_requested(shelf, route.name, request.query)
+    found = find_requested(served, route.name, request.query)
     return page_response(found.page, request) if isinstance(found, ServedTool) else error_response(found)
 
 
-def find_requested(shelf: ServedTools, name: str, query: bytes) -> ServedTool | ToolError:
+def find_requested(served: ServedTools, name: str, query: bytes) -> ServedTool | ToolError:
     """The requested tool and version, else the error."""
-    if name not in shelf.tools:
+    if name not in served.tools:
         return not_found(name)
     try:
         version = requested_version(query)
     except InvalidShape as error:
         return error_of(error.code, str(error))
-    return find_version(shelf, name, version)
+    return find_version(served, name, version)
 
 
-def find_version(shelf: ServedTools, name: str, version: str | None) -> ServedTool | ToolError:
+def find_version(served: ServedTools, name: str, version: str | None) -> ServedTool | ToolError:
     """This version of a tool, None for the newest, else the error."""
-    slot = shelf.slot(name)
+    slot = served.slot(name)
     if slot is None:
         return not_found(name)
     kept = slot.kept(version)
@@ -323,16 +323,20 @@ class BatchGet(Struct, frozen=True, gc=False):
 BATCH: Decoder[BatchGet] = Decoder(BatchGet)
 
 
-async def get_definitions(shelf: ServedTools, onward: Onward, request: Request, body: bytes) -> Response:
+async def get_definitions(
+    served: ServedTools, remote_sources: RemoteSources, request: Request, body: bytes
+) -> Response:
     """The definitions of several tools."""
     try:
         asked = strict(body, BATCH)
     except (InvalidJson, InvalidShape) as error:
         return refusal(error.code, str(error))
     names = {one if isinstance(one, str) else one.name for one in asked.names}
-    failed = await onward.failing(shelf.tools[name] for name in names if name in shelf.tools)
+    failed = await remote_sources.load_parameters(
+        served.tools[name] for name in names if name in served.tools
+    )
     errors = {name: error_for(problem, "", name) for name, problem in failed.items()}
-    found = [find_named(shelf, one, errors) for one in asked.names]
+    found = [find_named(served, one, errors) for one in asked.names]
     if sum(len(one.page.body) for one in found if isinstance(one, ServedTool)) > MAX_BYTES:
         words = f"These definitions have more than {MAX_BYTES:,} bytes together; ask for fewer at once."
         return refusal("request.invalid_shape", words)
@@ -344,7 +348,7 @@ async def get_definitions(shelf: ServedTools, onward: Onward, request: Request, 
 
 
 def find_named(
-    shelf: ServedTools, asked: str | NamedTool, errors: Mapping[str, ToolError]
+    served: ServedTools, asked: str | NamedTool, errors: Mapping[str, ToolError]
 ) -> ServedTool | ToolError:
     """The named tool, else the error, also that of its remote source."""
     match asked:
@@ -352,7 +356,7 @@ def find_named(
             version = None
         case NamedTool(name=name, version=given):
             version = None if given is UNSET else given
-    return errors.get(name) or find_version(shelf, name, version)
+    return errors.get(name) or find_version(served, name, version)
 
 
 def batch_result(found: ServedTool | ToolError) -> dict[str, Raw | ToolError]:

@@ -69,19 +69,19 @@ class RegistryMetrics:
                 tool = OTHERS
         self.calls[tool, code or "ok"] += 1
 
-    def text(self, shelf: ServedTools, sessions: int, sight: Visibility | None = None) -> str:
+    def text(self, served: ServedTools, sessions: int, visibility: Visibility | None = None) -> str:
         """All metrics in the Prometheus text format; calls only of visible tools."""
         lines: list[str] = []
-        for name, kind, meaning, values in self._rows(shelf, sessions, sight):
+        for name, kind, meaning, values in self._rows(served, sessions, visibility):
             lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{what} {value}" for what, value in values]
         return "\n".join(lines) + "\n"
 
-    def _rows(self, shelf: ServedTools, sessions: int, sight: Visibility | None) -> Iterable[Row]:
+    def _rows(self, served: ServedTools, sessions: int, visibility: Visibility | None) -> Iterable[Row]:
         seconds = "jaato_registry_request_seconds"
         yield "jaato_uptime_seconds", "counter", "seconds since the start", [("", self.uptime_s)]
         yield "jaato_cpu_seconds_total", "counter", "processor time used", [("", time.process_time())]
-        yield "jaato_registry_tools", "gauge", "tools that are served", [("", len(shelf))]
+        yield "jaato_registry_tools", "gauge", "tools that are served", [("", len(served))]
         yield "jaato_registry_sessions", "gauge", "sessions of callers", [("", sessions)]
         yield (
             "jaato_registry_requests_total",
@@ -99,7 +99,7 @@ class RegistryMetrics:
             [
                 (labels(tool=tool, outcome=code), count)
                 for (tool, code), count in sorted(self.calls.items())
-                if sight is None or tool == OTHERS or sight.has(tool)
+                if visibility is None or tool == OTHERS or visibility.has(tool)
             ],
         )
         yield seconds, "histogram", "time until a request was answered, once it had come", self._spread()
@@ -143,9 +143,9 @@ class Version(Struct, frozen=True):
     schema_version: str
 
 
-def health_response(shelf: ServedTools, figures: RegistryMetrics) -> Response:
+def health_response(served: ServedTools, figures: RegistryMetrics) -> Response:
     """The response with the health."""
-    return uncached(Health("ok", round(figures.uptime_s, 1), len(shelf)))
+    return uncached(Health("ok", round(figures.uptime_s, 1), len(served)))
 
 
 def version_response() -> Response:
@@ -154,10 +154,10 @@ def version_response() -> Response:
 
 
 def metrics_response(
-    shelf: ServedTools, figures: RegistryMetrics, sessions: int, sight: Visibility | None
+    served: ServedTools, figures: RegistryMetrics, sessions: int, visibility: Visibility | None
 ) -> Response:
     """The response with the metrics."""
-    return Response(200, figures.text(shelf, sessions, sight).encode(), [TEXT, NOT_STORED])
+    return Response(200, figures.text(served, sessions, visibility).encode(), [TEXT, NOT_STORED])
 
 
 def uncached(value: Struct) -> Response:

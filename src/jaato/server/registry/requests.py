@@ -117,7 +117,7 @@ class Principal(Struct, frozen=True):
     key: str = ""
     name: str = "anyone"
     scopes: frozenset[Scope] = ANONYMOUS_SCOPES
-    sight: Visibility | None = None
+    visibility: Visibility | None = None
 
 
 class Route(Struct, frozen=True):

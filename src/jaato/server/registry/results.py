@@ -62,10 +62,10 @@ def find_blob(callers: Callers, who: Principal, digest: str, offset: int) -> byt
 
 def sessions_of(callers: Callers, who: Principal) -> Iterator[str]:
     """The caller's sessions: the current one, those it replaced, and those of earlier processes."""
-    visit = callers.visiting(who.key)
-    while isinstance(visit, Caller):
-        yield visit.session.state.session_id
-        visit = visit.before
+    caller = callers.get(who.key)
+    while isinstance(caller, Caller):
+        yield caller.session.state.session_id
+        caller = caller.before
     for row in callers.store.sessions(limit=MAX_SESSIONS):
         if is_audit(row) and who_of(row) == who.name:
             yield row.id

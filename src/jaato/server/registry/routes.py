@@ -40,7 +40,7 @@ from jaato.server.registry.responses import (
     with_request_id,
 )
 from jaato.server.registry.results import read_result
-from jaato.server.tool_sessions import Onward
+from jaato.server.tool_sessions import RemoteSources
 
 MAX_BODY_BYTES = 1_000_000
 NO_ROUTE = "There is nothing here; the tools are at /v1/tools."
@@ -63,7 +63,7 @@ PAGES: dict[RouteKind, PageHandler] = {
     "health": lambda registry, tools, *_: metrics.health_response(tools, registry.metrics),
     "version": lambda *_: metrics.version_response(),
     "metrics": lambda registry, tools, who, *_: metrics.metrics_response(
-        tools, registry.metrics, registry.callers.count, who.sight
+        tools, registry.metrics, registry.callers.count, who.visibility
     ),
     "result": lambda registry, _tools, who, _route, request: read_result(registry.callers, who, request),
     "openapi": lambda _registry, _tools, who, _route, request: listing.page_response(
@@ -76,14 +76,14 @@ PAGES: dict[RouteKind, PageHandler] = {
 async def slow_page(registry: ToolRegistry, pending: PendingRequest, _body: bytes) -> Response:
     """A page for which remote sources are asked, or tools are search_tools."""
     route, request = pending.route, pending.request
-    tools = await catalog.load_definition(registry.onward, registry.visible(pending.who), pending)
+    tools = await catalog.load_definition(registry.remote_sources, registry.visible(pending.who), pending)
     if isinstance(tools, Response):
         return tools
     response = PAGES[route.kind](registry, tools, pending.who, route, request)
     if response is None:
         response = await listing.search_tools(tools, registry.tools, registry.search, request)
-    if route.kind == "list" and registry.onward:
-        response.headers.append(registry.onward.via)
+    if route.kind == "list" and registry.remote_sources:
+        response.headers.append(registry.remote_sources.via)
     return response
 
 
@@ -100,7 +100,7 @@ WORK: dict[tuple[RouteKind, bytes], WorkHandler] = {
         registry.visible(pending.who), pending, body
     ),
     ("batchGet", b"POST"): lambda registry, pending, body: listing.get_definitions(
-        registry.visible(pending.who), registry.onward, pending.request, body
+        registry.visible(pending.who), registry.remote_sources, pending.request, body
     ),
     ("tool", b"PUT"): lambda registry, pending, body: registered_routes.put_tool(
         registry.registered, pending, body
@@ -127,7 +127,7 @@ class ToolRegistry:
         self.callers: Callers = callers
         self.search = listing.ToolSearch(callers.catalog)
         self.metrics: RegistryMetrics = RegistryMetrics()
-        self.onward: Onward = callers.onward
+        self.remote_sources: RemoteSources = callers.remote_sources
         self._follower = catalog.CatalogFollower(callers.catalog, callers.offer)
         callers.watch(self._follower.mark_changed)
         self.calls: Calls = Calls(callers, limits, self.metrics.record_call)
@@ -140,7 +140,7 @@ class ToolRegistry:
 
     def visible(self, who: Principal) -> ServedTools:
         """The tools that are visible to a caller."""
-        return visible_tools(self.tools, who.sight)
+        return visible_tools(self.tools, who.visibility)
 
     async def maintain(self) -> None:
         """Remove old sessions and follow registered tools, while requests are served."""
@@ -171,7 +171,7 @@ class ToolRegistry:
             found = missing_scope(route, scope)
         elif (route.kind, request.method) in WORK:
             found = self._check_head(route, request)
-        elif catalog.is_remote(self.onward, self.tools, route):
+        elif catalog.is_remote(self.remote_sources, self.tools, route):
             found = None
         else:
             try:
@@ -186,8 +186,8 @@ class ToolRegistry:
         """The response to a request whose body has been received."""
         begun = perf_counter()
         kind = pending.route.kind
-        if self.onward:
-            await catalog.refresh_remote(self.onward, self.tools, pending)
+        if self.remote_sources:
+            await catalog.refresh_remote(self.remote_sources, self.tools, pending)
             self._update_tools()
         response = await WORK.get((kind, pending.request.method), slow_page)(self, pending, body)
         return self._finish(response, kind, pending.request, begun, pending.id)

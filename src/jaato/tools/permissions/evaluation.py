@@ -39,7 +39,7 @@ def evaluate_call(call: Call, tool: Tool, given: PermissionContext) -> Verdict:
         return verdict
     verdict = ask_about_changed(verdict, tool, changed, given.policy)
     if verdict.effect == "allow":
-        tool.remote.overlook(call)
+        tool.remote.allow_changed(call)
     return verdict
 
 
@@ -59,14 +59,14 @@ def ask_about_changed(verdict: Verdict, tool: Tool, changed: str, policy: Policy
     if verdict.effect == "deny" or (verdict.effect == "allow" and policy.default == "allow"):
         return verdict
     assert tool.remote is not None
-    where, accepting = tool.remote.place, tool.remote.accepting
-    remedy = f"Accept the change with `{accepting}`, or by answering where someone can be asked."
+    where, accept_command = tool.remote.place, tool.remote.accept_command
+    remedy = f"Accept the change with `{accept_command}`, or by answering where someone can be asked."
     reason = f"{tool.name} of {where} has changed since it was last allowed ({changed})"
     if verdict.effect == "ask":
         return replace(verdict, reason=f"{verdict.reason}; {reason}", remedy=remedy)
     if policy.default == "deny":
         return Verdict(
-            "deny", "default", f"{reason}, and the default is deny; `{accepting}` accepts the change"
+            "deny", "default", f"{reason}, and the default is deny; `{accept_command}` accepts the change"
         )
     return Verdict("ask", "default", reason, shape_of_tool(tool), remedy=remedy)
 
@@ -142,8 +142,8 @@ def evaluate_mode(call: Call, tool: Tool, given: PermissionContext) -> Verdict |
 def plan_text(call: Call) -> str:
     """The plan that a call would begin, for who is asked to approve it."""
     plans = call.services.get("plans")
-    named = call.arguments.get("plan_id")
-    plan = None if plans is None else plans.plans.get(named) if named else plans.current
+    plan_id = call.arguments.get("plan_id")
+    plan = None if plans is None else plans.plans.get(plan_id) if plan_id else plans.current
     if plan is None:
         return "nothing but reading happens before a plan is approved; a yes approves it"
     steps = "; ".join(f"{at}. {step.description}" for at, step in enumerate(plan.steps, 1))

@@ -11,7 +11,7 @@ import anyio
 
 from jaato.errors import ToolError
 from jaato.tools.catalog import Catalog
-from jaato.tools.tool import Remote, Tool
+from jaato.tools.tool import RemoteTool, Tool
 
 THROUGH: ContextVar[tuple[str, ...]] = ContextVar("jaato_through", default=())
 """The marks of the servers that this request came through, so that none is asked for its own tools."""
@@ -61,13 +61,13 @@ async def load_schemas(tools: Iterable[Tool]) -> dict[str, ToolError]:
 
     Gives the errors of those that could not be loaded, by name.
     """
-    groups: dict[object, tuple[Remote, list[Tool]]] = {}
+    groups: dict[object, tuple[RemoteTool, list[Tool]]] = {}
     for tool in tools:
         if tool.remote is not None:
-            groups.setdefault(tool.remote.kin, (tool.remote, []))[1].append(tool)
+            groups.setdefault(tool.remote.batch_key, (tool.remote, []))[1].append(tool)
     failed: dict[str, ToolError] = {}
 
-    async def complete(remote: Remote, group: list[Tool]) -> None:
+    async def complete(remote: RemoteTool, group: list[Tool]) -> None:
         failed.update(await remote.complete_all(group))
 
     async with anyio.create_task_group() as tasks:

@@ -26,7 +26,7 @@ def access_by(gate: Gate, catalog: Catalog, call: Call) -> Access:
         entry = catalog.find(spec.name)
         if entry is None:
             return None
-        if entry.tool.remote is not None and entry.tool.remote.away:
+        if entry.tool.remote is not None and entry.tool.remote.unreachable_reason:
             return "unreachable"
         probe = Call(id="", name=spec.name, arguments={}, workspace=call.workspace)
         return ACCESS_WORDS[gate.explain(probe, entry.tool).effect]

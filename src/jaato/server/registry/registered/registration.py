@@ -35,7 +35,7 @@ from jaato.tools.tool import Tool
 
 LOG = logger("server.registry")
 MANY = 50
-"""So many tools that come at once are put on a new shelf."""
+"""So many tools that come at once are added in one copy."""
 
 
 class LoadedFile(NamedTuple):
@@ -76,18 +76,20 @@ class ServedRegistrations:
         new = [one.tool for one in made.values() if one.tool is not None]
         kept = {(tool.name, tool.version) for tool in new}
         before, after = {tool.name for tool in old}, {tool.name for tool in new}
-        shelf = self.tools
+        served = self.tools
         if len(changed) > MANY:
-            shelf = ServedTools([*self._own, *in_registration_order(self.files.values())])
+            served = ServedTools([*self._own, *in_registration_order(self.files.values())])
         else:
             for tool in old:
-                shelf = shelf if (tool.name, tool.version) in kept else shelf.without(tool.name, tool.version)
+                served = (
+                    served if (tool.name, tool.version) in kept else served.without(tool.name, tool.version)
+                )
             for tool in in_registration_order(made.values()):
-                shelf = shelf.with_tool(tool)
+                served = served.with_tool(tool)
         if before != after:
             self._policy.admit({one.tool.name for one in self.files.values() if one.tool is not None})
-        self._update_catalog(shelf, before | after)
-        self.tools = shelf
+        self._update_catalog(served, before | after)
+        self.tools = served
 
     def _made(self, file: str, read: FileContent) -> Tool | None:
         """The tool of a file; None where there can be none, which is reported."""

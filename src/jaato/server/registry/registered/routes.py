@@ -215,7 +215,7 @@ async def respond_to_errors(pending: PendingRequest, work: Awaitable[Response]) 
 
 def is_visible(who: Principal, name: str) -> bool:
     """Whether there is such a tool for who calls."""
-    return who.sight is None or who.sight.has(name)
+    return who.visibility is None or who.visibility.has(name)
 
 
 class Condition:

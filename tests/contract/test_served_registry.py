@@ -160,7 +160,7 @@ def test_a_body_has_the_length_that_is_set(tmp_path: Path) -> None:
     """`tool_registry_body_bytes` bounds a body; what has just this length is taken."""
 
     def body(one: Opened) -> None:
-        one.door.max_body_bytes = 100
+        one.registry.max_body_bytes = 100
         fits = json.dumps({"args": {"text": "x"}}).ljust(100).encode()
         assert one.at.invoke("echo", fits).status == 200
         fails(one.at.invoke("echo", fits + b" "), 413, "request.too_large")

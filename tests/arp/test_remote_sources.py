@@ -33,13 +33,13 @@ NAMES = {"echo", "calc", "time_now"}
 
 
 @asynccontextmanager
-async def onward(path: Path, **registries: Any) -> AsyncIterator[Opened]:
+async def forwarding_registry(path: Path, **registries: Any) -> AsyncIterator[Opened]:
     """A registry that serves on what these have, and nothing of what looks after them."""
     path.mkdir(exist_ok=True)
     if registries:
         configure(path, **registries)
     async with opened(path, plugins=("arp",), yes=True) as one:
-        await one.door.onward.begin()
+        await one.registry.remote_sources.begin()
         yield one
 
 
@@ -81,9 +81,9 @@ def test_a_registry_of_a_registry_of_a_registry(tmp_path: Path) -> None:
         assert at.send("GET", "/v1/tools/none").json["error"]["code"] == "tool.not_found"
 
     async def main() -> None:
-        async with onward(tmp_path / "a", shop=it.url) as one:
+        async with forwarding_registry(tmp_path / "a", shop=it.url) as one:
             await anyio.to_thread.run_sync(body_of, one.at)
-            async with onward(tmp_path / "b", near=one.at.url) as two:
+            async with forwarding_registry(tmp_path / "b", near=one.at.url) as two:
                 await anyio.to_thread.run_sync(body_of, two.at)
                 assert await anyio.to_thread.run_sync(names, two.at) >= {"forecast", "echo", "near__echo"}
 
@@ -117,7 +117,7 @@ def test_what_changes_there_shows_here(tmp_path: Path, monkeypatch: pytest.Monke
         assert len(it.asked("GET")) == asked  # who ends a call waits for nobody
 
     async def main() -> None:
-        async with onward(tmp_path, shop=it.url) as one:
+        async with forwarding_registry(tmp_path, shop=it.url) as one:
             await anyio.to_thread.run_sync(body_of, one.at)
 
     with shop(definition("forecast")) as it:
@@ -180,7 +180,9 @@ def test_failures_of_others(tmp_path: Path) -> None:
         assert several[1]["error"]["code"] == "tool.unreachable"
 
     async def main() -> None:
-        async with onward(tmp_path, shop={"url": it.url, "headers": {"X-Key": "hunter2"}}) as one:
+        async with forwarding_registry(
+            tmp_path, shop={"url": it.url, "headers": {"X-Key": "hunter2"}}
+        ) as one:
             await anyio.to_thread.run_sync(body_of, one.at)
 
     with shop(definition("forecast"), definition("other")) as it:
@@ -223,10 +225,10 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                     yes=True,
                     allow=("registries",),
                 )
-                door = open_registry(described)
-                stack.push_async_callback(door.callers.close)
+                registry = open_registry(described)
+                stack.push_async_callback(registry.callers.close)
                 await stack.enter_async_context(
-                    serving(door, AllowAnyone(allow_hosts("127.0.0.1", port)), listener)
+                    serving(registry, AllowAnyone(allow_hosts("127.0.0.1", port)), listener)
                 )
                 served.append(Served(f"http://127.0.0.1:{port}"))
             await anyio.to_thread.run_sync(look, *served)
@@ -269,7 +271,7 @@ def test_mcp_servers_as_tools_of_a_registry(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with opened(tmp_path, plugins=("mcp",), yes=True) as one:
-            await one.door.onward.begin()
+            await one.registry.remote_sources.begin()
             await anyio.to_thread.run_sync(body_of, one.at)
 
     anyio.run(main)
