@@ -19,7 +19,7 @@ from bench.row import Row
 
 from jaato import Agent
 from jaato.abc.provider import ModelRequest
-from jaato.agent.compaction.account import fixed_chars
+from jaato.agent.compaction.account import count_fixed_chars
 from jaato.agent.compaction.chars import chars_of
 from jaato.errors import SessionNotFound
 from jaato.protocol.events import Event, GcCompleted
@@ -72,7 +72,7 @@ def texts(request: ModelRequest) -> Iterator[str]:
 
 def size_of(request: ModelRequest) -> int:
     """The tokens of a request, four characters each."""
-    chars = fixed_chars(request.system, request.tools) + sum(map(chars_of, request.messages))
+    chars = count_fixed_chars(request.system, request.tools) + sum(map(chars_of, request.messages))
     return chars // 4
 
 

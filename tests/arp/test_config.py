@@ -14,7 +14,7 @@ from tests.kit import call, recorded, say
 
 from jaato.errors import JaatoError
 from jaato.plugins.arp.config import expand_variables
-from jaato.plugins.arp.directory import allowed_for
+from jaato.plugins.arp.directory import make_allowed_hosts
 from jaato.tools.network.addresses import AddressRefused, check_address
 
 URL = "https://tools.example.com"
@@ -161,7 +161,9 @@ def test_addresses(tmp_path: Path) -> None:
         config = found.sources[name]
         base = expand_variables(config, {}).base
         try:
-            check_address(base.host, port, ipaddress.ip_address(address), allowed_for(config, base, hosts))
+            check_address(
+                base.host, port, ipaddress.ip_address(address), make_allowed_hosts(config, base, hosts)
+            )
         except AddressRefused:
             return False
         return True

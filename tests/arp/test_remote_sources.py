@@ -20,7 +20,7 @@ from tests.registry.opened import Opened, opened
 from jaato.plugins.arp import remote_registry as source
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.gate import allow_hosts
-from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.application import bind_listener, open_registry, serving
 from jaato.server.registry.audit import Audit, AuditFilter
 from jaato.server.registry.keys import AllowAnyone
 from jaato.storage.sqlite import SqliteStore
@@ -209,7 +209,7 @@ def test_no_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "a circle" in next(row["why"] for row in rows if row["state"] == "unreachable")
 
     async def main() -> None:
-        listeners = [bound("127.0.0.1", 0), bound("127.0.0.1", 0)]
+        listeners = [bind_listener("127.0.0.1", 0), bind_listener("127.0.0.1", 0)]
         ports = [listener.getsockname()[1] for listener in listeners]
         async with AsyncExitStack() as stack:
             served: list[Served] = []

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.desk import Desk, call, say
 
 from jaato.cli.output.console import Console, printable, visible
-from jaato.cli.output.printer import call_text, indented
+from jaato.cli.output.printer import call_text, indent_argument
 
 HUGE = "a" * 120_000
 BYTES = "a\udcff\udcfeb"
@@ -136,7 +136,7 @@ def test_what_is_to_be_judged_is_shown_whole() -> None:
     """Characters that steer a terminal or cannot be seen have names where a person decides; in an answer they go."""
     command = "rm \x1b[8m -rf\u200b /\u202e x\r\U000e0041\x9b"
     assert visible(command) == "rm <U+001B>[8m -rf<U+200B> /<U+202E> x<U+000D><U+E0041><U+009B>"
-    assert indented("command", command).startswith("  command: rm <U+001B>[8m -rf<U+200B> /<U+202E> x")
+    assert indent_argument("command", command).startswith("  command: rm <U+001B>[8m -rf<U+200B> /<U+202E> x")
     assert "<U+001B>" in call_text("run", {"command": command}, 100)
     assert printable("a\x1b[31mb\x07\r\nc\ud800") == "a[31mb\nc\ufffd"
 

@@ -23,9 +23,9 @@ from jaato.protocol.commands import SessionAttach, SessionList
 from jaato.protocol.events import SessionInfo, SystemMessage
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Sessions, Welcome
-from jaato.server.sessions.subscription import framed
+from jaato.server.sessions.subscription import encode_frame
 
-WELCOME = framed(encode(Welcome(1, "jaato", "k", "owner")))
+WELCOME = encode_frame(encode(Welcome(1, "jaato", "k", "owner")))
 Lie = Callable[[socket.socket], None]
 
 
@@ -108,14 +108,14 @@ def told(session_id: str, seq: int = 0) -> SessionInfo:
 
 def replied(result: bytes) -> bytes:
     """The reply to the first command."""
-    return framed(b'{"type":"reply","id":"1","result":' + result + b"}")
+    return encode_frame(b'{"type":"reply","id":"1","result":' + result + b"}")
 
 
 LIES: dict[str, tuple[bytes, int]] = {
-    "no JSON": (framed(b"{"), 1),
-    "half of it": (framed(b'{"type":"reply","id":"1"'), 1),
-    "no UTF-8": (framed(b'{"type":"reply","id":"\xff"}'), 1),
-    "deep": (framed(b'{"type":"reply","id":"1","new":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), 1),
+    "no JSON": (encode_frame(b"{"), 1),
+    "half of it": (encode_frame(b'{"type":"reply","id":"1"'), 1),
+    "no UTF-8": (encode_frame(b'{"type":"reply","id":"\xff"}'), 1),
+    "deep": (encode_frame(b'{"type":"reply","id":"1","new":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), 1),
     "huge": (b"\x81\x7f" + (1 << 62).to_bytes(8, "big"), 1),
     "without end": (b"\x01\x7e\xff\xff" + b" " * 65_535 + (b"\x00\x7e\xff\xff" + b" " * 65_535) * 15, 100),
     "empty parts": (b"\x01\x00" + b"\x00\x00" * 20_000, 1),
@@ -146,7 +146,9 @@ def test_both_clients_end_with_an_error_of_their_own(
         anyio.run(main)
 
 
-@pytest.mark.parametrize("first", [b"{", b"[]", framed(b"1"), framed(b"{}"), framed(b"{"), b"\x89\x00"])
+@pytest.mark.parametrize(
+    "first", [b"{", b"[]", encode_frame(b"1"), encode_frame(b"{}"), encode_frame(b"{"), b"\x89\x00"]
+)
 def test_a_server_that_does_not_greet(tmp_path: Path, first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who never says welcome, whatever else it says and however often, is no server."""
     monkeypatch.setattr(blocking, "CONNECT_S", 0.3)
@@ -188,7 +190,7 @@ def test_events_nobody_has_asked_for_are_passed_over(tmp_path: Path) -> None:
     """Sessions that were not attached to are not kept, however many a server tells of; doubles change nothing."""
     infos = [told(f"s{n}", n) for n in range(500)]
     reply = b'{"type":"reply","id":"1","result":{"type":"session.list","sessions":[]}}'
-    said = b"".join(framed(encode(info)) for info in infos) + framed(reply) * 3
+    said = b"".join(encode_frame(encode(info)) for info in infos) + encode_frame(reply) * 3
 
     async def main(place: Path) -> None:
         with anyio.fail_after(20):
@@ -240,7 +242,7 @@ def test_readers_who_are_too_far_behind(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(blocking, "BACKLOG", 20)
     monkeypatch.setattr(session, "BACKLOG", 20)
     notices = [SystemMessage(session_id="s1", agent_id="a", seq=0, text=str(n)) for n in range(50)]
-    said = framed(encode(told("s1"))) + b"".join(framed(encode(one)) for one in notices)
+    said = encode_frame(encode(told("s1"))) + b"".join(encode_frame(encode(one)) for one in notices)
     listed = replied(b'{"type":"session.list","sessions":[]}').replace(b'"id":"1"', b'"id":"2"')
 
     def lie(line: socket.socket) -> None:

@@ -41,7 +41,7 @@ def test_a_strategy_is_found_loaded_and_initialised() -> None:
 def test_what_is_no_strategy_says_what_it_lacks(given: Any, words: str) -> None:
     """The error names the strategy and the methods it has not."""
     with pytest.raises(PluginError, match=words):
-        GC_PLUGINS.made(given, "mine")
+        GC_PLUGINS.make(given, "mine")
 
 
 @pytest.mark.spec("C10", "Environment variables and files", "C10.environment.7")

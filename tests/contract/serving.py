@@ -14,7 +14,7 @@ from tests.server.serving import served
 from jaato.protocol.events import Event
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.gate import allow_hosts
-from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.application import bind_listener, open_registry, serving
 from jaato.server.registry.keys import AllowAnyone
 from jaato.server.registry.routes import ToolRegistry
 from jaato.testing.arp.peer import Served
@@ -45,7 +45,7 @@ async def opened(path: Path, **blueprint: object) -> AsyncIterator[Opened]:
         **blueprint,  # type: ignore[arg-type]
     )
     registry = open_registry(described)
-    listener = bound("127.0.0.1", 0)
+    listener = bind_listener("127.0.0.1", 0)
     port = listener.getsockname()[1]
     try:
         async with serving(registry, AllowAnyone(allow_hosts("127.0.0.1", port, any_port=True)), listener):

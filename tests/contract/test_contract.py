@@ -20,8 +20,8 @@ from tests.server.serving import served
 from jaato.cli import main
 from jaato.settings import environment
 from jaato.testing.arp import ALL, Served, Skip
-from jaato.testing.arp.__main__ import found
 from jaato.testing.arp.__main__ import main as command
+from jaato.testing.arp.__main__ import run_check
 from jaato.testing.arp.peer import Check
 
 SHOWING = Path(showing.__file__)
@@ -96,10 +96,10 @@ def wrongly(alone: Served) -> Iterator[Served]:
 def test_each_check_finds_who_is_wrong(wrongly: Served, check: Check) -> None:
     """Each check fails where a registry is wrong in what it is about, and shows what was sent and received."""
     if check.__name__ == "asks_for_the_token":  # ours asks for none, which is the fault
-        assert found(check, replace(wrongly, token="x")).outcome == "failed"
+        assert run_check(check, replace(wrongly, token="x")).outcome == "failed"
         return
     for fault in FAULTS[check.__name__]:
-        said = found(check, replace(wrongly, url=f"{wrongly.url}/{check.__name__}/{fault}", seen=[]))
+        said = run_check(check, replace(wrongly, url=f"{wrongly.url}/{check.__name__}/{fault}", seen=[]))
         assert said.outcome == "failed", f"{fault}: {said}"
         assert said.why
 
@@ -149,7 +149,7 @@ def test_a_registry_of_others_is_checked_as_far_as_it_goes(tmp_path: Path) -> No
     """Without the tools of `core` everything else is checked with a tool that is named; what is not says why."""
     with registry(tmp_path, "--domains", str(SHOWING)) as said:
         at = Served(said.partition(" at ")[2], tool="pair", arguments='{"a": 1, "b": 2}', pair="pair")
-        results = [found(check, at) for check in ALL]
+        results = [run_check(check, at) for check in ALL]
     assert [one for one in results if one.outcome == "failed"] == []
     skipped = {one.name: one.why for one in results if one.outcome == "skipped"}
     assert skipped["echoes"] == "it has no tool echo"

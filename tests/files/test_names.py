@@ -10,7 +10,7 @@ import pytest
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.filesystem.containment import display_name
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_directory_with_odd_names_is_listed_one_line_each(desk: Desk) -> None:
         "schön 0",
         r"\xff\xfe 0",
     ]
-    assert shown_name("back\\slash") == "back\\slash"
+    assert display_name("back\\slash") == "back\\slash"
 
 
 def test_a_huge_directory_is_paged(desk: Desk) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaato.runtime.plugins.lazy import known_plugins
+from jaato.runtime.plugins.lazy import load_manifests
 from jaato.tools.search.bm25 import Bm25Index
 
 WANTED = {
@@ -41,7 +41,7 @@ WANTED = {
 def index() -> Bm25Index:
     """An index over the tools that come with jaato."""
     found = Bm25Index()
-    found.update(tool.spec for plugin in known_plugins().values() for tool in plugin.tools)
+    found.update(tool.spec for plugin in load_manifests().values() for tool in plugin.tools)
     return found
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.files.desk import Desk
 
 from jaato.errors import ToolError
-from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.diff import make_unified_diff
 from jaato.plugins.files.edits import Edit, apply_edit
 from jaato.tools.filesystem.text_encoding import NotText, form_of, lines_of
 
@@ -130,7 +130,7 @@ def test_a_diff_applies(old: list[str], new: list[str]) -> None:
     before, after = [f"{x}\n" for x in old], [f"{x}\n" for x in new]
     rebuilt: list[str] = []
     at = 0
-    for line in unified_diff("".join(before), "".join(after)).split("\n"):
+    for line in make_unified_diff("".join(before), "".join(after)).split("\n"):
         if line.startswith("@@"):
             start, count = (int(part) for part in line.split()[1][1:].split(","))
             start = start - 1 if count else start
@@ -150,7 +150,7 @@ def test_a_change_in_a_long_line_is_seen(place: int) -> None:
     """A line is cut around its first difference, so that none hides behind what is not shown."""
     old = "x" * 1_000_000
     new = f"{old[:place]}evil{old[place:]}"
-    diff = unified_diff(f"{old}\n", f"{new}\n")
+    diff = make_unified_diff(f"{old}\n", f"{new}\n")
     assert "evil" in diff
     assert "(1000004 characters)" in diff
     assert max(map(len, diff.split("\n"))) < 300
@@ -158,6 +158,6 @@ def test_a_change_in_a_long_line_is_seen(place: int) -> None:
 
 def test_the_end_of_a_long_new_line_is_seen() -> None:
     """Of an added line that is cut, the end is shown too."""
-    diff = unified_diff("", f"x = 1{' ' * 1_000}; evil()\n")
+    diff = make_unified_diff("", f"x = 1{' ' * 1_000}; evil()\n")
     assert diff.endswith("; evil() (1013 characters)")
     assert "+x = 1   " in diff

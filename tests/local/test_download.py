@@ -16,7 +16,7 @@ import pytest
 from tests.local.index import CONTENT, PART_BYTES, Index, serving
 
 from jaato.errors import ConnectionFault, ModelNotFound
-from jaato.providers.local.download import configured_model, download_model, is_downloaded, pins_of
+from jaato.providers.local.download import download_model, get_configured_model, is_downloaded, pins_of
 from jaato.providers.local.models import MODELS
 from jaato.providers.local.wheels import read_pins, size_of_wheels
 from jaato.settings import environment
@@ -304,11 +304,11 @@ def test_a_malformed_lock_is_refused(text: str) -> None:
 def test_ones_own_model_is_looked_at(tmp_path: Path) -> None:
     """JAATO_LOCAL_MODEL must name a GGUF file; what else it names is said."""
     with pytest.raises(ModelNotFound, match="not a file"):
-        configured_model(str(tmp_path / "none.gguf"))
+        get_configured_model(str(tmp_path / "none.gguf"))
     page = tmp_path / "page.gguf"
     page.write_text("<html>")
     with pytest.raises(ModelNotFound, match="not a GGUF file"):
-        configured_model(str(page))
+        get_configured_model(str(page))
     assert not is_downloaded(tmp_path)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from jaato.protocol.messages import Text, ToolResult
 from jaato.protocol.specs import ToolSpec
-from jaato.providers.local.tool_views import MAX_FOUND, NEXT, VIEWS, found_tools, visible_tool
+from jaato.providers.local.tool_views import MAX_FOUND, NEXT, VIEWS, format_found_tools, visible_tool
 
 SEARCH = ToolSpec(
     "grep_content",
@@ -30,8 +30,8 @@ SEARCH = ToolSpec(
 def searched(value: Any, *, as_text: bool = False) -> str | None:
     """A result of `list_tools` as the model reads it."""
     if as_text:
-        return found_tools(ToolResult("c1", "list_tools", True, [Text(json.dumps(value))]))
-    return found_tools(ToolResult("c1", "list_tools", True, structured=value))
+        return format_found_tools(ToolResult("c1", "list_tools", True, [Text(json.dumps(value))]))
+    return format_found_tools(ToolResult("c1", "list_tools", True, structured=value))
 
 
 def test_a_known_tool_is_shown_with_what_a_user_would_name() -> None:

@@ -14,7 +14,7 @@ from tests.mcp.hosting import load
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import expand_variables
-from jaato.plugins.mcp.directory import ServerTrust, referenced_programs
+from jaato.plugins.mcp.directory import ServerTrust, find_referenced_programs
 
 KEYS = st.sampled_from(
     "type transport command cmd args env environment cwd url serverUrl headers oauth timeout disabled enabled".split()
@@ -60,7 +60,7 @@ def test_any_entries(servers: dict[str, Any]) -> None:
         for config in found.sources.values():
             assert not ServerTrust(home / "state").holds(config)
             assert all(text.isprintable() for row in ServerTrust(Path()).describe(config) for text in row)
-            referenced_programs(config)
+            find_referenced_programs(config)
             config.variables()
             with suppress(ConfigError):
                 expand_variables(config, {"HOME": str(home)})

@@ -277,11 +277,11 @@ def test_a_lock_that_is_held_too_long_is_an_error(tmp_path: Path) -> None:
 
     async def main() -> None:
         store = TokenStore(tmp_path)
-        async with store.locked("x", "refresh", 1):
+        async with store.lock("x", "refresh", 1):
             with pytest.raises(OAuthFault, match="busy with this login"):
-                async with store.locked("x", "refresh", 0.05):
+                async with store.lock("x", "refresh", 0.05):
                     raise AssertionError
-        async with store.locked("x", "refresh", 0.05):
+        async with store.lock("x", "refresh", 0.05):
             pass
 
     anyio.run(main)

@@ -12,7 +12,7 @@ from tests.mcp.hosting import load
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.directory import ServerTrust, referenced_programs
+from jaato.plugins.mcp.directory import ServerTrust, find_referenced_programs
 
 
 def server(tmp_path: Path, entry: dict[str, Any], *, scope: str = "work", name: str = "it") -> ServerConfig:
@@ -128,7 +128,7 @@ def test_data_does_not_count(tmp_path: Path) -> None:
     """Files that are not run, directories and programs elsewhere are no part of what is trusted."""
     config = server(tmp_path, {"command": "/bin/sh", "args": [".", "notes.txt", "/etc/passwd", ""]})
     (tmp_path / "work" / "notes.txt").write_text("1")
-    assert referenced_programs(config) == []
+    assert find_referenced_programs(config) == []
 
 
 def test_a_program_nobody_can_read(tmp_path: Path) -> None:

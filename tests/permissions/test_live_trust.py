@@ -230,10 +230,10 @@ def test_a_tool_of_a_registry_that_is_allowed_elsewhere_is_another_one_here(tmp_
     here.hold()
     RegistryPins(config, tmp_path).pin(tool("other"))
     here.pin(tool("second", "more"))
-    assert here.changed(tool("other"))
-    assert not here.changed(tool("first"))
-    assert not RegistryPins(config, tmp_path).changed(tool("other"))
-    assert not RegistryPins(config, tmp_path).changed(tool("second", "more"))
+    assert here.describe_change(tool("other"))
+    assert not here.describe_change(tool("first"))
+    assert not RegistryPins(config, tmp_path).describe_change(tool("other"))
+    assert not RegistryPins(config, tmp_path).describe_change(tool("second", "more"))
 
 
 def test_held_trust_only_shrinks(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.gate import allow_hosts
-from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.application import bind_listener, open_registry, serving
 from jaato.server.registry.keys import AllowAnyone
 from jaato.server.registry.routes import ToolRegistry
 from jaato.testing.arp.peer import Served
@@ -50,7 +50,7 @@ async def opened(
         **blueprint,  # type: ignore[arg-type]
     )
     registry = open_registry(described, domains)
-    listener = bound("127.0.0.1", 0)
+    listener = bind_listener("127.0.0.1", 0)
     port = listener.getsockname()[1]
     try:
         async with serving(registry, AllowAnyone(allow_hosts("127.0.0.1", port)), listener):

@@ -18,7 +18,7 @@ import anyio.to_thread
 from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.gate import allow_hosts
 from jaato.server.auth.tokens import SingleToken
-from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.application import bind_listener, open_registry, serving
 from jaato.server.registry.keys import AllowAnyone, Keys, RequireKey
 from jaato.server.registry.routes import ToolRegistry
 from jaato.testing.arp.peer import Reply, Served
@@ -74,7 +74,7 @@ async def serve(
     work.mkdir(exist_ok=True)
     described = SessionOptions(workspace=work, state_dir=path / "state", environ=environ, **blueprint)
     registry = open_registry(described, None, entry_points)
-    keyed, free = bound("127.0.0.1", 0), bound("127.0.0.1", 0)
+    keyed, free = bind_listener("127.0.0.1", 0), bind_listener("127.0.0.1", 0)
     ports = [one.getsockname()[1] for one in (keyed, free)]
     names = [allow_hosts("127.0.0.1", port) for port in ports]
     urls = [f"http://127.0.0.1:{port}" for port in ports]

@@ -23,7 +23,7 @@ from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.server.auth.gate import allow_hosts
 from jaato.server.auth.tokens import SingleToken
 from jaato.server.registry import caller_sessions
-from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.application import bind_listener, open_registry, serving
 from jaato.server.registry.audit import Audit, AuditEntry, AuditFilter, audit_sessions
 from jaato.server.registry.keys import Keys, RequireKey, add_key, default_rate
 from jaato.storage.sqlite import SqliteStore
@@ -56,7 +56,7 @@ def test_calls_are_found_by_every_id(tmp_path: Path, capsys: pytest.CaptureFixtu
             workspace=tmp_path, state_dir=state, environ={"HOME": str(tmp_path)}, deny=("time_now",)
         )
         registry = open_registry(described)
-        listener = bound("127.0.0.1", 0)
+        listener = bind_listener("127.0.0.1", 0)
         port = listener.getsockname()[1]
         guard = RequireKey(allow_hosts("127.0.0.1", port), SingleToken(OWNER), Keys(state))
         try:

@@ -17,7 +17,7 @@ from jaato.runtime.session_options import SessionOptions
 from jaato.server.auth.gate import allow_hosts
 from jaato.server.auth.tokens import SingleToken, generate_secret
 from jaato.server.registry import keys as guards
-from jaato.server.registry.application import bound, open_registry, serving
+from jaato.server.registry.application import bind_listener, open_registry, serving
 from jaato.server.registry.keys import NAME, AllowAnyone, Guard, Keys, RequireKey, add_key, keys_in
 from jaato.testing.arp.peer import Reply, Served, fails, result_of
 
@@ -31,7 +31,7 @@ def serve(path: Path, guard: Callable[[int], Guard], body: Callable[[Served], No
         registry = open_registry(
             SessionOptions(workspace=path, state_dir=path / "state", environ={"HOME": str(path)})
         )
-        listener = bound("127.0.0.1", 0)
+        listener = bind_listener("127.0.0.1", 0)
         port = listener.getsockname()[1]
         try:
             async with serving(registry, guard(port), listener):

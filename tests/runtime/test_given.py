@@ -23,7 +23,7 @@ from jaato.plugins.mcp.plugin import MAX_DECLARED
 from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.plugins.subagent.profiles import Config
 from jaato.providers.scripted import Answer, Step
-from jaato.runtime.plugins.given import given_configs
+from jaato.runtime.plugins.given import make_given_configs
 from jaato.runtime.session_options import ProgramOptions
 
 
@@ -213,7 +213,7 @@ def test_any_entry_is_taken_or_refused(entries: dict[str, Any]) -> None:
     said: list[str] = []
     for program in (ProgramOptions(mcp_servers=entries), ProgramOptions(subagents=entries)):
         try:
-            given_configs(program, Path("/w"))
+            make_given_configs(program, Path("/w"))
         except ConfigError as error:
             said.append(str(error))
     assert all(text.startswith(("mcp_servers", "subagents")) for text in said)

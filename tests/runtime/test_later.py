@@ -12,7 +12,7 @@ from tests.kit import call, plan, runtime, say
 
 from jaato.plugins import BUILTIN
 from jaato.protocol.messages import ToolResult
-from jaato.runtime.plugins.lazy import MANIFESTS, LazyPlugin, known_plugins
+from jaato.runtime.plugins.lazy import MANIFESTS, LazyPlugin, load_manifests
 from jaato.runtime.plugins.registry import PluginRegistry
 
 
@@ -105,4 +105,4 @@ def test_a_configured_plugin_says_at_once_what_is_wrong_with_its_configuration(t
 
 def test_every_builtin_plugin_can_wait() -> None:
     """None of those that come with jaato has to be imported at the start."""
-    assert set(known_plugins()) == set(BUILTIN)
+    assert set(load_manifests()) == set(BUILTIN)

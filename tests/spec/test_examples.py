@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jaato.runtime.plugins.lazy import KnownTool, known_plugins
+from jaato.runtime.plugins.lazy import KnownTool, load_manifests
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.schema import Validator
 
-KNOWN = [tool for plugin in known_plugins().values() for tool in plugin.tools]
+KNOWN = [tool for plugin in load_manifests().values() for tool in plugin.tools]
 WITH_EXAMPLES = [tool for tool in KNOWN if tool.spec.examples]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaato.tools.search.tokenizer import line_of, related_stems, stem, table
+from jaato.tools.search.tokenizer import find_related_stems, line_of, stem, table
 
 
 @given(
@@ -24,13 +24,13 @@ def test_words_that_mean_alike_are_near() -> None:
     """Each line of the table can be found; words of one meaning are near, others not."""
     lines = table().decode().split("\n")[1:-1]
     assert lines == sorted(lines)
-    assert all(related_stems(line.partition(" ")[0]) for line in lines[::50])
+    assert all(find_related_stems(line.partition(" ")[0]) for line in lines[::50])
     for one, other in (
         ("automobile", "car"),
         ("trash", "garbage"),
         ("physician", "doctor"),
         ("delete", "erase"),
     ):
-        assert stem(other) in dict(related_stems(stem(one)))
-    assert stem("banana") not in dict(related_stems(stem("invoice")))
-    assert related_stems("nosuchword") == related_stems("日本") == ()
+        assert stem(other) in dict(find_related_stems(stem(one)))
+    assert stem("banana") not in dict(find_related_stems(stem("invoice")))
+    assert find_related_stems("nosuchword") == find_related_stems("日本") == ()

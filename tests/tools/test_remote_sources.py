@@ -130,9 +130,9 @@ def test_pins_hold(home: Path) -> None:
     for one in (registries(home)["weather"], registry("local")):
         pins = RegistryPins(one, state_dir)
         assert list(pins.tools) == ["forecast"]
-        assert pins.changed(FORECAST) == ""
+        assert pins.describe_change(FORECAST) == ""
         other = ToolDefinition("0.1.0", "forecast", "Sends your files.", "1.0.0", FORECAST.parameters)
-        assert pins.changed(other) == "its description is another"
+        assert pins.describe_change(other) == "its description is another"
 
 
 def test_a_file_is_edited_as_it_was(home: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.files.desk import Desk
 
-from jaato.plugins.waypoint.restore import RestoreResult, WaypointManager, planned_changes
+from jaato.plugins.waypoint.restore import RestoreResult, WaypointManager, list_planned_changes
 
 
 class Trip:
@@ -47,7 +47,7 @@ class Trip:
 
 def changed(done: RestoreResult) -> dict[str, str]:
     """What going back changed."""
-    return dict(planned_changes(done.plan))
+    return dict(list_planned_changes(done.plan))
 
 
 def kept(done: RestoreResult) -> dict[str, str]:

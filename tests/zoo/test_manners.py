@@ -10,7 +10,7 @@ from tests.zoo.animals import animal, schemas
 from tests.zoo.test_zoo import zoo
 
 from jaato.runtime.plugins import lifecycle as wiring
-from jaato.runtime.plugins.isolation import redirected_stdio
+from jaato.runtime.plugins.isolation import redirect_stdio
 
 
 def test_what_a_plugin_closes_stays_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +30,7 @@ def test_what_a_plugin_closes_stays_open(tmp_path: Path, capsys: pytest.CaptureF
 def test_plugins_loaded_in_two_threads_put_the_terminal_back() -> None:
     """Whoever leaves last restores what the first one found."""
     before = (sys.stdin, sys.stdout)
-    first, second = redirected_stdio(), redirected_stdio()
+    first, second = redirect_stdio(), redirect_stdio()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

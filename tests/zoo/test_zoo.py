@@ -120,7 +120,7 @@ def test_what_a_plugin_changes_around_it_is_noticed(tmp_path: Path, case: str) -
     assert "animal" in registry.list_exposed()
     assert words in registry.noticed["animal"]
     registry.shutdown()
-    module = registry.modules.found()["animal"]
+    module = registry.modules.find()["animal"]
     if hasattr(module, "STOP"):
         module.STOP.set()
 

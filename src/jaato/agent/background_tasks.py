@@ -21,7 +21,14 @@ from jaato.protocol.events import BackgroundUpdated
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import ToolCall, ToolResult
 from jaato.tools.call import Call, CallerKind, Outcome
-from jaato.tools.pipeline import Reraised, Steps, failure_outcome, interrupted_outcome, run, success_outcome
+from jaato.tools.pipeline import (
+    Reraised,
+    Steps,
+    failure_outcome,
+    make_interrupted_outcome,
+    run,
+    success_outcome,
+)
 from jaato.tools.task_records import BackgroundTask, TaskRecords, promise_result
 from jaato.tools.tool import Tool
 
@@ -72,7 +79,7 @@ class BackgroundTasks:
             call.output.also = task.output.write
 
         async def body() -> None:
-            outcome = interrupted_outcome(time.perf_counter())
+            outcome = make_interrupted_outcome(time.perf_counter())
             try:
                 with scope, anyio.fail_after(timeout_s):
                     outcome = await run(call, self._steps)
@@ -101,7 +108,7 @@ class BackgroundTasks:
 
         async def body() -> None:
             begun = time.perf_counter()
-            outcome = interrupted_outcome(begun)
+            outcome = make_interrupted_outcome(begun)
             try:
                 with scope:
                     outcome = await self._outcome(call, tool)

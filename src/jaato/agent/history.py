@@ -115,7 +115,7 @@ def history_events(
         if message.role != "tool":
             yield from lost_results(unanswered, head)
         if message.role == "user" and previous == "assistant":
-            yield ended_turn(turn_id, calls, made, head)
+            yield make_turn_end(turn_id, calls, made, head)
             turn_id, calls, made = "", 0, 0
         turn_id = turn_id or new_id("t")
         match message.role:
@@ -134,7 +134,7 @@ def history_events(
         previous = message.role
     if turn_id:
         yield from lost_results(unanswered, head)
-        yield ended_turn(turn_id, calls, made, head)
+        yield make_turn_end(turn_id, calls, made, head)
 
 
 def lost_results(unanswered: dict[str, ToolCall], head: Callable[[], dict[str, Any]]) -> Iterator[Event]:
@@ -150,7 +150,7 @@ def call_end(result: ToolResult, head: Callable[[], dict[str, Any]]) -> ToolCall
     return ToolCallEnd(**head(), call_id=result.call_id, tool=result.name, result=result, duration_s=0.0)
 
 
-def ended_turn(
+def make_turn_end(
     turn_id: str, model_calls: int, tool_calls: int, head: Callable[[], dict[str, Any]]
 ) -> TurnCompleted:
     """The end of a turn that cost nothing here."""

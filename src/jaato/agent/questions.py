@@ -129,7 +129,7 @@ class Questions:
     def forget(self, agent_id: str) -> list[Asked]:
         """Remove and return the restored questions of an agent that is not resumed."""
         self._given = {key: given for key, given in self._given.items() if key[0] != agent_id}
-        left = [asked for asked in self._restored() if asked.agent_id == agent_id]
+        left = [asked for asked in self._restore() if asked.agent_id == agent_id]
         for asked in left:
             del self._open[asked.question_id]
         return left
@@ -141,13 +141,13 @@ class Questions:
 
     def expire(self) -> None:
         """Resolve restored questions past their deadline by their default. Raises `StoreError`."""
-        for asked in self._restored():
+        for asked in self._restore():
             if seconds_until(asked.deadline) == 0.0:
                 self._settle_early(asked, None)
 
     def leave_open(self) -> None:
         """Resolve the questions about interrupted calls as unknown. Raises `StoreError`."""
-        for asked in self._restored():
+        for asked in self._restore():
             if isinstance(asked, ClarificationQuestion) and asked.outcome:
                 self._settle_early(asked, None)
 
@@ -157,12 +157,12 @@ class Questions:
         del self._open[asked.question_id]
         self._given[key_of(asked)] = answer
 
-    def _restored(self) -> list[Asked]:
+    def _restore(self) -> list[Asked]:
         return [one.asked for one in self._open.values() if one.earlier and one.asked is not None]
 
     def _find_restored(self, key: Key) -> Waiting | None:
         """The restored question about this call, if an earlier process asked one."""
-        for asked in self._restored():
+        for asked in self._restore():
             if key_of(asked) == key:
                 waiting = self._open[asked.question_id]
                 waiting.earlier = False
@@ -171,7 +171,7 @@ class Questions:
 
     def as_asked(self, question: Question) -> Question:
         """The permission question with the id and deadline it had in an earlier process, if it was asked there."""
-        for held in self._restored():
+        for held in self._restore():
             if key_of(held) == (question.agent_id, question.call_id, question.digest):
                 return msgspec.structs.replace(question, id=held.question_id, deadline=held.deadline)
         return question

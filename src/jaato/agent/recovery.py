@@ -81,12 +81,14 @@ class Recovery:
             self._keep_turn_open()
         else:
             for question in list(state.questions.values()):
-                journal.record(unanswered_event(question, journal))
+                journal.record(make_unanswered_event(question, journal))
             self.close_turn()
         for grant in [grant for grant in state.grants.values() if grant.scope in PASSING_SCOPES]:
             journal.record(PermissionRevoked(**journal.head(), grant_id=grant.id))
         for start in [start for key, start in state.started.items() if key not in state.open_calls]:
-            journal.record(interrupted_end(journal, start.call_id, start.tool))  # not one the model asked for
+            journal.record(
+                make_interrupted_end(journal, start.call_id, start.tool)
+            )  # not one the model asked for
         self._restore_tasks()
 
     def _restore_tasks(self) -> None:
@@ -99,20 +101,20 @@ class Recovery:
                     msgspec.structs.replace(task, **journal.head(), status="interrupted"),
                 )
         for task in tasks.values():
-            self._context.tasks.add(restored_task(task))
+            self._context.tasks.add(restore_task(task))
 
     def record_refused(self) -> None:
         """Record what the store has refused before: resolutions of abandoned questions, and ends of background tasks."""
         for question in list(self._journal.state.questions.values()):
             if not self._questions.waits(question.question_id):
-                self._journal.record(unanswered_event(question, self._journal))
+                self._journal.record(make_unanswered_event(question, self._journal))
         self._context.background.record_refused()
 
     def close_turn(self) -> None:
         """End an unfinished turn: a result for every call, a resolution for every question."""
         state, journal = self._journal.state, self._journal
         for question in self._questions.forget(state.agent_id):
-            journal.record(unanswered_event(question, journal))
+            journal.record(make_unanswered_event(question, journal))
         close_calls(journal, NOT_BEGUN)
         if state.open_turn is not None:
             journal.record(
@@ -137,7 +139,7 @@ class Recovery:
             if self._is_waited_for(question):
                 kept.append(question)
             else:
-                self._journal.record(unanswered_event(question, self._journal))
+                self._journal.record(make_unanswered_event(question, self._journal))
         self._questions.restore(kept, answers_of(self._journal.state))
         self.ask_outcomes()
         self._questions.expire()
@@ -145,7 +147,7 @@ class Recovery:
     def ask_outcomes(self) -> None:
         """Ask about the outcome of every interrupted call; those that only read are closed."""
         state = self._journal.state
-        for call in self._interrupted_calls():
+        for call in self._find_interrupted_calls():
             if state.started[call.call_id].digest is None:
                 self._end_begun(call)
             else:
@@ -155,10 +157,10 @@ class Recovery:
 
     def close_interrupted_calls(self) -> None:
         """Close interrupted calls without asking about their outcome."""
-        for call in self._interrupted_calls():
+        for call in self._find_interrupted_calls():
             self._end_begun(call)
 
-    def _interrupted_calls(self) -> list[ToolCall]:
+    def _find_interrupted_calls(self) -> list[ToolCall]:
         """The started calls that are not resumable and have no question about their outcome."""
         state = self._journal.state
         asked = [*state.questions.values(), *(question for question, _ in state.answered.values())]
@@ -219,7 +221,7 @@ class Recovery:
 
     def _end_begun(self, call: ToolCall, answer: str = "") -> None:
         """The result of a call that had begun when the program ended."""
-        self._journal.record(interrupted_end(self._journal, call.call_id, call.name, answer))
+        self._journal.record(make_interrupted_end(self._journal, call.call_id, call.name, answer))
 
 
 def is_outcome(question: Asked) -> bool:
@@ -227,7 +229,7 @@ def is_outcome(question: Asked) -> bool:
     return isinstance(question, ClarificationQuestion) and question.outcome
 
 
-def unanswered_event(question: Asked, journal: Journal) -> Event:
+def make_unanswered_event(question: Asked, journal: Journal) -> Event:
     """The event that resolves a question as unanswered."""
     head = journal.head()
     if isinstance(question, PermissionRequested):
@@ -248,7 +250,7 @@ def close_calls(journal: Journal, why: str) -> None:
     """Give every call without a result one, so that the conversation stays valid. Raises `StoreError`."""
     for call in list(journal.state.open_calls.values()):
         if call.call_id in journal.state.started:
-            journal.record(interrupted_end(journal, call.call_id, call.name))
+            journal.record(make_interrupted_end(journal, call.call_id, call.name))
             continue
         result = ToolResult(call.call_id, call.name, False, error=Problem(code="cancelled", message=why))
         head = journal.head()
@@ -257,7 +259,7 @@ def close_calls(journal: Journal, why: str) -> None:
         )
 
 
-def interrupted_end(journal: Journal, call_id: str, tool: str, answer: str = "") -> ToolCallEnd:
+def make_interrupted_end(journal: Journal, call_id: str, tool: str, answer: str = "") -> ToolCallEnd:
     """The event that ends an interrupted call, with the user's answer about it."""
     words = f'{INTERRUPTED} The user says of it: "{answer}"' if answer else INTERRUPTED
     result = ToolResult(call_id, tool, False, error=Problem(code="interrupted", message=words))
@@ -265,7 +267,7 @@ def interrupted_end(journal: Journal, call_id: str, tool: str, answer: str = "")
     return ToolCallEnd(**head, call_id=call_id, tool=tool, result=result, duration_s=0.0)
 
 
-def restored_task(event: BackgroundUpdated) -> BackgroundTask:
+def restore_task(event: BackgroundUpdated) -> BackgroundTask:
     """A task of an earlier process as the background tools show it: its end and its result, not what it printed."""
     task = BackgroundTask(
         event.tool, event.plugin, lambda: None, id=event.task_id, call_id=event.call_id or ""

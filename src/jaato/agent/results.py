@@ -175,7 +175,7 @@ class Results:
     def of(self, call: Call, outcome: Outcome) -> ToolResult:
         """Convert an outcome to a result; one that cannot be encoded is an error of the tool. Raises `StoreError`."""
         try:
-            result = self.bounded(result_of(call, outcome))
+            result = self.truncate(result_of(call, outcome))
             if not outcome.ok or type(outcome.value) in ANY_PARTS:
                 encode(result)  # other values were encoded as they were made text
         except StoreError:
@@ -199,7 +199,7 @@ class Results:
         digest = handle.removeprefix("result:")
         return self._journal.store.get_blob(self._journal.state.session_id, digest, offset, limit)
 
-    def bounded(self, result: ToolResult) -> ToolResult:
+    def truncate(self, result: ToolResult) -> ToolResult:
         """The result with long text cut to head and tail, the whole of it behind a handle. What is cut is masked first:
         a secret does not lie across the cut."""
         if result.error is not None:

@@ -188,7 +188,7 @@ def apply_file_changes(state: State, event: WorkspaceFilesChanged) -> None:
         state.files_left_out += 1
 
 
-def unfinished(state: State) -> bool:
+def is_unfinished(state: State) -> bool:
     """Whether its agents are at work, or were when they were cut off."""
     return state.open_turn is not None or any(agent.working for agent in state.agents.values())
 

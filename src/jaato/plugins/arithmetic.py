@@ -274,9 +274,7 @@ def factorial(value: Number) -> int:
     return math.factorial(require_integer(value, "factorial"))
 
 
-def bounded_combinations(
-    name: str, function: Callable[[int, int], int]
-) -> Callable[[Number, Number], Number]:
+def bound_combinations(name: str, function: Callable[[int, int], int]) -> Callable[[Number, Number], Number]:
     """`comb` and `perm`, refused before they grow too large."""
 
     def choose(n: Number, k: Number) -> Number:
@@ -436,8 +434,8 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "log10": lambda value: logarithm(value, 10),
     "log2": lambda value: logarithm(value, 2),
     "factorial": factorial,
-    "comb": bounded_combinations("comb", math.comb),
-    "perm": bounded_combinations("perm", math.perm),
+    "comb": bound_combinations("comb", math.comb),
+    "perm": bound_combinations("perm", math.perm),
     "pow": modular_power,
     "gcd": integer_operator("gcd", math.gcd),
     "lcm": fold_values(integer_operator("lcm", math.lcm), 1),

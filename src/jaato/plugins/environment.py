@@ -17,7 +17,7 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import ToolTimeout
 from jaato.tools.call import Call
 from jaato.tools.host_services import environ_of
-from jaato.tools.processes.git import GitFailed, git_program, guarded_environment, run_git
+from jaato.tools.processes.git import GitFailed, git_program, make_environment, run_git
 from jaato.tools.processes.sandbox.sandbox import Sandbox, sandbox_of
 from jaato.tools.tool import tool
 
@@ -155,7 +155,7 @@ async def git(
     try:
         with anyio.fail_after(GIT_WITHIN_S):
             reader = await anyio.to_thread.run_sync(sandbox.read_only_runner, (workspace,))
-            guarded = await guarded_environment(program, workspace, environ, reader)
+            guarded = await make_environment(program, workspace, environ, reader)
             done = await run_git(
                 program, asked, reader, cwd=workspace, environ=guarded, most_bytes=MAX_STATUS_BYTES
             )

@@ -126,7 +126,7 @@ class Notes:
             same = next((note for note in page.notes if note.content == content), None)
             wanted = list(dict.fromkeys([*(same.tags if same and not replaces else ()), *tags]))
             gone = {replaces, same.id if same is not None else None}
-            name = replaces or (same.id if same is not None else unused_id(known))
+            name = replaces or (same.id if same is not None else find_unused_id(known))
             note = Note(name, now, content, wanted, session)
             kept = [*(old for old in page.notes if old.id not in gone), note]
             data = b"".join([line + b"\n" for line in page.damaged] + [encode_line(one) for one in kept])
@@ -187,7 +187,7 @@ def encode_line(note: Note) -> bytes:
     return msgspec.json.encode(note) + b"\n"
 
 
-def unused_id(known: set[str]) -> str:
+def find_unused_id(known: set[str]) -> str:
     """An unused id."""
     while (name := f"n{secrets.token_hex(4)}") in known:
         continue

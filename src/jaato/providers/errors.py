@@ -429,7 +429,7 @@ def retry_delay_s(details: Sequence[dict[str, Any]]) -> float | None:
     return None
 
 
-def malformed_event(provider: str, data: bytes, why: object) -> MalformedReply:
+def make_malformed_event(provider: str, data: bytes, why: object) -> MalformedReply:
     """An event that is not what the protocol promises, naming what came."""
     text = clip(data[:300].decode("utf-8", "replace"))
     return MalformedReply(

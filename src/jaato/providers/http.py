@@ -261,7 +261,7 @@ class HttpProvider:
                 async for chunk in chunks:
                     yield chunk
         except errors.transport_errors() as error:
-            typed = self._typed(error, key)
+            typed = self._make_typed(error, key)
             if isinstance(typed, ModelNotFound) and request.model in str(typed):
                 typed.args = (
                     " ".join(
@@ -315,7 +315,7 @@ class HttpProvider:
             await self._accept(response)
             return read(await read_body(response, self.base_url))
         except errors.transport_errors() as error:
-            raise self._typed(error, key) from None
+            raise self._make_typed(error, key) from None
         finally:
             if response is not None:
                 await close_response(response)
@@ -437,7 +437,7 @@ class HttpProvider:
         for chunk in decoder.end():
             yield chunk
 
-    def _typed(self, error: Exception, key: str | None) -> Exception:
+    def _make_typed(self, error: Exception, key: str | None) -> Exception:
         """Any exception as what the caller may see: typed, naming the provider, without the key."""
         if isinstance(error, (msgspec.DecodeError, UnicodeDecodeError, RecursionError)):
             error = MalformedReply(f"{self.base_url} answered in a form that is not understood: {error}.")

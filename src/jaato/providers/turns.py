@@ -154,7 +154,7 @@ class Conversation:
 
     def _collect_results(self) -> list[Piece]:
         return [
-            self._answers.get(call_id) or interrupted_result(asked)
+            self._answers.get(call_id) or make_interrupted_result(asked)
             for call_id, asked in self._pending.items()
         ]
 
@@ -179,7 +179,7 @@ def without_origin(part: Text | ToolCall) -> Text | ToolCall:
     return msgspec.structs.replace(part, opaque=None, provider_id=None)
 
 
-def interrupted_result(asked: WireCall) -> WireResult:
+def make_interrupted_result(asked: WireCall) -> WireResult:
     """The answer to a call that has none."""
     problem = Problem("interrupted", "no result was recorded; the call may or may not have taken effect")
     return WireResult(asked, ToolResult(asked.call.call_id, asked.call.name, ok=False, error=problem))

@@ -35,14 +35,14 @@ def environ_for(
     }
 
 
-def saved_key(name: str, settings: Settings) -> str | None:
+def get_saved_key(name: str, settings: Settings) -> str | None:
     """The key that was saved for a provider, unless a variable holds one, which counts more."""
     from jaato.providers.profiles import PROFILES
-    from jaato.runtime.provider_keys import stored_key
+    from jaato.runtime.provider_keys import load_key
 
     if any(settings.environ.get(variable) for variable in PROFILES[name].key_variables):
         return None
-    return stored_key(settings, name)
+    return load_key(settings, name)
 
 
 def make_known_provider(
@@ -75,7 +75,7 @@ def make_known_provider(
                 name,
                 environ=settings.environ,
                 base_url=settings["base_url"],
-                api_key=api_key or saved_key(name, settings),
+                api_key=api_key or get_saved_key(name, settings),
                 interface=settings["interface"],
             )
             chosen = model or settings.environ.get(f"{name.upper()}_MODEL") or PROFILES[name].default_model

@@ -29,7 +29,7 @@ CLEANUP_S = 5.0
 INSTEAD = "Or set a key (jaato login PROVIDER), or start Ollama."
 
 
-def pinned_model(model: str | None) -> LocalModel:
+def get_pinned_model(model: str | None) -> LocalModel:
     """The model of this name, or the usual one. Raises `ConfigError` for a name there is none of."""
     from jaato.providers.local.models import DEFAULT_MODEL, MODELS
 
@@ -49,7 +49,7 @@ def local_state(settings: Settings, model: str | None = None) -> tuple[bool, str
     own = settings["local_model"]
     if own:
         return Path(own).expanduser().is_file() and has_engine(), str(own)
-    pinned = pinned_model(model)
+    pinned = get_pinned_model(model)
     path = model_file(settings.cache_dir, pinned)
     if not is_downloaded(settings.cache_dir, pinned):
         return False, f"{path} is not there yet ({pinned.size_bytes / 1e9:.1f} GB)"
@@ -79,7 +79,7 @@ async def prepare(
         raise ConfigError(f"The embedded model needs its engine: pip install 'jaato[local]'. {INSTEAD}")
     if settings["local_model"]:
         return
-    pinned = pinned_model(model)
+    pinned = get_pinned_model(model)
     if is_downloaded(settings.cache_dir, pinned):
         return
     size = f"{pinned.size_bytes / 1e9:.1f} GB"
@@ -129,13 +129,13 @@ async def download(settings: Settings, pinned: LocalModel, progress: Progress | 
 def local_provider(settings: Settings, model: str | None) -> tuple[Provider, str]:
     """The embedded model, whose file is on this machine already. Raises `ConfigError` when it is not, `ModelNotFound`
     for a file of one's own that is no model."""
-    from jaato.providers.local.download import configured_model, is_downloaded, model_file
+    from jaato.providers.local.download import get_configured_model, is_downloaded, model_file
     from jaato.providers.local.provider import LocalProvider
 
     if settings["local_model"]:
-        path = configured_model(settings["local_model"])
+        path = get_configured_model(settings["local_model"])
         return LocalProvider(path, cache_dir=settings.cache_dir), model or path.stem
-    pinned = pinned_model(model)
+    pinned = get_pinned_model(model)
     if not is_downloaded(settings.cache_dir, pinned):
         raise ConfigError(
             f"The embedded model {pinned.name} is not on this machine; `jaato run --yes` fetches it."

@@ -11,7 +11,7 @@ from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.specs import Mode, SandboxAccess
 from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings, home_of
-from jaato.tools.permissions.access import closed_place
+from jaato.tools.permissions.access import find_closed_place
 from jaato.tools.permissions.gate import Policy
 
 POLICY_FILE = Path(".jaato") / "permissions.json"
@@ -120,6 +120,6 @@ def parse_directory(text: str, workspace: Path, *, home: Path, private: Iterable
         raise ConfigError(f"{shown}: {reason}. Create it, or leave it out.") from None
     if not real.is_dir():
         raise ConfigError(f"{shown}: it is no directory.")
-    if (why := closed_place(real, workspace, home, private)) is not None:
+    if (why := find_closed_place(real, workspace, home, private)) is not None:
         raise ConfigError(f"{shown}: {why}")
     return str(real)

@@ -38,7 +38,7 @@ def read_keys(path: Path) -> dict[str, Any]:
     return keys if isinstance(keys, dict) else {}
 
 
-def stored_key(settings: Settings, provider: str) -> str | None:
+def load_key(settings: Settings, provider: str) -> str | None:
     """The saved key of a provider, or None."""
     entry = read_keys(keys_file(settings)).get(provider)
     match entry:

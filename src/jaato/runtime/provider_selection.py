@@ -26,13 +26,13 @@ KEY_ORDER = (
 
 async def choose_provider(settings: Settings) -> ProviderChoice:
     """The first provider that can be used: a set key, a running Ollama, else the embedded model."""
-    from jaato.runtime.provider_keys import stored_key
+    from jaato.runtime.provider_keys import load_key
 
     for name, variables in KEY_ORDER:
         for variable in variables:
             if settings.environ.get(variable):
                 return ProviderChoice(name, f"{variable} is set")
-        if stored_key(settings, name):
+        if load_key(settings, name):
             return ProviderChoice(name, "its key was saved with jaato login")
     if await ollama_runs(settings):
         return ProviderChoice("ollama", "it runs on this machine")
@@ -42,12 +42,12 @@ async def choose_provider(settings: Settings) -> ProviderChoice:
 async def usable_providers(settings: Settings) -> list[str]:
     """Every provider that could be used now without a further word: by a key, because it runs, or because it is here."""
     from jaato.runtime.local_model import local_state
-    from jaato.runtime.provider_keys import stored_key
+    from jaato.runtime.provider_keys import load_key
 
     names = [
         name
         for name, variables in (*KEY_ORDER, ("github_models", ("GITHUB_TOKEN",)))
-        if any(settings.environ.get(variable) for variable in variables) or stored_key(settings, name)
+        if any(settings.environ.get(variable) for variable in variables) or load_key(settings, name)
     ]
     if await ollama_runs(settings):
         names.append("ollama")
@@ -116,7 +116,7 @@ async def pick_provider(
         confirm = None if options.yes else options.confirm
         await prepare(settings, model, progress=options.progress, allowed=options.yes, confirm=confirm)
     if choice.name == "scripted" and model is not None:
-        made: Provider = scripted_provider(model, settings, options)
+        made: Provider = make_scripted_provider(model, settings, options)
     else:
         made, model = make_provider(choice.name, settings, model=model, api_key=options.api_key)
     if options.chosen is not None:
@@ -124,7 +124,7 @@ async def pick_provider(
     return made, model
 
 
-def scripted_provider(name: str, settings: Settings, options: SessionOptions) -> Provider:
+def make_scripted_provider(name: str, settings: Settings, options: SessionOptions) -> Provider:
     """The scripted model that plays this file, perhaps one of the workspace, or stored session. Raises `ConfigError`."""
     from jaato.runtime.scripted_sessions import open_scripted
     from jaato.runtime.session_store import open_store

@@ -33,8 +33,8 @@ def collect_secrets(
     """What is masked under these settings, and in this workspace; nothing when they say so."""
     if not settings["mask_secrets"]:
         return Redactor.none()
-    named = secret_variables(settings.environ, settings["service_keys"]) | saved_keys(settings)
-    named = configured_values(settings, workspace) | named
+    named = secret_variables(settings.environ, settings["service_keys"]) | load_saved_keys(settings)
+    named = collect_configured_values(settings, workspace) | named
     if api_key:
         named["api_key"] = api_key
     made = with_keyring_keys(Redactor(named), settings)
@@ -68,7 +68,7 @@ def is_secret_password(password: str) -> bool:
     return looks_like_secret(unquote(password))
 
 
-def saved_keys(settings: Settings) -> dict[str, str]:
+def load_saved_keys(settings: Settings) -> dict[str, str]:
     """The keys in the file of saved keys; none from one that cannot be read, which says so where a key is needed."""
     try:
         entries = read_keys(keys_file(settings))
@@ -88,7 +88,7 @@ MAX_VALUES = 2_000
 """Of one file; whoever writes a workspace's could otherwise make every text slow to look through."""
 
 
-def configured_values(settings: Settings, workspace: Path | None) -> dict[str, str]:
+def collect_configured_values(settings: Settings, workspace: Path | None) -> dict[str, str]:
     """What is secret of the variables and headers in the user's files, and in those of a workspace, trusted or not."""
     home = home_of(settings.environ)
     files: list[tuple[Path, Path | None]] = [

@@ -249,7 +249,7 @@ class SessionSaving:
 
     def _take(self, plugin: SessionPlugin, config: SessionConfig, *, asked_only: bool) -> None:
         self.plugin = place_plugin(
-            SESSION_PLUGINS.checked(plugin, str(getattr(plugin, "name", plugin))), self._session.workspace
+            SESSION_PLUGINS.check(plugin, str(getattr(plugin, "name", plugin))), self._session.workspace
         )
         self.config = config
         self._asked_only = asked_only
@@ -259,7 +259,7 @@ class SessionSaving:
 
     async def use(self, plugin: SessionPlugin, config: SessionConfig) -> None:
         """Another plugin keeps the session from now on. Raises `PluginError` for what is none."""
-        await self.settled()
+        await self.wait_idle()
         self._take(plugin, config, asked_only=False)
         await self.begin()
 
@@ -267,7 +267,7 @@ class SessionSaving:
         """The session has begun, or goes on."""
         if not self._asked_only:
             hook = find_start_hook(self.plugin)
-            await self._told(self._hook(hook, head_of(self._session)), "on_session_start")
+            await self._run_later(self._hook(hook, head_of(self._session)), "on_session_start")
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, TurnCompleted) and event.agent_id == self._session.state.agent_id:
@@ -278,19 +278,21 @@ class SessionSaving:
     async def _turn(self) -> None:
         head, every = head_of(self._session), self.config.checkpoint_after_turns
         if every and head.turns % every == 0:
-            await self._told(self._save, "save", aloud=True)
-        await self._told(self._hook(self.plugin.on_turn_complete, head), "on_turn_complete", aloud=True)
+            await self._run_later(self._save, "save", aloud=True)
+        await self._run_later(self._hook(self.plugin.on_turn_complete, head), "on_turn_complete", aloud=True)
 
     def _hook(self, hook: Hook, head: SavedSession) -> Callable[[], Awaitable[None]]:
         config = self.config
         return lambda: self._run(lambda: hook(head, config))
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until the plugin has heard of everything so far."""
         while self._hooks:
             await asyncio.wait(self._hooks)
 
-    async def _told(self, work: Callable[[], Awaitable[object]], what: str, *, aloud: bool = False) -> None:
+    async def _run_later(
+        self, work: Callable[[], Awaitable[object]], what: str, *, aloud: bool = False
+    ) -> None:
         """Do something nobody waits for; what fails is logged, with `aloud` in the session too, and harms nobody."""
         try:
             await work()
@@ -327,7 +329,7 @@ class SessionSaving:
 
     async def save(self) -> str:
         """Save the session as it is; returns where. Raises what the plugin raises."""
-        await self.settled()
+        await self.wait_idle()
         return await self._save()
 
     async def command(self, name: str, rest: str) -> str:
@@ -368,13 +370,13 @@ class SessionSaving:
         except SessionNotFound as error:
             if error.several:
                 raise
-            session_id = await self._saved_id(text)
+            session_id = await self._get_saved_id(text)
         found = await self._run(lambda: self.plugin.load(session_id))
         if found.session_id != session_id:
             raise ConfigError(f"The saved session {session_id} is another one: {found.session_id[:60]!r}.")
         return import_saved(store, found, RestoreTarget.of(state))
 
-    async def _saved_id(self, text: str) -> str:
+    async def _get_saved_id(self, text: str) -> str:
         saved = await self.saved_sessions()
         exact = [one.session_id for one in saved if text in (one.session_id, one.name)]
         found = exact or [one.session_id for one in saved if text and one.session_id.startswith(text)]
@@ -385,22 +387,22 @@ class SessionSaving:
 
     # --- the end -----------------------------------------------------------------------------------------------
 
-    async def left(self) -> None:
+    async def on_detach(self) -> None:
         """Nobody watches any more: save what has happened since the last time, if the settings say so."""
         state = self._session.state
         if self._asked_only or not self.config.auto_save_on_exit or not state.turns:
             return
-        await self.settled()
+        await self.wait_idle()
         if self._seq > self._saved_seq:
-            await self._told(self._save, "save")
+            await self._run_later(self._save, "save")
 
     async def end(self) -> None:
         """The session ends here: it is saved as when nobody watches it, and the plugin hears of it."""
-        await self.left()
+        await self.on_detach()
         self._silence()
         if not self._asked_only:
             hook = self._hook(self.plugin.on_session_end, head_of(self._session))
-            await self._told(hook, "on_session_end")
+            await self._run_later(hook, "on_session_end")
 
 
 def find_start_hook(plugin: SessionPlugin) -> Hook:

@@ -93,12 +93,12 @@ class SubagentSessionFactory:
         """The bounds with every tool by its own name. Raises `SubagentError` for one that the parent does not have."""
         chosen: set[str] | None = None
         for choice in order.choices:
-            names = self._chosen(parent.catalog, choice)
+            names = self._choose_tools(parent.catalog, choice)
             chosen = names if chosen is None else chosen & names
         tools = None if chosen is None else sorted(chosen)
         return msgspec.structs.replace(order.bounds, tools=tools)
 
-    def _chosen(self, catalog: Catalog, choice: ToolChoice) -> set[str]:
+    def _choose_tools(self, catalog: Catalog, choice: ToolChoice) -> set[str]:
         names = {tool.name for entry in choice.tools or () for tool in match_tools(catalog, entry)}
         for plugin in choice.plugins or ():
             toolset = self._registry.toolset(plugin)
@@ -136,13 +136,13 @@ class SubagentSessionFactory:
             gate=SubagentGate(parent.gate, bounds),
             settings=created.settings or parent.settings,
             limits=limit_turns(parent.limits, bounds.max_turns),
-            services=parent.services | self._shared_services(supervisor.root),
+            services=parent.services | self._get_shared_services(supervisor.root),
             core_tools=tuple(created.core_tools) if few or parent.core_tools is not None else None,
         )
         self._parts[created.agent_id] = parts
         return Session(parts, supervisor=supervisor)
 
-    def _shared_services(self, root: AgentSession) -> dict[str, Any]:
+    def _get_shared_services(self, root: AgentSession) -> dict[str, Any]:
         """What was made for the root session once it was there, and its subagents find as well."""
         services = root.services if isinstance(root, Session) else {}
         return {name: services[name] for name in ("keeper",) if name in services}

@@ -86,12 +86,12 @@ async def run_command(session: Session, registry: PluginRegistry, name: str, res
     keeper = session.services.get("keeper")
     if keeper is not None and name in (command.name for command in COMMANDS):
         return str(await keeper.command(name, rest))
-    if name in await anyio.to_thread.run_sync(stored_prompts, registry):
+    if name in await anyio.to_thread.run_sync(list_stored_prompts, registry):
         raise ConfigError(f"/{name} is a stored prompt: send it as a message.")
     return None
 
 
-def stored_prompts(registry: PluginRegistry) -> dict[str, str]:
+def list_stored_prompts(registry: PluginRegistry) -> dict[str, str]:
     """The stored prompts as their files are now: name and description; none where their plugin is off."""
     from jaato.plugins.skills import SlashCommandPlugin, discover  # not every session has any
 
@@ -106,7 +106,7 @@ async def check_prompt(registry: PluginRegistry, text: str) -> None:
     name = slash_name(text)
     if not name:
         return
-    prompts = await anyio.to_thread.run_sync(stored_prompts, registry)
+    prompts = await anyio.to_thread.run_sync(list_stored_prompts, registry)
     if name not in prompts:
         known = ", ".join(f"/{one}" for one in list(prompts)[:MAX_NAMED])
         there = f"there are {known}" if known else ".jaato/commands/NAME.md makes one"
@@ -189,7 +189,7 @@ def commands_of(session: Session, registry: PluginRegistry) -> list[CommandEntry
     if "keeper" in session.services:
         for command in COMMANDS:
             found.setdefault(command.name, entry_of(command, "session"))
-    for name, description in stored_prompts(registry).items():
+    for name, description in list_stored_prompts(registry).items():
         words = one_line(description, MAX_WORDS_CHARS)
         found.setdefault(name, CommandEntry(name, words, plugin="slash_command", is_prompt=True))
     return [found[name] for name in sorted(found)[:MAX_COMMANDS]]

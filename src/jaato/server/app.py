@@ -41,7 +41,7 @@ from jaato.server.metrics import Metrics
 from jaato.server.registry.keys import Keys, default_rate
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import Mounted as Registry
-from jaato.server.registry.mounted import worded
+from jaato.server.registry.mounted import make_refusal_body
 from jaato.server.sessions.client_connection import ClientConnection
 from jaato.server.sessions.hub import IDLE_AFTER_S, Hub
 from jaato.server.sessions.maintenance import maintain_sessions
@@ -122,7 +122,7 @@ async def send_not_found(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] == PATH:
         refused = Refused(426, f"This path is a WebSocket. {WHERE}", upgrade="websocket")
     elif scope["type"] == "http" and scope["path"].lower().split("/", 2)[1] == VERSION:
-        await send_refusal(scope, send, refused, worded)
+        await send_refusal(scope, send, refused, make_refusal_body)
         return
     id_ = request_id(dict(scope["headers"]).get(b"x-request-id"))
     refused.headers["x-request-id"] = id_.decode("ascii")
@@ -131,7 +131,7 @@ async def send_not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 def gate_error(scope: Scope, refused: Refused) -> Any:
     """The body of a refusal by the gate, in the format of the application at the path."""
-    return (worded if scope["path"].startswith(TOOLS) else server_error)(scope, refused)
+    return (make_refusal_body if scope["path"].startswith(TOOLS) else server_error)(scope, refused)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from jaato.server.app import Server, ServerOptions, run_server
 from jaato.server.http.listeners import bind_tcp, bind_unix, parse_host_port
 from jaato.server.lock_file import LAST_SERVER, ServerRecord, acquire_lock, lock_path, write_record
 from jaato.server.sessions.hub import Hub
-from jaato.server.systemd import inherited_listeners, notify_systemd
+from jaato.server.systemd import get_inherited_listeners, notify_systemd
 from jaato.settings import environment, user_dir
 from jaato.tools.filesystem.atomic import write_private
 from jaato.version import __version__
@@ -39,7 +39,7 @@ async def serve(
     reloading = asyncio.Event()
     loop = asyncio.get_running_loop()
     environ = environment()
-    inherited = inherited_listeners(environ)
+    inherited = get_inherited_listeners(environ)
     path = unix_path(inherited) or path
     lock = acquire_lock(path)
     try:

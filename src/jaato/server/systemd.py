@@ -55,7 +55,7 @@ def quote(part: str) -> str:
     return f'"{text}"' if any(letter in text for letter in " \t\"'\\;") or not text else text
 
 
-def inherited_listeners(environ: Mapping[str, str]) -> list[socket.socket]:
+def get_inherited_listeners(environ: Mapping[str, str]) -> list[socket.socket]:
     """The sockets that systemd has opened for this process. Raises `ConfigError` for other descriptors."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []

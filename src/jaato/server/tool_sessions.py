@@ -79,7 +79,7 @@ class Offer:
         if self.whole:
             return replace(plan, deferred=False)
         if self.tools:
-            return replace(plan, deferred=True, core=tuple(self.known(catalog)))
+            return replace(plan, deferred=True, core=tuple(self.resolve_names(catalog)))
         return replace(plan, deferred=True)
 
     def instructions(self, catalog: Catalog) -> str:
@@ -94,7 +94,7 @@ class Offer:
             "Calls that change something may ask the user."
         )
 
-    def known(self, catalog: Catalog) -> list[str]:
+    def resolve_names(self, catalog: Catalog) -> list[str]:
         """The `tools` by their own names. Raises `ConfigError` for one there is not."""
         names: list[str] = []
         for name in self.tools:

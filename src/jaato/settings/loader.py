@@ -191,7 +191,7 @@ def read_workspace(
     data, table = loaded
     found = check_table(table, path, notes)
     if trusted(path, data):
-        return merged_lists(found, before)
+        return merge_lists(found, before)
     kept: dict[str, Value] = {}
     for name, value in found.items():
         tighten = FIELDS[name].tighten
@@ -199,10 +199,10 @@ def read_workspace(
             kept[name] = value
         else:
             notes.append(f"{path}: {name} is ignored until the file is trusted")
-    return merged_lists(kept, before)
+    return merge_lists(kept, before)
 
 
-def merged_lists(found: dict[str, Value], before: Mapping[str, Value]) -> dict[str, Value]:
+def merge_lists(found: dict[str, Value], before: Mapping[str, Value]) -> dict[str, Value]:
     """A workspace adds to the user's lists; it never takes from them."""
     return {
         name: Value([*before[name].value, *value.value], value.source)

@@ -62,7 +62,7 @@ class Blobs:
         return stat.S_ISREG(found.st_mode) and found.st_size == size_bytes
 
     @contextmanager
-    def staged(self, chunks: Iterable[bytes]) -> Iterator[Staged]:
+    def stage(self, chunks: Iterable[bytes]) -> Iterator[Staged]:
         """Write chunks to a private file, gone after the block unless it was kept. Raises `StoreError`."""
         private_directory(self._directory)
         try:
@@ -133,7 +133,7 @@ class Blobs:
         except OSError as error:
             raise file_error(error, self.path(digest)) from error
 
-    def abandoned(self, older_than: float) -> Iterator[Path]:
+    def find_abandoned(self, older_than: float) -> Iterator[Path]:
         """Half-written files a killed process left, last changed before this time (seconds since 1970)."""
         for path in self._directory.glob(".new-*"):
             try:

@@ -94,7 +94,7 @@ class Bundle:
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         self.path = path
         self._archive = archive
-        self._parts = checked_parts(path, archive)
+        self._parts = check_parts(path, archive)
         self.manifest = self._read_manifest()
 
     def _read_manifest(self) -> Manifest:
@@ -207,7 +207,7 @@ def check_directory(path: Path, file: IO[bytes]) -> None:
     file.seek(0)
 
 
-def checked_parts(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+def check_parts(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """The parts by name; raises `StoreError` for a name, a kind or a size that no bundle has."""
     found: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
@@ -246,7 +246,7 @@ def import_session(
     """
     with open_bundle(path) as bundle, draft_session(guard, made) as draft:
         for digest in bundle.manifest.blobs:
-            with blobs.staged(bundle.blob(digest)) as staged, guard as connection:
+            with blobs.stage(bundle.blob(digest)) as staged, guard as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 blobs.keep(staged)
                 connection.execute(REFER, (draft.number, digest, staged.size_bytes))

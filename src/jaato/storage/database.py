@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from jaato.errors import StoreError, StoreReadOnly
-from jaato.storage.errors import damaged_error, database_error, file_error, foreign_file_error
+from jaato.storage.errors import database_error, file_error, foreign_file_error, make_damaged_error
 from jaato.storage.private_files import (
     check_own_file,
     create_private,
@@ -200,7 +200,7 @@ def check_tables(connection: sqlite3.Connection, path: Path, version: int, known
         if version > known:
             why = f"a newer jaato made it (version {version}); install that jaato to read it"
             raise StoreReadOnly(f"{path}: {why}.") from error
-        raise damaged_error(path, str(error)) from error
+        raise make_damaged_error(path, str(error)) from error
 
 
 def prepare(connection: sqlite3.Connection, path: Path, durability: Durability, steps: Sequence[str]) -> None:

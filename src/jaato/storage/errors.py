@@ -38,7 +38,7 @@ def database_error(error: sqlite3.Error, path: Path) -> StoreError:
                 f"{path} is locked by another process ({error}). Wait for it or stop it, and try again."
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return damaged_error(path, str(error))
+            return make_damaged_error(path, str(error))
     return StoreError(f"{path}: {error}.")
 
 
@@ -60,7 +60,7 @@ def file_error(error: OSError, path: Path) -> StoreError:
     return StoreError(f"{path} cannot be used: {why}.")
 
 
-def damaged_error(path: Path, why: str) -> StoreError:
+def make_damaged_error(path: Path, why: str) -> StoreError:
     """The error for a database that is broken; it is never changed."""
     return StoreError(
         f"{path} is damaged ({why}). It was left as it is: move it away to start anew, "
@@ -68,7 +68,7 @@ def damaged_error(path: Path, why: str) -> StoreError:
     )
 
 
-def moved_error(path: Path) -> StoreError:
+def make_moved_error(path: Path) -> StoreError:
     """The error for a database that was moved or removed while it was open: later writes would be lost."""
     return StoreError(
         f"{path} was moved, removed or replaced while it was open here, so nothing is written any more. "

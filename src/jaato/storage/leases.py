@@ -208,11 +208,11 @@ class Leases:
         rows = self._rows(session_id) if is_unicode(session_id) else []
         return rows[0] if rows and self._holds.alive(session_id) else None
 
-    def held(self) -> list[Holder]:
+    def list_held(self) -> list[Holder]:
         """The leases whose holders are alive."""
         return [holder for holder in self._rows() if self._holds.alive(holder.session_id)]
 
-    def abandoned(self) -> list[Holder]:
+    def list_abandoned(self) -> list[Holder]:
         """The leases whose holder died with the session open, the oldest first; work grows with the leases alone."""
         return [
             holder

@@ -81,7 +81,7 @@ def delete_unused_blobs(guard: ConnectionGuard, blobs: Blobs) -> None:
             connection.execute("COMMIT")
         if len(rows) < PIECE:
             break
-    for path in blobs.abandoned(time.time() - ABANDONED_S):
+    for path in blobs.find_abandoned(time.time() - ABANDONED_S):
         path.unlink(missing_ok=True)
 
 
@@ -101,7 +101,7 @@ def sessions_beyond(guard: ConnectionGuard, kept: Retention, now: datetime.datet
     found: list[SessionRow] = []
     size_bytes = 0
     for place, row in enumerate(all_sessions(guard)):
-        size_bytes += 0 if kept.size_bytes is None else stored_bytes(guard, row.id)
+        size_bytes += 0 if kept.size_bytes is None else count_stored_bytes(guard, row.id)
         old = kept.days is not None and age_days(row.updated_at, now) > kept.days
         many = kept.sessions is not None and place >= kept.sessions
         if old or many or (kept.size_bytes is not None and size_bytes > kept.size_bytes):
@@ -121,7 +121,7 @@ def all_sessions(guard: ConnectionGuard) -> Iterator[SessionRow]:
         before = page[-1].cursor
 
 
-def stored_bytes(guard: ConnectionGuard, session_id: str) -> int:
+def count_stored_bytes(guard: ConnectionGuard, session_id: str) -> int:
     """The size of a session's log and results; writers get the guard between two pieces of it."""
     with guard as connection:
         (number,) = connection.execute(
@@ -174,7 +174,7 @@ def stray_blobs(connection: sqlite3.Connection, directory: Path, older_than: flo
 
 def shrink(guard: ConnectionGuard, leases: Leases) -> str:
     """Give the space of what was removed back to the disk; returns why not, if not."""
-    if held := leases.held():
+    if held := leases.list_held():
         return f"The file keeps its size while sessions are open: {held[0]} has {held[0].session_id}."
     with guard as connection:
         connection.execute("VACUUM")

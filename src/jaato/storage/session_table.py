@@ -131,7 +131,7 @@ def find_session(connection: sqlite3.Connection, text: str, workspace: str | Non
     raise error
 
 
-def named_sessions(connection: sqlite3.Connection, name: str) -> list[SessionRow]:
+def find_named_sessions(connection: sqlite3.Connection, name: str) -> list[SessionRow]:
     """The newest sessions of this very name, in every workspace."""
     if not is_unicode(name):
         return []

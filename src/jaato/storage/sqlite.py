@@ -30,7 +30,7 @@ from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs, chunks_of
 from jaato.storage.database import Checkpoint, ConnectionGuard, Durability, open_database
-from jaato.storage.errors import file_error, moved_error
+from jaato.storage.errors import file_error, make_moved_error
 from jaato.storage.event_table import (
     AT_ONCE,
     WriteHandle,
@@ -46,17 +46,17 @@ from jaato.storage.leases import Leases, this_program
 from jaato.storage.maintenance import (
     ABANDONED_S,
     clear_drafts,
+    count_stored_bytes,
     delete_unused_blobs,
     remove_session,
     sessions_beyond,
     shrink,
-    stored_bytes,
     stray_blobs,
 )
 from jaato.storage.private_files import file_id
 from jaato.storage.schema import SEQ_BITS
 from jaato.storage.search import SearchIndex
-from jaato.storage.session_table import LAST, find_session, list_sessions, named_sessions
+from jaato.storage.session_table import LAST, find_named_sessions, find_session, list_sessions
 from jaato.storage.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class SqliteStore:
     def named(self, name: str) -> list[SessionRow]:
         """Those with exactly this name, in every workspace, newest first; a few of them where there are many."""
         with self._guard as connection:
-            return named_sessions(connection, name)
+            return find_named_sessions(connection, name)
 
     def sessions(
         self, workspace: str | None = None, limit: int = 50, before: str | None = None
@@ -337,7 +337,7 @@ class SqliteStore:
 
     def size_bytes(self, session_id: str) -> int:
         """How much the log and the results of a session take; 0 for one that is not there."""
-        return stored_bytes(self._guard, session_id)
+        return count_stored_bytes(self._guard, session_id)
 
     # --- who writes ----------------------------------------------------------------------------------------------
 
@@ -367,7 +367,7 @@ class SqliteStore:
     def abandoned_sessions(self) -> list[str]:
         """The sessions that were open in a process when it died, or were left unfinished, until they are held or
         cleared."""
-        return [holder.session_id for holder in self._leases.abandoned()]
+        return [holder.session_id for holder in self._leases.list_abandoned()]
 
     def clear_abandoned(self, session_id: str) -> None:
         """Remove a session from the abandoned ones. Raises `SessionBusy` when a living process holds it."""
@@ -400,10 +400,10 @@ class SqliteStore:
         if not dry_run:
             self._require_writable()
         beyond = sessions_beyond(self._guard, kept, datetime.datetime.now(datetime.UTC))
-        held = {holder.session_id for holder in self._leases.held()}
+        held = {holder.session_id for holder in self._leases.list_held()}
         removed = [row for row in beyond if row.id not in held]
         staying = [row.id for row in beyond if row.id in held]
-        size_bytes = sum([stored_bytes(self._guard, row.id) for row in removed])
+        size_bytes = sum([count_stored_bytes(self._guard, row.id) for row in removed])
         if dry_run:
             return VacuumReport(removed, staying, size_bytes)
         done: list[SessionRow] = []
@@ -416,7 +416,7 @@ class SqliteStore:
         return VacuumReport(done, staying, size_bytes, self._tidy())
 
     def _tidy(self) -> str:
-        held = self._leases.held()
+        held = self._leases.list_held()
         if not held:
             clear_drafts(self._guard)
         delete_unused_blobs(self._guard, self._blobs)
@@ -445,7 +445,7 @@ class SqliteStore:
             raise StoreReadOnly(f"{self.path} cannot be written: {self.refusal}.")
         if (moment := time.monotonic()) >= self._look_at:
             if file_id(self.path) != self._place:
-                raise moved_error(self.path)
+                raise make_moved_error(self.path)
             self._look_at = moment + LOOKS_EVERY_S
 
     def _number(self, connection: sqlite3.Connection, session_id: str) -> int:
@@ -467,7 +467,7 @@ class SqliteStore:
         """Write a blob, then name it and note its session, in a transaction that keeps it from being deleted as unused."""
         self._require_writable()
         self.last_seq(session_id)
-        with self._blobs.staged(chunks) as blob, self._guard as connection:
+        with self._blobs.stage(chunks) as blob, self._guard as connection:
             connection.execute("BEGIN IMMEDIATE")
             number = self._number(connection, session_id)
             self._blobs.keep(blob)

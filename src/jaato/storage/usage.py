@@ -42,7 +42,7 @@ def read_usage(guard: ConnectionGuard, query: UsageQuery) -> Iterator[tuple[Usag
     What a fork or an import has copied was used before the session was created, and is left out: the events at the beginning
     of its log that are older. After its first own event nothing is, even if the clock is set back.
     """
-    for log in stored_logs(guard, query):
+    for log in list_stored_logs(guard, query):
         after = query.read_up_to.get(log.row.session_id, 0)
         try:
             is_own = after > 0 and log.row.session_id in query.own
@@ -60,7 +60,7 @@ def read_usage(guard: ConnectionGuard, query: UsageQuery) -> Iterator[tuple[Usag
         query.read_up_to[log.row.session_id] = log.last
 
 
-def stored_logs(guard: ConnectionGuard, query: UsageQuery) -> Iterator[StoredLog]:
+def list_stored_logs(guard: ConnectionGuard, query: UsageQuery) -> Iterator[StoredLog]:
     """The sessions that were used since then."""
     if not is_unicode(query.session_id or "") or not is_unicode(query.workspace or ""):
         return

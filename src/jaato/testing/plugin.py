@@ -129,7 +129,7 @@ class Check:
         """Everything, in the order in which it would happen; what stops it is the last finding."""
         before = read_process_state()
         found = self._step("import", self._load)
-        for change in before.changed(read_process_state()):
+        for change in before.describe_changes(read_process_state()):
             self.report.error(
                 "side effect", self.report.name, f"its import {change}; do it when it is initialised"
             )
@@ -171,7 +171,7 @@ class Check:
             return FAILED
 
     def _tools(self, plugin: Any) -> None:
-        toolset = self._step("exposure", lambda: self._exposed(plugin))
+        toolset = self._step("exposure", lambda: self._expose(plugin))
         if toolset is FAILED:
             return
         self.report.tools = [tool.name for tool in toolset.tools]
@@ -181,7 +181,7 @@ class Check:
         check_calls(toolset, self.calls, self.place, self.report, self.seconds)
         self._step("shutdown", lambda: shut_down(plugin))
 
-    def _exposed(self, plugin: Any) -> Toolset:
+    def _expose(self, plugin: Any) -> Toolset:
         self.registry.register_plugin(plugin, expose=True)
         toolset = self.registry.toolset(plugin.name)
         if toolset is None:
@@ -217,7 +217,7 @@ def shut_down(plugin: Any) -> bool:
 def remaining(before: ProcessState) -> list[str]:
     """What is still changed a moment after the shutdown: threads may take a little time to end."""
     patience = time.monotonic() + SETTLING_S
-    while (changes := before.changed(read_process_state())) and time.monotonic() < patience:
+    while (changes := before.describe_changes(read_process_state())) and time.monotonic() < patience:
         time.sleep(0.02)
     return changes
 
@@ -229,7 +229,7 @@ def check_strategy(plugin: Any, config: dict[str, Any], report: Report) -> None:
     """Hold a strategy against the rules."""
     name = report.name
     try:
-        strategy = GC_PLUGINS.made(plugin, name)
+        strategy = GC_PLUGINS.make(plugin, name)
         run_bounded(STEP_S, lambda: strategy.initialize(config), "initialize()")
         settings = GCConfig(threshold_percent=80.0, preserve_recent_turns=2)
         for percent in (0.0, 50.0, 100.0):

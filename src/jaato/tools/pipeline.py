@@ -91,7 +91,7 @@ async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
         outcome = await attempt(call, steps, tool)
     except BaseException as error:
         if steps.interrupts(error):
-            steps.record_end_now(call, interrupted_outcome(begun))
+            steps.record_end_now(call, make_interrupted_outcome(begun))
             raise
         outcome = failure_outcome(error)
     outcome.duration_s = time.perf_counter() - begun
@@ -214,7 +214,7 @@ def failure_outcome(error: BaseException, permission: Permission | None = None) 
     return Outcome(False, None, problem_of(error, text), permission)
 
 
-def interrupted_outcome(begun: float) -> Outcome:
+def make_interrupted_outcome(begun: float) -> Outcome:
     """The outcome of a call that was cancelled while it ran."""
     problem = problem_of(ToolError("Cancelled before it finished; what it had done so far stays done."))
     problem = type(problem)(code="cancelled", message=problem.message)

@@ -74,7 +74,7 @@ class SchemaCost:
                 below: Counter[int] = Counter()
                 for node, times in nodes.items():
                     spent += 1
-                    for child in applied_schemas(self._nodes[node], key):
+                    for child in find_applied_schemas(self._nodes[node], key):
                         for reached, count in self._closure(child).items():
                             below[reached] += times * count
                 if below:
@@ -171,7 +171,7 @@ class SchemaCost:
         return place if isinstance(place, dict) else self._root
 
 
-def applied_schemas(node: Node, key: str | int) -> list[Node]:
+def find_applied_schemas(node: Node, key: str | int) -> list[Node]:
     """The subschemas that a node applies, or may apply, to the member of this name or index."""
     found: list[Any] = []
     if isinstance(key, int):
@@ -378,11 +378,11 @@ def issues_in(error: jsonschema_rs.ValidationError) -> list[tuple[str, str]]:
             return [(f"{path}/{escape(name)}", UNEXPECTED) for name in names]
         case Kind.MinLength(limit=limit) | Kind.MaxLength(limit=limit):
             return [Mismatch(path, message, limit, len(str(error.instance)))]
-    types = expected_types(error)
+    types = get_expected_types(error)
     return [Mismatch(path, message, types, type_name(error.instance)) if types else (path, message)]
 
 
-def expected_types(error: jsonschema_rs.ValidationError) -> list[str]:
+def get_expected_types(error: jsonschema_rs.ValidationError) -> list[str]:
     """The types that the schema accepts, if the type is all that is wrong with the value; else empty."""
     from jsonschema_rs import ValidationErrorKind as Kind
 
@@ -391,7 +391,7 @@ def expected_types(error: jsonschema_rs.ValidationError) -> list[str]:
             return sorted(types)
         case Kind.AnyOf(context=branches):
             found = [
-                expected_types(one[0])
+                get_expected_types(one[0])
                 if [each.instance_path for each in one] == [error.instance_path]
                 else []
                 for one in branches

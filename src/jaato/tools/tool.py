@@ -65,7 +65,7 @@ class RemoteTool(Protocol):
         """Why it is unreachable now; empty when it is reachable."""
         ...
 
-    def changed(self, call: Call) -> str:
+    def describe_change(self, call: Call) -> str:
         """How the tool differs from its definition when a call was last allowed; empty where it does not. The described
         definition is what this call is checked against; a call without an id is never made."""
         ...

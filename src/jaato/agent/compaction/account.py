@@ -84,7 +84,7 @@ def split_prompt(prompt: str, instructions: tuple[tuple[str, str], ...]) -> tupl
     return (("system", "", rest), *found)
 
 
-def fixed_chars(prompt: str, tools: Sequence[ToolSpec]) -> int:
+def count_fixed_chars(prompt: str, tools: Sequence[ToolSpec]) -> int:
     """About how many characters a system prompt and the declarations of tools take."""
     return len(prompt) + sum(map(spec_chars, tools))
 

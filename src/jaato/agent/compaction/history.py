@@ -57,7 +57,7 @@ def split_history(
     room = room_chars(sum(sizes), usage, config)
     if room is None:
         return Pieces(begins, recent)
-    required = set(required_positions(history))
+    required = set(find_required_positions(history))
     must = sum(sizes[at] for at in required)
     free = [0 if at in required else size for at, size in enumerate(sizes)]
     if must + sum(free[recent:]) > TOO_MUCH * room:
@@ -114,7 +114,7 @@ def settle_history(history: Sequence[Message], proposed: object) -> list[Message
     are gone goes too, as do results without their call.
     """
     placed = positions(history, proposed)
-    for at in required_positions(history):
+    for at in find_required_positions(history):
         placed[at, 0] = history[at]
     return drop_unpaired([message for _, message in sorted(placed.items(), key=lambda item: item[0])])
 
@@ -150,7 +150,7 @@ def check_message(message: Message) -> Message:
         raise PluginError(f"the history has a message that cannot be stored: {error}") from None
 
 
-def required_positions(history: Sequence[Message]) -> list[int]:
+def find_required_positions(history: Sequence[Message]) -> list[int]:
     """The places of what must stay: the newest message of the user and of a parent, and what the model has not seen yet
     with its call."""
     spoken = [at for at, message in enumerate(history) if message.role == "assistant"]
@@ -175,7 +175,7 @@ def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
         calls = [call.call_id for call in message.function_calls]
         if calls:
             answer = messages[at + 1] if at + 1 < len(messages) else None
-            if answer is not None and answer.role == "tool" and answered_ids(answer) == calls:
+            if answer is not None and answer.role == "tool" and get_answered_ids(answer) == calls:
                 kept += [message, answer]
                 at += 1
         elif message.role != "tool":
@@ -184,6 +184,6 @@ def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
     return kept
 
 
-def answered_ids(message: Message) -> list[str]:
+def get_answered_ids(message: Message) -> list[str]:
     """The calls whose results a message brings, in their order."""
     return [part.call_id for part in message.parts if isinstance(part, ToolResult)]

@@ -37,9 +37,9 @@ class RepetitionGuard:
     async def check(self) -> None:
         """Tell the model or ask the user, where steps are repeated. Raises `LimitReached` when the work is to end."""
         fold = self._journal.state.repetition
-        if not self._enabled or (repetition := fold.found(NUDGE_AFTER)) is None:
+        if not self._enabled or (repetition := fold.find(NUDGE_AFTER)) is None:
             return
-        if (lasting := fold.found(ASK_AFTER)) is not None:
+        if (lasting := fold.find(ASK_AFTER)) is not None:
             await self._ask(lasting)
         elif not fold.nudged:
             self._inbox.notify(NUDGE.format(text=repetition.text), author=Author(once=NUDGE_KEY))

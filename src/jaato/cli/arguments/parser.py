@@ -90,7 +90,7 @@ def value(metavar: str, text: str | None = None, **settings: Any) -> dict[str, A
     return {"metavar": metavar, "help": text, **settings}
 
 
-def repeated(metavar: str, text: str) -> dict[str, Any]:
+def make_repeatable(metavar: str, text: str) -> dict[str, Any]:
     """An option that may be repeated."""
     return {"metavar": metavar, "help": text, "action": "append", "default": []}
 
@@ -131,7 +131,7 @@ OPTIONS: Options = {
     "--effort": choice(("minimal", "low", "medium", "high"), "reasoning effort"),
     "--system-prompt": value("TEXT", "replace the system prompt of a new session"),
     "--max-turns": value("N", "maximum model calls per prompt (default 200)", type=positive),
-    "--budget": repeated(
+    "--budget": make_repeatable(
         "TEXT",
         "pause and ask when this is used up: '50k tokens, $2, 10m per turn', '$5 per session', '2h per day'; without a scope per "
         "session; more: continue after a budget was used up; off (repeatable)",
@@ -139,8 +139,8 @@ OPTIONS: Options = {
     "--session": value("ID", "resume a session: its id, a prefix of it, or its name", short="-s"),
     "--continue": flag("resume the most recent session of this workspace", short="-c", dest="resume"),
     "--yes": flag("allow everything that no rule denies, including downloads"),
-    "--allow": repeated("PATTERN", "allow a tool or command: writeNewFile, 'run(git *)'"),
-    "--deny": repeated("PATTERN", "deny a tool or command; takes precedence over every allow"),
+    "--allow": make_repeatable("PATTERN", "allow a tool or command: writeNewFile, 'run(git *)'"),
+    "--deny": make_repeatable("PATTERN", "deny a tool or command; takes precedence over every allow"),
     "--mode": choice(
         MODES,
         "what runs without asking: ask (default) reads only; accept-edits also edits files in the workspace; auto also "
@@ -152,18 +152,18 @@ OPTIONS: Options = {
         ("workspace-write", "full"),
         "sandbox of commands that a rule allows (default: workspace-write); full disables the sandbox",
     ),
-    "--allow-domain": repeated(
+    "--allow-domain": make_repeatable(
         "HOST",
         "allow commands with write access to reach a host: pypi.org, '*.npmjs.org', host:8443 (repeatable)",
     ),
-    "--add-dir": repeated(
+    "--add-dir": make_repeatable(
         "DIR", "also allow them to write to a directory outside the workspace (repeatable)"
     ),
     "--connect": value("PATH|URL", "connect to a server: a socket, or ws://HOST:PORT"),
     "--token-file": value("FILE", "file with the access token of a remote server"),
     "--no-daemon": flag("run in this process even when a server is running"),
-    "--allow-host": repeated("HOST[:PORT]", "additional host name that clients may use"),
-    "--allow-origin": repeated("ORIGIN", "allow a web origin, such as http://localhost:3000"),
+    "--allow-host": make_repeatable("HOST[:PORT]", "additional host name that clients may use"),
+    "--allow-origin": make_repeatable("ORIGIN", "allow a web origin, such as http://localhost:3000"),
 }
 """The options that several commands have; `--name:variant` is the option `--name` with another meaning."""
 

@@ -7,9 +7,9 @@ from jaato.cli.arguments.parser import (
     Command,
     choice,
     flag,
+    make_repeatable,
     natural,
     positive,
-    repeated,
     value,
 )
 
@@ -129,8 +129,8 @@ OPTIONS = {
     ),
     "--days": value("N", "days until it expires (default: never)", type=positive),
     "--token": value("TOKEN", "bearer token for a URL; ${VAR} and keyring:NAME are expanded"),
-    "--header": repeated("'NAME: VALUE'", "header for requests to the URL; ${VAR} is expanded"),
-    "--header:webhook": repeated("'NAME: VALUE'", "header for requests to the webhook"),
+    "--header": make_repeatable("'NAME: VALUE'", "header for requests to the URL; ${VAR} is expanded"),
+    "--header:webhook": make_repeatable("'NAME: VALUE'", "header for requests to the webhook"),
     "--scope:add": choice(SCOPES, "configuration file: user (default) or workspace", "user"),
     "--scope:remove": choice(SCOPES, "configuration file (default: the one that contains it)"),
     "--replace": flag("replace an existing entry of the same name"),
@@ -142,7 +142,7 @@ OPTIONS = {
     "--plugins": value("X,Y", "serve only the tools of these plugins"),
     "--plugins:registry": value("X,Y", "also serve the tools of these plugins, to clients with the token"),
     "--domains": value("A,B", "domains to serve: core, import paths of modules, .py files (default: core)"),
-    "--allow-entry-point": repeated(
+    "--allow-entry-point": make_repeatable(
         "PATTERN", "allow registered tools that call these functions, such as 'package.module:*'"
     ),
     "server": value("SERVER|URL", "name or URL of a server"),
@@ -152,15 +152,17 @@ OPTIONS = {
     "--sse": flag("use the older HTTP+SSE transport for the URL"),
     "--login": flag("log in where required, even without a terminal"),
     "--refresh": flag("fetch the list from the server even if it is cached"),
-    "--env": repeated("NAME=VALUE", "environment variable of the command; ${VAR} is expanded"),
+    "--env": make_repeatable("NAME=VALUE", "environment variable of the command; ${VAR} is expanded"),
     "--sandbox-profile": choice(
         ("read-only", "workspace-write", "full"),
         "sandbox of its process (default: workspace-write with one of the next two, else that of the scope)",
     ),
-    "--allow-domain:mcp": repeated(
+    "--allow-domain:mcp": make_repeatable(
         "HOST", "allow the sandbox to reach a host: pypi.org, *.npmjs.org, host:8443 (repeatable)"
     ),
-    "--add-dir:mcp": repeated("DIR", "allow writing to a directory outside the workspace (repeatable)"),
+    "--add-dir:mcp": make_repeatable(
+        "DIR", "allow writing to a directory outside the workspace (repeatable)"
+    ),
     "--cwd": value("DIR", "working directory of the command (default: the workspace)"),
     "program": {"default": ()},
     "--lines": value("N", "print the last N lines (default 50)", short="-n", type=positive, default=50),
@@ -204,7 +206,7 @@ OPTIONS = {
     "--follow": flag("keep printing new calls"),
     "--json:lines": flag("print JSON lines"),
     "instruction": value("INSTRUCTION", "the instruction; piped input is appended; - reads only stdin"),
-    "--registry": repeated("URL|NAME", f"{A_REGISTRY} (default: all configured and trusted ones)"),
+    "--registry": make_repeatable("URL|NAME", f"{A_REGISTRY} (default: all configured and trusted ones)"),
     "--max-steps": value("N", "maximum number of tool calls (default 8)", type=positive, default=8),
     "--trace": value("FILE", "write a trace to a new file"),
     "file": value("FILE", "a trace written by flow run --trace"),

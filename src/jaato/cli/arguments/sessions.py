@@ -8,9 +8,9 @@ from jaato.cli.arguments.parser import (
     Command,
     choice,
     flag,
+    make_repeatable,
     natural,
     positive,
-    repeated,
     value,
 )
 
@@ -84,7 +84,7 @@ AGENT = (
 OPTIONS = {
     "prompt": value("PROMPT", "the prompt; piped input is appended; - reads only stdin"),
     "prompt:chat": value("PROMPT", "the first message"),
-    "--image": repeated("FILE", "attach an image (repeatable)"),
+    "--image": make_repeatable("FILE", "attach an image (repeatable)"),
     "--schema": value("FILE|JSON", "JSON Schema of the answer, which is then one JSON value"),
     "--output": choice(
         ("text", "json", "events"), "text (default), one JSON object, or events as JSON lines", default="text"

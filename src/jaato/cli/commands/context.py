@@ -8,7 +8,7 @@ from typing import Any
 
 from jaato.abc.compactor import GCConfig
 from jaato.abc.store import Store
-from jaato.agent.compaction.account import Account, account_lines, fixed_chars
+from jaato.agent.compaction.account import Account, account_lines, count_fixed_chars
 from jaato.agent.compaction.window import NO_LIMITS, ContextLimit, measure_usage, resolve_limit
 from jaato.agent.journal import Journal
 from jaato.agent.state import SessionState, State
@@ -104,5 +104,5 @@ def account_of(state: State, registry: PluginRegistry | None, settings: Settings
         limit = resolve_limit(state, NO_LIMITS, state.context_limit, None)
         if limit.source == "catalogue":
             limit = ContextLimit(limit.tokens, state.limit_source)
-    usage = measure_usage(state, limit, fixed_chars(state.system_prompt, tools))
+    usage = measure_usage(state, limit, count_fixed_chars(state.system_prompt, tools))
     return Account(state, usage, tools, lambda: instructions)

@@ -83,7 +83,7 @@ async def open_tools(args: Namespace, offer: Offer) -> AsyncIterator[ToolSession
         domains = None if args.domains is None else split_list(args.domains)
         registry = open_registry(options, domains, args.allow_entry_point, offer.tools)
         async with begin(registry.callers, offer) as sessions, run_maintenance(registry.registered.watch()):
-            offer.known(sessions.catalog)
+            offer.resolve_names(sessions.catalog)
             yield sessions
         return
     from jaato.server.tool_sessions import ToolSessions

@@ -71,13 +71,19 @@ async def serve_at(args: Namespace) -> None:
 
     from jaato.server.auth.gate import allow_hosts
     from jaato.server.daemon import configure_logging, freeze_objects
-    from jaato.server.registry.application import address_of, bound, is_loopback, open_registry, serving
+    from jaato.server.registry.application import (
+        address_of,
+        bind_listener,
+        is_loopback,
+        open_registry,
+        serving,
+    )
     from jaato.server.registry.keys import AllowUntilKeys
 
     options = session_options(args, split_list(args.plugins))
     settings = serve_settings(args, options)
     host = settings["tool_registry_host"].removeprefix("[").removesuffix("]")
-    listener = bound(host, settings["tool_registry_port"])
+    listener = bind_listener(host, settings["tool_registry_port"])
     try:
         registry = open_registry(options, settings["tool_registry_domains"], args.allow_entry_point)
         try:

@@ -343,7 +343,7 @@ def session_status(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
     status = {row.id: f"open in {holder.what}" for row in rows if (holder := store.holder(row.id))}
     client = connect_if_running()
     if client is None:
-        return status | interrupted_status(store, rows)
+        return status | get_interrupted_status(store, rows)
     with client:
         found = client.ask(SessionList(limit=MAX_SESSIONS))
     assert isinstance(found, Sessions)
@@ -357,7 +357,7 @@ def session_status(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
     return status
 
 
-def interrupted_status(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
+def get_interrupted_status(store: Store, rows: Sequence[SessionRow]) -> dict[str, str]:
     """The status of sessions whose process died during a turn, when no server is running."""
     from jaato.server.sessions.interrupted import read_status
 

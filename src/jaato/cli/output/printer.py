@@ -287,7 +287,7 @@ def result_preview(result: ToolResult) -> list[str]:
     return [*[one_line(line, 200) for line in lines[:MAX_LINES]], *more]
 
 
-def indented(name: str, value: Any, *, whole: bool = False) -> str:
+def indent_argument(name: str, value: Any, *, whole: bool = False) -> str:
     """An argument, as a user must see what a permission allows; of one beyond a screenful its beginning and its end, unless
     it is to be the `whole`."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

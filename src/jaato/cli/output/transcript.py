@@ -10,7 +10,7 @@ from jaato.abc.store import Damaged, Store
 from jaato.agent.event_redaction import redact_log
 from jaato.cli.output.console import Console, one_line
 from jaato.cli.output.printer import call_text, failure_text, usage_text
-from jaato.client.state import unfinished
+from jaato.client.state import is_unfinished
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (
     AgentCompleted,
@@ -178,7 +178,7 @@ def entry_lines(entry: Event, arguments: Arguments, width: int) -> Iterator[str]
 
 def work_lines(state: State, info: SessionInfo, width: int) -> Iterator[str]:
     """The lines of running or interrupted calls, and of background tasks."""
-    interrupted = unfinished(state) and not info.at_work
+    interrupted = is_unfinished(state) and not info.at_work
     for call in state.calls.values():
         line = call_text(call.tool, call.arguments, width - 20)
         yield f"> {line} ({'interrupted' if interrupted else 'running'})"

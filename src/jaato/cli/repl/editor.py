@@ -38,7 +38,7 @@ KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])?|[\x00-\x08\x0b-\x1a\x1
 """What a terminal sends for a key that is no character."""
 
 
-def typed_text(line: str) -> str:
+def get_typed_text(line: str) -> str:
     """The characters of a line that was typed; `NO_INPUT` for one of other keys alone."""
     text = KEY.sub("", line)
     return text if text or not line else NO_INPUT
@@ -114,7 +114,10 @@ class LineReader:
         visible yet."""
         if self._is_terminal:
             self._feed(read_unfinished(self.descriptor), whole=False)
-        lines, rest = list(map(typed_text, self._lines)), KEY.sub("", self._rest.decode("utf-8", "replace"))
+        lines, rest = (
+            list(map(get_typed_text, self._lines)),
+            KEY.sub("", self._rest.decode("utf-8", "replace")),
+        )
         self._lines.clear()
         self._rest = b""
         return lines, rest

@@ -18,7 +18,7 @@ from jaato.cli.exit_codes import INTERRUPTED, OK
 from jaato.cli.output.console import Console, one_line
 from jaato.cli.output.printer import print_sandbox
 from jaato.cli.output.transcript import print_opening, print_state
-from jaato.cli.repl.editor import INTERRUPT, NO_INPUT, Keyboard, typed_text
+from jaato.cli.repl.editor import INTERRUPT, NO_INPUT, Keyboard, get_typed_text
 from jaato.cli.repl.questions import answer_command
 from jaato.cli.repl.session_output import SessionOutput
 from jaato.cli.repl.slash_commands import ALIASES, COMMANDS, run_slash_command
@@ -248,7 +248,7 @@ class Repl:
     async def _handle_message(self, line: str, *, working: bool) -> None:
         """Send a line as a message, or run it as a command."""
         begun, self._begun = self._begun, ""
-        line = typed_text(begun + line) if self.keyboard.interactive else line
+        line = get_typed_text(begun + line) if self.keyboard.interactive else line
         if line == NO_INPUT:
             return
         text = self.keyboard.join(line)

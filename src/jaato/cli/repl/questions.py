@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jaato.abc.asker import Answer
 from jaato.cli.output.console import Console, Look, one_line, visible
-from jaato.cli.output.printer import SubagentNames, indented
-from jaato.cli.repl.editor import NO_INPUT, PASTE, LineReader, typed_text
+from jaato.cli.output.printer import SubagentNames, indent_argument
+from jaato.cli.repl.editor import NO_INPUT, PASTE, LineReader, get_typed_text
 from jaato.protocol.commands import ClarificationResponse, Command, PermissionResponse
 from jaato.protocol.events import (
     ClarificationQuestion,
@@ -161,7 +161,7 @@ class Questions:
         note(f"{self._prefix(question)}May {question.tool} run?", "yellow")
         for name, value in question.arguments.items():
             if not question.preview or name not in IN_PREVIEW:
-                note(indented(name, value))
+                note(indent_argument(name, value))
         for line in visible(question.preview).splitlines():
             note(f"  {line}", diff_look(line))
         if question.access is not None:
@@ -191,7 +191,7 @@ class Questions:
     def take_line(self, reader: LineReader, line: str, begun: str = "") -> str:
         """Use a line as the answer, and return what is none: pasted lines, and a line that was `begun` before the question.
         Keys that are no characters are ignored."""
-        lines = [typed_text(one) for one in reader.read_pasted(line)]
+        lines = [get_typed_text(one) for one in reader.read_pasted(line)]
         if begun or len(lines) > 1 or PASTE in line:
             self._console.end_prompt()
             return "\n".join([begun + lines[0].strip(NO_INPUT), *(one.strip(NO_INPUT) for one in lines[1:])])

@@ -81,7 +81,7 @@ class McpCommands(SourceCommands[ServerConfig]):
                 raise ConfigError(
                     "--header and --sse are for a URL; those of a server are in its configuration."
                 )
-            return self.directory.configured(text)
+            return self.directory.get_configured(text)
         entry = JsonObject([("type", "sse" if sse else "http"), ("url", text), ("headers", headers)])
         name = (urlsplit(text).netloc.rpartition("@")[2] or "url")[:100] if text.isprintable() else "url"
         try:
@@ -289,7 +289,7 @@ def age_text(age_s: float | None) -> str:
 
 def logs(commands: McpCommands) -> int:
     """Print the last lines of a server's stderr output."""
-    config = commands.directory.configured(commands.name)
+    config = commands.directory.get_configured(commands.name)
     file = LogFile(commands.settings.state_dir, config)
     text = file.tail(commands.args.lines)
     if text:
@@ -313,7 +313,7 @@ def check_login(commands: McpCommands, config: ServerConfig) -> None:
 
 async def login(commands: McpCommands, config: ServerConfig) -> int:
     """Log in or out."""
-    from jaato.plugins.mcp.http_transport import allowed_for
+    from jaato.plugins.mcp.http_transport import make_allowed_hosts
     from jaato.plugins.mcp.oauth.login import login, logout
     from jaato.plugins.mcp.oauth.token_store import open_store
 
@@ -324,7 +324,7 @@ async def login(commands: McpCommands, config: ServerConfig) -> int:
         )
         return USAGE
     store, environ = open_store(commands.settings.state_dir), commands.settings.environ
-    allowed = allowed_for(filled, commands.directory.context.allow_hosts)
+    allowed = make_allowed_hosts(filled, commands.directory.context.allow_hosts)
     if commands.args.action == "logout":
         print_line(await logout(filled, store, environ=environ, allowed=allowed))
         return OK

@@ -29,7 +29,7 @@ from jaato.plugins.arp.remote_registry import path_of
 from jaato.plugins.arp.tools import RegistryTool, full_name, make_tool
 from jaato.plugins.arp.validation import name_problem
 from jaato.protocol.arp import ToolView, decode_definition, decode_error
-from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.filesystem.containment import display_name
 from jaato.tools.invisible_text import escape_all, one_line
 from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.remote.sources import SourceContext
@@ -63,12 +63,12 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
         if "://" not in self.name:
             if self.args.token:
                 raise ConfigError("--token is for a URL; the token of a registry is in its configuration.")
-            return self.directory.handle(self.directory.chosen(self.name))
+            return self.directory.handle(self.directory.get_trusted(self.name))
         return self.directory.handle(registry_from_url(self.name, self.args.token or ""))
 
     def find(self) -> RegistryConfig:
         """The registry of this name. Raises `ConfigError`."""
-        return self.directory.configured(self.name)
+        return self.directory.get_configured(self.name)
 
     def entry(self) -> dict[str, Any]:
         """The configuration entry for the arguments of `add`. Raises `ConfigError`."""
@@ -90,7 +90,7 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
         changed = [
             (before, now.definition)
             for before, now in found
-            if now is not None and handle.pins.changed(now.definition)
+            if now is not None and handle.pins.describe_change(now.definition)
         ]
         if changed:
             with suppress(RegistryUnusable):  # a key that cannot be read cannot be redacted
@@ -158,7 +158,7 @@ def choose_work(commands: RegistryCommands) -> Callable[[], Awaitable[int]]:
     if args.action == "list":
         return lambda: list_tools(commands, handle)
     if why := name_problem(args.tool):
-        raise ConfigError(f"No tool is called {shown_name(args.tool)[:80]!r}: that {why}.")
+        raise ConfigError(f"No tool is called {display_name(args.tool)[:80]!r}: that {why}.")
     if args.action == "get":
         return lambda: get(commands, handle)
     arguments = parse_arguments(args.arguments)

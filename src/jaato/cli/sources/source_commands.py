@@ -224,7 +224,7 @@ class SourceCommands(ABC, Generic[C]):
         for problem in self.directory.problems:
             if problem.name == self.name:
                 return "user" if problem.origin == self.directory.file("user")[0] else "workspace"
-        return self.directory.configured(self.name).scope
+        return self.directory.get_configured(self.name).scope
 
     # --- trust ---------------------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class SourceCommands(ABC, Generic[C]):
         if not self._agrees(f"Let {config.name} {self.verb}, as shown?"):
             return False
         directory.reload()
-        directory.trust.add(directory.configured(config.name), seen=seen)
+        directory.trust.add(directory.get_configured(config.name), seen=seen)
         print_line(f"trusted {config.name}; any change of what is shown above asks again")
         return True
 

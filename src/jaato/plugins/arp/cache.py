@@ -59,15 +59,15 @@ def place(cache_dir: Path, digest: str, what: str) -> Path:
 
 def load_list(cache_dir: Path, digest: str) -> CachedList:
     """The list that is kept of a configuration; an empty one, which was never asked for, without."""
-    return loaded(cache_dir, "list", CachedList(digest))
+    return load_cached(cache_dir, "list", CachedList(digest))
 
 
 def load_definitions(cache_dir: Path, digest: str) -> CachedDefinitions:
     """The definitions that are kept of a configuration."""
-    return loaded(cache_dir, "definitions", CachedDefinitions(digest))
+    return load_cached(cache_dir, "definitions", CachedDefinitions(digest))
 
 
-def loaded(cache_dir: Path, what: str, nothing: K) -> K:
+def load_cached(cache_dir: Path, what: str, nothing: K) -> K:
     """What is kept; `nothing` where it cannot be read, or is of another form or configuration."""
     try:
         content = read_bounded(place(cache_dir, nothing.digest, what), MAX_BYTES)

@@ -110,10 +110,10 @@ def output_of(registry: str, answer: ArpResponse, definition: ToolDefinition) ->
         raise RegistryRefusal(problem_of(registry, result.error))
     if answer.status >= 400:
         raise CallLost(f"The registry {registry!r} says that the call went well, and HTTP {answer.status}.")
-    return given(result, definition)
+    return make_output(result, definition)
 
 
-def given(result: ToolResult, definition: ToolDefinition) -> Output:
+def make_output(result: ToolResult, definition: ToolDefinition) -> Output:
     """What a call that went well gave; data that is not as the tool's definition says is marked."""
     value = result.result
     problems = json_problems(value)

@@ -18,7 +18,7 @@ from jaato.plugins.arp.errors import RegistryFault, RegistryRefusal
 from jaato.plugins.arp.remote_registry import RemoteRegistry
 from jaato.plugins.arp.validation import check_definition, is_destructive, sanitize_schema, sanitize_text
 from jaato.protocol.arp import ToolDefinition, decode_batch, decode_definition
-from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.filesystem.containment import display_name
 from jaato.tools.schema import Validator
 
 FRESH_S = 60.0
@@ -68,7 +68,7 @@ class Definitions:
 
         Raises `ToolError`s.
         """
-        known = await self._asked(name, refresh=refresh)
+        known = await self._request(name, refresh=refresh)
         await self._keep()
         return known
 
@@ -78,7 +78,7 @@ class Definitions:
             self._is_dirty = False
             await self._source.keep(self._kept)
 
-    async def _asked(self, name: str, *, refresh: bool = False) -> KnownDefinition:
+    async def _request(self, name: str, *, refresh: bool = False) -> KnownDefinition:
         known, kept = self.get_cached(name), self._kept.tools.get(name)
         now = time.time()
         if known is not None and kept is not None and not refresh and self._is_fresh(name):
@@ -89,7 +89,7 @@ class Definitions:
             if answer.status == 304 and known is not None and kept is not None:
                 self._kept.tools[name] = msgspec.structs.replace(kept, at=now)
                 return known
-            what = f"The definition of {shown_name(name)[:80]!r}"
+            what = f"The definition of {display_name(name)[:80]!r}"
             definition = await self._source.read(decode_definition, answer, what)
             return self._learn(name, definition, answer.header("etag"), now)
         except RegistryRefusal:
@@ -112,7 +112,7 @@ class Definitions:
         async def get(name: str) -> None:
             try:
                 async with room:
-                    found[name] = await self._asked(name)
+                    found[name] = await self._request(name)
             except ToolError as error:
                 found[name] = error
 
@@ -158,7 +158,7 @@ class Definitions:
             validator = check_definition(shown, name)
         except RegistryFault as error:
             raise RegistryFault(
-                f"The definition of {shown_name(name)[:80]!r} by the registry {self._source.name!r} cannot be used: "
+                f"The definition of {display_name(name)[:80]!r} by the registry {self._source.name!r} cannot be used: "
                 f"{error}."
             ) from None
         before = self._kept.tools.pop(name, None)

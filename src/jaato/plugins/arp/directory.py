@@ -50,15 +50,15 @@ class Directory(SourceDirectory[RegistryConfig]):
             )
         return found
 
-    def chosen(self, name: str) -> RegistryConfig:
+    def get_trusted(self, name: str) -> RegistryConfig:
         """The registry of this name, which may be asked. Raises `ConfigError`, `PermissionDenied` for one that is not
         trusted."""
-        return self.check_trust(self.enabled(name))
+        return self.check_trust(self.get_enabled(name))
 
     def get_handle(self, name: str) -> RegistryHandle:
         """The registry of this name at work. Raises `RegistryUnusable`."""
         try:
-            return self.handle(self.chosen(name))
+            return self.handle(self.get_trusted(name))
         except (ConfigError, PermissionDenied) as error:
             raise RegistryUnusable(str(error)) from None
 
@@ -73,7 +73,7 @@ class Directory(SourceDirectory[RegistryConfig]):
         """How a registry is reached. Raises `RegistryUnusable`; may wait for the system keyring."""
         try:
             known = expand_variables(config, self.context.environ)
-            allowed = allowed_for(config, known.base, self.context.allow_hosts)
+            allowed = make_allowed_hosts(config, known.base, self.context.allow_hosts)
         except ConfigError as error:
             raise RegistryUnusable(str(error)) from None
         if self.context.secrets is not None:
@@ -111,7 +111,7 @@ class RegistryHandle:
         return Pins(self.source.config, self._context.state_dir)
 
 
-def allowed_for(config: RegistryConfig, base: Url, hosts: tuple[str, ...]) -> AllowedHosts:
+def make_allowed_hosts(config: RegistryConfig, base: Url, hosts: tuple[str, ...]) -> AllowedHosts:
     """What may be reached beside public addresses: what the user allows, and the host that the user's own configuration
     names. Where clouds answer what is secret only the very address leads, and a workspace never to either."""
     if not config.allow_private:

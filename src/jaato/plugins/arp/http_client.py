@@ -96,10 +96,10 @@ class ResultStream:
         if name == b"result":
             self.result = data
         elif name == b"output":
-            self._show(decoded(data))
+            self._show(decode_event(data))
 
     def _object(self, line: bytes) -> None:
-        event = decoded(line)
+        event = decode_event(line)
         if event is not None and event.type == "result":
             self.result = bytes(event.result)
         elif event is not None and event.type == "output":
@@ -120,7 +120,7 @@ def reader_for(content_type: str, on_output: OnOutput | None) -> ResultStream | 
     return None if kind is None or on_output is None else ResultStream(kind, on_output)
 
 
-def decoded(data: bytes) -> StreamEvent | None:
+def decode_event(data: bytes) -> StreamEvent | None:
     """An event; None for what is none."""
     try:
         return STREAM_EVENT.decode(data)
@@ -162,7 +162,7 @@ class Connections:
         self._pools: dict[int, Pool] = {}
 
     @asynccontextmanager
-    async def used(self) -> AsyncIterator[httpcore2.AsyncConnectionPool]:
+    async def use(self) -> AsyncIterator[httpcore2.AsyncConnectionPool]:
         """The pool of the running loop, in use while the context is entered."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(id(loop))
@@ -267,7 +267,7 @@ class RegistryHttpClient:
         seen: set[str] = set()
         try:
             with anyio.fail_after(ask.within_s):
-                return await self._sent(url, ask, seen)
+                return await self._send(url, ask, seen)
         except TimeoutError:
             why = f"did not answer in full within {ask.within_s:g} s"
         except ResponseTooLarge:
@@ -287,7 +287,7 @@ class RegistryHttpClient:
             raise CallLost(f"{text} The call had been sent: whether it was carried out is not known.")
         raise RegistryFault(text)
 
-    async def _sent(self, url: Url, ask: ArpRequest, seen: set[str]) -> ArpResponse:
+    async def _send(self, url: Url, ask: ArpRequest, seen: set[str]) -> ArpResponse:
         """The answer by a connection that is kept; a safe request that one of them lost goes out once more by a new one."""
         import httpcore2
 
@@ -295,7 +295,7 @@ class RegistryHttpClient:
             await self._dialer.check_proxied(url)
         if ask.safe or self._keeps:
             try:
-                async with self._kept.used() as pool:
+                async with self._kept.use() as pool:
                     answer = await self._exchange(pool, url, ask, seen)
                 self._keeps = self._keeps or CONNECTING not in seen
                 return answer
@@ -315,7 +315,7 @@ class RegistryHttpClient:
         try:
             headers = headers_of(response.headers)
             self._check(response.status, headers)
-            body = await bounded(
+            body = await read_bounded(
                 response, ask.most_bytes, reader_for(headers.get("content-type", ""), ask.on_output)
             )
             await refuse_more(response)
@@ -350,7 +350,7 @@ class RegistryHttpClient:
             )
 
 
-async def bounded(response: httpcore2.Response, most_bytes: int, reader: ResultStream | None) -> bytes:
+async def read_bounded(response: httpcore2.Response, most_bytes: int, reader: ResultStream | None) -> bytes:
     """The body of an answer; of a stream what stands for it. Raises `ResponseTooLarge`."""
     data = bytearray()
     size = 0

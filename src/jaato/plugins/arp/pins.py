@@ -12,7 +12,7 @@ from jaato.log import logger
 from jaato.plugins.arp.config import RegistryConfig
 from jaato.protocol.arp import ToolDefinition
 from jaato.tools.filesystem.atomic import file_lock, write_private
-from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.filesystem.containment import display_name
 from jaato.tools.remote.fields import digest_of
 from jaato.tools.remote.trust import read_pins, render_diff
 
@@ -66,7 +66,7 @@ class Pins:
         """Read the file now: what is written there later counts in the next session."""
         _ = self.tools
 
-    def changed(self, definition: ToolDefinition) -> str:
+    def describe_change(self, definition: ToolDefinition) -> str:
         """How a tool differs from what was allowed, in words; empty where it does not, or nothing was."""
         before = self.tools.get(definition.name)
         return "" if before is None or before.hash == hash_of(definition) else difference(before, definition)
@@ -78,7 +78,7 @@ class Pins:
 
     def pin(self, *definitions: ToolDefinition) -> None:
         """These are allowed as they are. Raises `ConfigError`, OSError where that cannot be kept."""
-        new = {one.name: pinned(one) for one in definitions if self.holds(one.name) != hash_of(one)}
+        new = {one.name: make_pin(one) for one in definitions if self.holds(one.name) != hash_of(one)}
         if not new or not self._keeps:
             return
         with file_lock(self.path):
@@ -101,7 +101,7 @@ class Pins:
         return read_pins(self.path, PinFile, "form", FORM, RegistryConfig.NOUN) if self._keeps else PinFile()
 
 
-def pinned(definition: ToolDefinition) -> Pinned:
+def make_pin(definition: ToolDefinition) -> Pinned:
     """What is kept of a definition."""
     parameters = definition.parameters
     short = len(msgspec.json.encode(parameters)) <= MAX_PARAMETERS_BYTES
@@ -117,7 +117,7 @@ def difference(before: Pinned, now: ToolDefinition) -> str:
     """What is different, for who is asked whether a call may be made."""
     old, new = properties_of(before.parameters), properties_of(now.parameters)
     said = [
-        f"{what} {named(names)}"
+        f"{what} {list_names(names)}"
         for what, names in (
             ("new parameters:", [name for name in new if name not in old]),
             ("gone:", [name for name in old if name not in new]),
@@ -138,9 +138,9 @@ def properties_of(parameters: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def named(names: list[str]) -> str:
+def list_names(names: list[str]) -> str:
     """Some of these names, as a stranger's."""
-    shown = ", ".join(shown_name(name)[:80] for name in names[:MAX_NAMED])
+    shown = ", ".join(display_name(name)[:80] for name in names[:MAX_NAMED])
     return f"{shown} and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else shown
 
 

@@ -26,7 +26,7 @@ from jaato.plugins.arp.http_client import ArpRequest, ArpResponse, Headers, OnOu
 from jaato.plugins.arp.validation import MAX_TOOLS, usable_views
 from jaato.protocol.arp import BATCH_GET, INVOKE, LIST_PATH, ToolView, decode_views
 from jaato.protocol.messages import Problem
-from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.filesystem.containment import display_name
 from jaato.tools.invisible_text import one_line
 from jaato.tools.network.addresses import AddressRefused, Url, parse_url
 from jaato.tools.remote.refresh import THROUGH, marks_in, via_of
@@ -36,7 +36,7 @@ FIRST_WAIT_S = 1.0
 MOST_WAIT_S = 300.0
 SHORT_S = 1.5
 """A wait no longer than this is not kept to."""
-MAX_TOLD = 200
+MAX_LOGGED = 200
 
 
 class Backoff:
@@ -48,7 +48,7 @@ class Backoff:
         self._clock = clock
         self._failures = 0
         self._not_before = 0.0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     @property
     def wait_s(self) -> float:
@@ -63,11 +63,11 @@ class Backoff:
                 f"{self.wait_s:.0f} s."
             )
 
-    def answered(self) -> None:
+    def record_success(self) -> None:
         """It has answered."""
         self.failure, self._failures, self._not_before = "", 0, 0.0
 
-    def failed(self, error: JaatoError) -> None:
+    def record_failure(self, error: JaatoError) -> None:
         """Leave the registry alone for a while, each time longer."""
         self._failures += 1
         wait_s = min(MOST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures - 1, 20))
@@ -76,8 +76,8 @@ class Backoff:
 
     def log_problem(self, what: str) -> None:
         """Say in the log what is wrong, once."""
-        if what not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add(what)
+        if what not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(what)
             LOG.warning("Registry '%s': %s", self.name, what)
 
 
@@ -215,19 +215,19 @@ class RemoteRegistry(Backoff):
             self._note_circle(answer)
             if answer.status == 304 and condition:
                 self.kept = msgspec.structs.replace(kept, at=now)
-                self.answered()
+                self.record_success()
                 return False
             self._expect(answer, "its list of tools")
             views, whole = await self._pages(answer, through, deadline)
         except JaatoError as error:
-            self.failed(error)
+            self.record_failure(error)
             raise
         usable, dropped = usable_views(views)
         etag = answer.header("etag") if whole else ""  # that of a page says nothing of the others
         self.kept = msgspec.structs.replace(
             kept, views=usable, at=now, asked_whole=now, etag=etag, dropped=dropped
         )
-        self.answered()
+        self.record_success()
         for text in dropped:
             self.log_problem(f"left out {text}")
         await self.keep(self.kept)
@@ -279,24 +279,24 @@ class RemoteRegistry(Backoff):
         try:
             answer = await self._send(ask)
         except RegistryFault as error:
-            self.failed(error)
+            self.record_failure(error)
             raise
         if answer.status not in GATEWAYS:
-            self.answered()  # what is wrong with one tool says nothing about the others
+            self.record_success()  # what is wrong with one tool says nothing about the others
         if answer.status == 304 and condition:
             return answer
         if answer.status == 404:
             raise RegistryRefusal(
                 Problem(
                     code="tool.not_found",
-                    message=f"The registry {self.name!r} has no tool {shown_name(name)!r}.",
+                    message=f"The registry {self.name!r} has no tool {display_name(name)!r}.",
                 )
             )
         try:
-            self._expect(answer, f"the definition of {shown_name(name)!r}")
+            self._expect(answer, f"the definition of {display_name(name)!r}")
         except RegistryFault as error:
             if answer.status in GATEWAYS:
-                self.failed(error)
+                self.record_failure(error)
             raise
         return answer
 
@@ -312,7 +312,7 @@ class RemoteRegistry(Backoff):
                 ArpRequest("POST", f"{LIST_PATH}{BATCH_GET}", MAX_LIST_BYTES, within_s, body)
             )
         except RegistryFault as error:
-            self.failed(error)
+            self.record_failure(error)
             raise
         self._batches = answer.status not in UNKNOWN
         return answer if answer.status == 200 else None
@@ -334,13 +334,13 @@ class RemoteRegistry(Backoff):
         except CallLost:
             raise  # a slow tool says nothing about its registry
         except RegistryFault as error:
-            self.failed(error)
+            self.record_failure(error)
             raise
         except anyio.get_cancelled_exc_class():
             if request_id := dict(headers).get("X-Request-Id", ""):
                 await self._cancel(request_id)
             raise
-        self.answered()
+        self.record_success()
         return answer
 
     async def _cancel(self, request_id: str) -> None:

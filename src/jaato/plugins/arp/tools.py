@@ -67,7 +67,7 @@ class RegistryTool:
         """Why its registry cannot be reached now."""
         return self.source.failure
 
-    def changed(self, call: Call) -> str:
+    def describe_change(self, call: Call) -> str:
         """How the tool differs from what it was when a call of it was last allowed."""
         known = self._definitions.get_cached(self.view.name)
         if call.id:
@@ -78,7 +78,7 @@ class RegistryTool:
                 oldest = next(iter(self._checked_hashes))
                 del self._checked_hashes[oldest]
                 self._allowed_changed.discard(oldest)
-        return "" if known is None else self._pins.changed(known.definition)
+        return "" if known is None else self._pins.describe_change(known.definition)
 
     def allow_changed(self, call: Call) -> None:
         """Pin nothing by this call: whoever allows everything has allowed this very definition to no rule."""

@@ -13,7 +13,7 @@ from jaato.plugins.arp.errors import RegistryFault
 from jaato.protocol.arp import INVOKE, SPOKEN, ToolDefinition, ToolView
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.specs import Access
-from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.filesystem.containment import display_name
 from jaato.tools.invisible_text import escape_invisible, find_invisible, strings_in
 from jaato.tools.schema import MAX_SCHEMA_DEPTH, Validator, depth_within, validator_of
 
@@ -37,11 +37,11 @@ def usable_views(views: list[ToolView]) -> tuple[list[ToolView], list[str]]:
         dropped.append(f"{len(views) - MAX_TOOLS:,} tools beyond the first {MAX_TOOLS:,}")
     counts = Counter(view.name for view in views[:MAX_TOOLS])
     doubled = [name for name, count in counts.items() if count > 1]
-    dropped += [f"the tool {shown_name(name)[:80]!r}: it is there twice" for name in doubled]
+    dropped += [f"the tool {display_name(name)[:80]!r}: it is there twice" for name in doubled]
     for view in views[:MAX_TOOLS]:
         why = name_problem(view.name)
         if why:
-            dropped.append(f"the tool {shown_name(view.name)[:80]!r}: its name {why}")
+            dropped.append(f"the tool {display_name(view.name)[:80]!r}: its name {why}")
         elif counts[view.name] == 1:
             kept.append(ToolView(view.name, sanitize_text(view.description) or view.name))
     if len(dropped) > MAX_DROPPED:
@@ -97,9 +97,9 @@ def unseen_in(schema: dict[str, Any]) -> list[str]:
 def check_definition(definition: ToolDefinition, name: str) -> Validator:
     """What checks arguments by a definition. Raises `RegistryFault` for one that is not that of the tool, or unusable."""
     if definition.name != name:
-        raise RegistryFault(f"it is that of {shown_name(definition.name)[:80]!r}")
+        raise RegistryFault(f"it is that of {display_name(definition.name)[:80]!r}")
     if SPOKEN.fullmatch(definition.schema_version) is None:
-        raise RegistryFault(f"its schema_version is {shown_name(definition.schema_version)[:40]!r}")
+        raise RegistryFault(f"its schema_version is {display_name(definition.schema_version)[:40]!r}")
     if definition.parameters.get("type", "object") != "object":
         raise RegistryFault(
             f"its parameters are of type {str(definition.parameters['type'])[:40]!r}, not object"

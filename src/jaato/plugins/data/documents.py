@@ -281,7 +281,7 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
             return apply_to_items(expression, iterate_items(text, kind, label), request["max_items"], timer)
         document = load_document(text, kind, label, size)
         with timer:
-            return bound_value(apply_expression(expression, document), request["max_items"])
+            return truncate_value(apply_expression(expression, document), request["max_items"])
     except JMESPathError as error:
         raise expression_error(error) from None
 
@@ -351,7 +351,7 @@ def apply_to_items(
     return {"result": found, "items_read": looked}
 
 
-def bound_value(value: Any, max_items: int) -> dict[str, Any]:
+def truncate_value(value: Any, max_items: int) -> dict[str, Any]:
     """A value, with the first items of a long list and of one that is too long as text the beginning."""
     result: dict[str, Any] = {}
     if isinstance(value, list) and len(value) > max_items:

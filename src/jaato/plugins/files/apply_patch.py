@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.diff import make_unified_diff
 from jaato.plugins.files.edits import change_result, refuse_slash
 from jaato.plugins.files.find_replace import replace_spans
 from jaato.plugins.files.hunk_matching import PlacedHunk, place_hunks
@@ -59,7 +59,7 @@ def apply(
     answer: list[dict[str, Any]] = []
     by_label = {step.target.label: step for step in steps}
     for stage in stages:
-        diff = unified_diff(stage.before, stage.text or "")[:room]
+        diff = make_unified_diff(stage.before, stage.text or "")[:room]
         room -= len(diff)
         step = by_label.get(stage.target.label) if stage.target is not None else None
         entry = change_result(step, diff) if step is not None else {"path": stage.path, "diff": diff}

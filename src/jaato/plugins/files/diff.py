@@ -14,7 +14,7 @@ MAX_LINE_CHARS, TAIL_CHARS = 200, 50
 Opcode = tuple[str, int, int, int, int]
 
 
-def unified_diff(old: str, new: str) -> str:
+def make_unified_diff(old: str, new: str) -> str:
     """The difference of two texts in unified form, at most `MAX_LINES` lines; empty when both are the same.
 
     Lines that differ in their ends alone are shown as changed, with a note.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from jaato.errors import ToolError
-from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.diff import make_unified_diff
 from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic_replace import FileChanged
 from jaato.tools.filesystem.changes import Change, Changes, Loaded, Staging
@@ -117,7 +117,7 @@ def find_candidates(view: str, old: str, edit: Edit) -> list[int]:
         ]
         if len(touching) == 1:
             return touching
-        start, end = anchored_region(view, edit)
+        start, end = find_anchored_region(view, edit)
     inside = [place for place in found if start <= place and place + len(old) <= end]
     if inside:
         return inside
@@ -129,7 +129,7 @@ def find_candidates(view: str, old: str, edit: Edit) -> list[int]:
     raise missing_error(view, old, edit, "old")
 
 
-def anchored_region(view: str, edit: Edit) -> tuple[int, int]:
+def find_anchored_region(view: str, edit: Edit) -> tuple[int, int]:
     """From the end of the prologue to the start of the epilogue; each occurs once, or follows the other."""
     start, end = 0, len(view)
     if edit.prologue:
@@ -150,7 +150,7 @@ def insertion_point(view: str, edit: Edit) -> int:
         return find_unique(
             view, before + normalize_newlines(edit.epilogue), edit, "prologue with epilogue"
         ) + len(before)
-    start, end = anchored_region(view, edit)
+    start, end = find_anchored_region(view, edit)
     return start if edit.prologue else end
 
 
@@ -290,7 +290,7 @@ def edit_one(changes: Changes, edit: Edit, call: Call) -> dict[str, Any]:
             raise EditRefused(f"{edit.path!r} would not change: it has this content already.")
         change = Change(target, "updateFile", loaded.seen, loaded.form.encode(text))
         changes.commit([change], call)
-        return change_result(change, unified_diff(loaded.text, text))
+        return change_result(change, make_unified_diff(loaded.text, text))
 
 
 def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[str, Any]]:
@@ -314,7 +314,7 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
     room = 2 * MAX_DIFF_CHARS
     result: list[dict[str, Any]] = []
     for change, loaded, text in steps.values():
-        diff = unified_diff(loaded.text if loaded else "", text)[:room]
+        diff = make_unified_diff(loaded.text if loaded else "", text)[:room]
         room -= len(diff)
         result.append(change_result(change, diff))
     return result

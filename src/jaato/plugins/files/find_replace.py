@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.diff import make_unified_diff
 from jaato.plugins.files.edits import MAX_DIFF_CHARS, MAX_FILES, TooMany, refuse_surrogates
 from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken
@@ -154,7 +154,7 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
         for loaded, spans in found[:MAX_FILES]:
             text = replace_spans(loaded.text, spans)
             content = loaded.form.encode(text)
-            diff = unified_diff(loaded.text, text)[:room]
+            diff = make_unified_diff(loaded.text, text)[:room]
             room -= len(diff)
             files.append({"path": loaded.target.label, "matches": len(spans), "diff": diff})
             if not dry_run:

@@ -35,13 +35,13 @@ def place_hunks(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[
         if placed is None:
             raise PatchRefused(mismatch_error(lines, hunk, f"hunk {number} of {len(hunks)}", name, free))
         if hunk.start is not None:
-            drift = placed.first - expected_line(hunk)
+            drift = placed.first - get_expected_line(hunk)
         free = placed.end
         found.append(placed)
     return found
 
 
-def expected_line(hunk: Hunk) -> int:
+def get_expected_line(hunk: Hunk) -> int:
     """Where a hunk says it begins, from 0; one without old lines stands behind the line it names."""
     start = hunk.start or 0
     return start if not hunk.old else max(start - 1, 0)
@@ -95,7 +95,7 @@ def search(
                 "number as @@ -12,3 +12,4 @@."
             )
         return places[0] if places else None
-    wanted = expected_line(hunk) + drift
+    wanted = get_expected_line(hunk) + drift
     return next(
         (place for place in nearest_first(wanted, free, last) if fits(lines, block, place, same)), None
     )
@@ -144,8 +144,8 @@ def placed_hunk(
             new.append(lines[place])
         place += 1
     facts: dict[str, int | str] = {"line": first + 1}
-    if hunk.start is not None and first != expected_line(hunk):
-        facts["offset"] = first - expected_line(hunk)
+    if hunk.start is not None and first != get_expected_line(hunk):
+        facts["offset"] = first - get_expected_line(hunk)
     if fuzz:
         facts["fuzz"] = fuzz
     if loose:
@@ -162,7 +162,7 @@ def place_insertion(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> 
         if not hunk.anchor or first == free:
             return None
     else:
-        first = expected_line(hunk) + drift
+        first = get_expected_line(hunk) + drift
     if not free <= first <= len(lines):
         return None
     return PlacedHunk(first, first, hunk.new, {"line": first + 1}, hunk)

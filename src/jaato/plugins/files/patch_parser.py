@@ -165,7 +165,7 @@ class UnifiedDiffParser:
                 self._hunk(line)
                 continue
             elif self._git and not line.startswith(NOISE):
-                self._extended_header(line)
+                self._parse_extended_header(line)
             self._place += 1
         return [one for one in self._files if one.old is not None or one.new is not None]
 
@@ -189,7 +189,7 @@ class UnifiedDiffParser:
         if last.old is None and last.new is None:
             raise PatchRefused("A file is named /dev/null on both sides. Correct the lines --- and +++.")
 
-    def _extended_header(self, line: str) -> None:
+    def _parse_extended_header(self, line: str) -> None:
         """A line of git's between the names and the hunks."""
         last = self._files[-1]
         words = line.split(" ", 2)

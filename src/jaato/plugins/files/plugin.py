@@ -14,7 +14,7 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.errors import PluginError
 from jaato.plugins.files import previews, reading
 from jaato.plugins.files.apply_patch import MAX_PATCH_CHARS, apply
-from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.diff import make_unified_diff
 from jaato.plugins.files.edits import (
     Edit,
     EditRefused,
@@ -130,7 +130,7 @@ class FilesPlugin(Plugin):
             target = staging.target(path, parents=True)
             change = Change(target, "writeNewFile", None, content.encode(), made=staging.made)
             self.changes.commit([change], call)
-            return change_result(change, unified_diff("", content))
+            return change_result(change, make_unified_diff("", content))
 
     @tool(
         category=FILES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.diff import make_unified_diff
 from jaato.plugins.files.edits import MAX_DIFF_CHARS, Edit, apply_edit
 from jaato.plugins.files.find_replace import Search, replace_all
 from jaato.tools.call import Call
@@ -14,7 +14,7 @@ from jaato.tools.filesystem.changes import Changes
 def file_diff(path: str, old: str | None, new: str) -> str:
     """The diff of one file with its head; `old` None for a file that is created."""
     before = "/dev/null" if old is None else path
-    return f"--- {before}\n+++ {path}\n{unified_diff(old or '', new)}"
+    return f"--- {before}\n+++ {path}\n{make_unified_diff(old or '', new)}"
 
 
 def preview_edits(changes: Changes, edits: Sequence[Edit]) -> str:

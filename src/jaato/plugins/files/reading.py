@@ -13,13 +13,13 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 from jaato.errors import ToolError
-from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.diff import make_unified_diff
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output
 from jaato.tools.filesystem.backup_directory import Record
 from jaato.tools.filesystem.changes import Change, Changes, Target
-from jaato.tools.filesystem.containment import Roots, shown_name
+from jaato.tools.filesystem.containment import Roots, display_name
 from jaato.tools.filesystem.errors import Entry, FileMissing, explain_os_error, kind_of
 from jaato.tools.filesystem.text_encoding import Form, NotText, display_text, form_of, newlines_of
 
@@ -354,7 +354,7 @@ def sizes_of(roots: Roots, path: str, entries: Iterable[Entry]) -> dict[str, int
 
 def line_of(entry: Entry, sizes: Mapping[str, int]) -> str:
     """One entry as a line."""
-    name = shown_name(entry.name)
+    name = display_name(entry.name)
     match entry.kind:
         case "directory":
             return f"{name}/"
@@ -396,7 +396,7 @@ def change_diff(change: Change) -> str:
     if before is None or len(before) + len(after) > MAX_DIFF_BYTES:
         return ""
     try:
-        return unified_diff(form_of(before).decode(before), form_of(after).decode(after))
+        return make_unified_diff(form_of(before).decode(before), form_of(after).decode(after))
     except NotText:
         return f"binary: {len(before)} → {len(after)} bytes"
 

@@ -19,7 +19,7 @@ from jaato.tools.processes.git import (
     explain_failure,
     git_environment,
     git_program,
-    guarded_environment,
+    make_environment,
     run_git,
 )
 from jaato.tools.processes.sandbox.sandbox import ReadOnlyRunner, Sandbox
@@ -174,7 +174,7 @@ async def open_repository(
         around = (one for one in roots.paths if directory.is_relative_to(one))
         root = max(around, key=lambda one: len(one.parts))
         prefix = str(root.relative_to(top))
-    guarded = await guarded_environment(program, directory, environ, reader)
+    guarded = await make_environment(program, directory, environ, reader)
     return Repository(program, guarded, reader, git_dir, top, prefix)
 
 

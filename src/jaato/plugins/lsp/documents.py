@@ -276,7 +276,7 @@ class ServerDocuments:
                     continue
                 self._sync(path.as_uri(), path, text)
 
-    def shown_path(self, uri: str) -> tuple[str, bool]:
+    def display_path(self, uri: str) -> tuple[str, bool]:
         """A URI as a path, relative in the workspace, and whether it may be read here."""
         parts = urlsplit(uri)
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):

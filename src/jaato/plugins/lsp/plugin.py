@@ -52,7 +52,10 @@ class LspPlugin(Plugin):
         self._roots = roots_of(host)
         self._loop_thread = LoopThread("jaato-lsp")
         self._launcher = WardenClient()
-        named, idle_s = load_languages(self._configured_servers()), float(host.config.get("idle_s", IDLE_S))
+        named, idle_s = (
+            load_languages(self._get_configured_servers()),
+            float(host.config.get("idle_s", IDLE_S)),
+        )
         self._sandbox = sandbox_of(host)
         confined = self._sandbox, sandbox_profile(host.config)
         self._pool = Pool(self._launcher, self._roots, environ_of(host), named, idle_s, *confined)
@@ -232,7 +235,7 @@ class LspPlugin(Plugin):
         """The result of a write with the errors and warnings of the files it wrote, where there are any."""
         if not isinstance(value, dict) or ("backups" not in value and call.name.startswith("lsp_")):
             return value
-        if value.get("dry_run") is True or not (paths := written_files(value)):
+        if value.get("dry_run") is True or not (paths := list_written_files(value)):
             return value
         found = {path: rows for path, rows in (await self.diagnostics_after(paths)).items() if rows}
         return {**value, "diagnostics": found} if found else value
@@ -281,7 +284,7 @@ class LspPlugin(Plugin):
         made = await asyncio.to_thread(found.tool.run, {"edits": edits}, call)
         return {**shown_diffs, "backups": {one["path"]: one.get("backup_id") for one in made["files"]}}
 
-    def _configured_servers(self) -> list[str]:
+    def _get_configured_servers(self) -> list[str]:
         """The user's list of servers."""
         given = self.host.config.get("language_servers")
         if given is None:
@@ -292,7 +295,7 @@ class LspPlugin(Plugin):
         return [str(entry) for entry in given]
 
 
-def written_files(value: dict[str, Any]) -> list[str]:
+def list_written_files(value: dict[str, Any]) -> list[str]:
     """The files that a result lists as written."""
     rows = value.get("files") if isinstance(value.get("files"), list) else value.get("changes")
     named = [value, *(rows if isinstance(rows, list) else [])]

@@ -42,7 +42,7 @@ def location_rows(project: ServerDocuments, answer: Any) -> list[tuple[str, bool
         if location is None:
             continue
         uri, start = location
-        path, readable = project.shown_path(uri)
+        path, readable = project.display_path(uri)
         line, unit = start.get("line"), start.get("character")
         if type(line) is int and type(unit) is int:
             found[path, line, unit] = (path, readable, start)
@@ -151,7 +151,7 @@ def workspace_symbol_rows(project: ServerDocuments, found: Any) -> list[dict[str
     for one in found[:MAX_ROWS] if isinstance(found, list) else []:
         match one:
             case {"name": str(name), "location": {"uri": str(uri)} as location}:
-                path, readable = project.shown_path(uri)
+                path, readable = project.display_path(uri)
                 row: dict[str, Any] = {"name": name[:200], "kind": kind_of(one.get("kind")), "path": path}
                 match location:
                     case {"range": {"start": {"line": int(line)}}}:
@@ -281,7 +281,7 @@ async def request_rename(
     lines = TextPositions(text)
     changed = {one.path for one in texts}
     found = project.find_mentions(lines.word_at(lines.find_symbol(where.symbol, where.line, where.column)))
-    shown = (project.shown_path(path.as_uri())[0] for path, _ in found)
+    shown = (project.display_path(path.as_uri())[0] for path, _ in found)
     return texts, list(itertools.islice((path for path in shown if path not in changed), MAX_LEFT))
 
 

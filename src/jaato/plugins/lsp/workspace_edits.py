@@ -42,7 +42,7 @@ def new_texts(edit: Any, project: ServerDocuments, roots: Roots) -> list[NewText
             f"This would change {len(by_uri)} files; at most {MAX_FILES} can be changed at once."
         )
     for uri, edits in by_uri.items():
-        path, readable = project.shown_path(uri)
+        path, readable = project.display_path(uri)
         if not readable:
             raise EditRefused(
                 f"This would change {path!r}, outside the directories of the session. Nothing was changed."

@@ -236,7 +236,7 @@ def prompt_output(result: types.GetPromptResult, call: Call) -> Output:
     return builder.build()
 
 
-def checked_output(entry: ToolEntry, output: Output) -> Output:
+def validate_output(entry: ToolEntry, output: Output) -> Output:
     """The output without structured data that does not validate against the tool's declared output schema."""
     if entry.output_schema is None:
         return output

@@ -89,7 +89,7 @@ class McpClient:
             self.why, fault = str(error), error
             self.fault = error
         else:
-            parts = (ended or self.why, self.log.explained().strip())
+            parts = (ended or self.why, self.log.explain().strip())
             self.why = " ".join(part for part in parts if part)
             fault = ServerFault(f"The MCP server {self.config.name} did not start. {self.why}")
         if not self.ready.done():
@@ -300,7 +300,7 @@ class McpClient:
         self.timeouts += 1
         raise lost(
             f"The MCP server {name} did not answer {what} within {self.config.call_timeout_s:g} s "
-            f"(call_timeout_s in its configuration); the call was given up.{self.log.explained()}"
+            f"(call_timeout_s in its configuration); the call was given up.{self.log.explain()}"
         )
 
     async def _disconnect_error(

@@ -72,20 +72,20 @@ class ServerTrust(SourceTrust[ServerConfig]):
     def content(self, config: ServerConfig) -> bytes:
         """All that trust in a server is bound to. Raises `ConfigError` when a program is too big to be read."""
         lines = [super().content(config).decode()]
-        lines += [f"{path} {program_hash(path)}" for path in referenced_programs(config)]
+        lines += [f"{path} {program_hash(path)}" for path in find_referenced_programs(config)]
         return "\n".join(lines).encode("utf-8", "surrogatepass")
 
     def describe(self, config: ServerConfig) -> list[tuple[str, str]]:
         """What a person must see before trusting a server: exactly what runs or is reached, and what it is given."""
         rows: list[tuple[str, str]] = []
         if config.kind == "stdio":
-            rows.append(("runs", " ".join(quoted(part) for part in (config.command, *config.args))))
+            rows.append(("runs", " ".join(quote(part) for part in (config.command, *config.args))))
             rows.append(("in", escape_all(config.cwd) if config.cwd else "the workspace"))
             rows.append(("sandbox", describe_sandbox(config)))
             rows += [
                 ("with", f"{escape_all(name)}={escape_all(value)}") for name, value in config.env.items()
             ]
-            paths = referenced_programs(config)
+            paths = find_referenced_programs(config)
             rows += [("program", f"{escape_all(str(path))} {program_hash(path)[:19]}") for path in paths]
         else:
             rows.append(("reaches", f"{escape_all(config.url)} ({config.kind})"))
@@ -106,7 +106,7 @@ def program_hash(path: Path) -> str:
     return content_hash(content) if content is not None else "absent"
 
 
-def referenced_programs(config: ServerConfig) -> list[Path]:
+def find_referenced_programs(config: ServerConfig) -> list[Path]:
     """The files in the workspace that a server's command line names and that are run: an exchange of one is a change."""
     if config.kind != "stdio":
         return []
@@ -164,7 +164,7 @@ def is_executable(path: Path) -> bool:
         return False
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A part of a command line as a shell would need it written, with nothing hidden."""
     import shlex
 
@@ -232,7 +232,7 @@ class Directory(SourceDirectory[ServerConfig]):
     def entry(self, name: str) -> ServerConfig:
         """The configuration of a server. Raises `ServerUnusable`, naming those there are."""
         try:
-            return self.enabled(name)
+            return self.get_enabled(name)
         except ConfigError as error:
             raise ServerUnusable(str(error)) from None
 

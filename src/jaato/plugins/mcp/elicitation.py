@@ -173,9 +173,9 @@ def value_of(entry: Any, answer: str | None) -> Any:
     kind = entry.get("type")
     if kind == "array":
         parts = [part.strip() for part in text.split(",") if part.strip()]
-        return [chosen(entry, part) for part in parts] if choices(entry) else parts
+        return [parse_choice(entry, part) for part in parts] if choices(entry) else parts
     if choices(entry):
-        return chosen(entry, text)
+        return parse_choice(entry, text)
     match kind:
         case "boolean":
             if text.lower() not in ("yes", "y", "true", "no", "n", "false"):
@@ -193,7 +193,7 @@ def value_of(entry: Any, answer: str | None) -> Any:
     return text
 
 
-def chosen(entry: dict[str, Any], text: str) -> str:
+def parse_choice(entry: dict[str, Any], text: str) -> str:
     """The value of a choice that was named by its label or value."""
     for label, value in choices(entry):
         if text in (label, value):

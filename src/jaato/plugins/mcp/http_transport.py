@@ -128,7 +128,7 @@ def auth_of(setting: McpServerOptions) -> httpx2.Auth | None:
     from jaato.plugins.mcp.oauth.login import auth_for
     from jaato.plugins.mcp.oauth.token_store import open_store
 
-    allowed = allowed_for(setting.config, setting.allow_hosts)
+    allowed = make_allowed_hosts(setting.config, setting.allow_hosts)
     store = open_store(setting.state_dir)
     return auth_for(setting.config, store, setting.ask, environ=setting.environ, allowed=allowed)
 
@@ -141,7 +141,7 @@ def inner_transport(setting: McpServerOptions) -> httpx2.AsyncBaseTransport:
         proxy = proxy_for(config.url, setting.environ)
         pool = proxy_settings.open_pool(config.url, proxy, setting.environ, KEPT)
     else:
-        allowed = allowed_for(config, setting.allow_hosts) or AllowedHosts()
+        allowed = make_allowed_hosts(config, setting.allow_hosts) or AllowedHosts()
         url = parse_url(config.url)
         dialer = CheckedResolver(allowed)
         pool, proxied = open_pool(url, dialer, setting.environ)
@@ -165,7 +165,7 @@ class Proxied(httpx2.AsyncHTTPTransport):
         return await super().handle_async_request(request)
 
 
-def allowed_for(config: ServerConfig, hosts: tuple[str, ...]) -> AllowedHosts | None:
+def make_allowed_hosts(config: ServerConfig, hosts: tuple[str, ...]) -> AllowedHosts | None:
     """What may be reached beside public addresses: what the user allows, and the address that was vouched for
     when the entry itself says it, as `localhost` and `10.0.0.5` do and a name that leads there does not. Where clouds
     answer what is secret, and beside it, only the user's own word leads."""
@@ -230,7 +230,7 @@ class Guard(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
-            self.failed(error)
+            self.record_error(error)
             raise
         finally:
             if request.method == "GET" and self._stream_ready is not None:
@@ -239,7 +239,7 @@ class Guard(httpx2.AsyncBaseTransport):
             self._record_response(request, response)
         if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             await response.aclose()
-            self.failed(httpx2.RemoteProtocolError("the answer is compressed, which was not asked for"))
+            self.record_error(httpx2.RemoteProtocolError("the answer is compressed, which was not asked for"))
             raise httpx2.RemoteProtocolError("the answer is compressed, which was not asked for")
         endless = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = Bounded(response.stream, self, endless=endless)
@@ -263,7 +263,7 @@ class Guard(httpx2.AsyncBaseTransport):
         self.session_expired = True
         self.over.set()
 
-    def failed(self, error: Exception) -> None:
+    def record_error(self, error: Exception) -> None:
         """Record an error of the connection."""
         known = isinstance(error, JaatoError)
         why = (plain(str(error)) or type(error).__name__).rstrip(".")
@@ -308,7 +308,7 @@ class Bounded(httpx2.AsyncByteStream):
                     raise httpx2.StreamError(f"the answer is larger than {MAX_BODY_BYTES >> 20} MB")
                 yield chunk
         except httpx2.TransportError as error:
-            self._guard.failed(error)
+            self._guard.record_error(error)
             raise
         finally:
             if self._endless and self._guard.older:
@@ -333,7 +333,7 @@ class Client(httpx2.AsyncClient):
             return await super().send(request, **options)
         except Exception as error:
             if not isinstance(error, httpx2.TransportError):
-                self._guard.failed(error)
+                self._guard.record_error(error)
             if request.method == "POST":
                 self._guard.over.set()
             raise

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from jaato import settings
-from jaato.plugins.mcp.calls import CallContext, checked_output, output_of, prompt_output, resource_output
+from jaato.plugins.mcp.calls import CallContext, output_of, prompt_output, resource_output, validate_output
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry
 from jaato.plugins.mcp.pool import Request, SessionServers, fetch_manifest, send_request
@@ -63,7 +63,7 @@ class MCPClientManager:
             raise self._directory.missing_tool(server, tool)
         call = self._call(tool, args or {})
         result = self._ask(server, lambda client: client.call(tool, call.arguments, CallContext(call)))
-        return checked_output(entry, output_of(result, call))
+        return validate_output(entry, output_of(result, call))
 
     def read_resource(self, server: str, uri: str) -> Output:
         """Read a resource. Raises `ToolError`s."""

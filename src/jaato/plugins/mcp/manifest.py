@@ -105,7 +105,7 @@ def load(cache_dir: Path, digest: str) -> Manifest | None:
 def save(cache_dir: Path, manifest: Manifest) -> bool:
     """Keep what is known, within bounds; whether that was possible, for a cache may be lost."""
     try:
-        content = msgspec.json.encode(bounded(manifest))
+        content = msgspec.json.encode(limit_manifest(manifest))
         if len(content) > MAX_FILE_BYTES:
             return False
         write_private(path_of(cache_dir, manifest.digest), content)
@@ -122,7 +122,7 @@ def forget(cache_dir: Path, digest: str) -> None:
         return
 
 
-def bounded(manifest: Manifest) -> Manifest:
+def limit_manifest(manifest: Manifest) -> Manifest:
     """The manifest without what is too big, too deep or too much; `dropped` names it."""
     dropped = list(manifest.dropped)
     budget = [MAX_FILE_BYTES - 1_000_000]

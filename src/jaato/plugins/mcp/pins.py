@@ -13,7 +13,7 @@ import msgspec
 
 from jaato.errors import ConfigError
 from jaato.plugins.mcp.config import ServerConfig
-from jaato.plugins.mcp.manifest import Manifest, ToolEntry, bounded
+from jaato.plugins.mcp.manifest import Manifest, ToolEntry, limit_manifest
 from jaato.tools.filesystem.atomic import file_lock, write_private
 from jaato.tools.invisible_text import escape_all, find_invisible, strings_in
 from jaato.tools.permissions.trust import content_hash
@@ -62,7 +62,7 @@ class ManifestReview:
 
     def missing(self, server: str, name: str) -> str:
         """Why there is no such tool to call, with those there are."""
-        from jaato.tools.filesystem.containment import shown_name, similar_names
+        from jaato.tools.filesystem.containment import display_name, similar_names
 
         if name in self.disabled:
             return self.disabled[name].why(server)
@@ -71,7 +71,7 @@ class ManifestReview:
             return f"The MCP server {server!r} has {names.count(name)} tools {name!r}, so none of them can be called."
         near = similar_names(name, names)
         hint = f"Is it {' or '.join(map(repr, near))}? " if near else ""
-        known = ", ".join(shown_name(one)[:80] for one in names[:50]) or "none"
+        known = ", ".join(display_name(one)[:80] for one in names[:50]) or "none"
         return f"The MCP server {server!r} has no tool {name[:80]!r}. {hint}It has {known}."
 
     @property
@@ -122,22 +122,22 @@ class Pins:
         whole = whole_hash(manifest)
         if whole and whole == known.agreed:
             return ManifestReview(manifest, ())
-        manifest = bounded(manifest)
+        manifest = limit_manifest(manifest)
         found = definitions(manifest)
-        changes = compared(known, found)
+        changes = find_changed(known, found)
         held = {(change.kind, change.name) for change in changes}
         new = {key: made for key, made in found.items() if key not in held and label(key) not in known.pins}
         if new or not changes:
             with file_lock(path):
                 known = self._read(path)
                 for key, definition in new.items():
-                    known.pins.setdefault(label(key), pinned(definition))
-                changes = compared(known, found)
+                    known.pins.setdefault(label(key), make_pin(definition))
+                changes = find_changed(known, found)
                 known.agreed = "" if changes else whole_hash(manifest)
                 self._write(path, config, known)
             if at_first is not None:
                 at_first.pins = known.pins | at_first.pins
-                changes = compared(at_first, found)
+                changes = find_changed(at_first, found)
                 at_first.agreed = "" if changes else whole_hash(manifest)
         return ManifestReview(without(manifest, changes), tuple(changes))
 
@@ -147,11 +147,11 @@ class Pins:
         """Pin definitions as they are now: those shown in `changes`, or all; how many. One that changed since it
         was shown is left. Raises `ConfigError`, OSError."""
         path = self._path(config)
-        found = definitions(bounded(manifest))
+        found = definitions(limit_manifest(manifest))
         wanted = None if changes is None else {(one.kind, one.name): one.version for one in changes}
         with file_lock(path):
             known = self._read(path)
-            made = {key: pinned(definition) for key, definition in found.items()}
+            made = {key: make_pin(definition) for key, definition in found.items()}
             accepted = {
                 key: one for key, one in made.items() if wanted is None or wanted.get(key) == one.hash
             }
@@ -197,7 +197,7 @@ def label(key: Key) -> str:
     return f"{key[0]}:{key[1]}"
 
 
-def pinned(definition: dict[str, Any]) -> Pinned:
+def make_pin(definition: dict[str, Any]) -> Pinned:
     """A definition with its hash."""
     return Pinned(hash_of(definition), definition)
 
@@ -215,7 +215,7 @@ def whole_hash(manifest: Manifest) -> str:
         return ""
 
 
-def compared(known: PinFile, found: dict[Key, dict[str, Any]]) -> list[HeldDefinition]:
+def find_changed(known: PinFile, found: dict[Key, dict[str, Any]]) -> list[HeldDefinition]:
     """What must be held back, in the order the server has it."""
     changes: list[HeldDefinition] = []
     room = MAX_PINS - len(known.pins)

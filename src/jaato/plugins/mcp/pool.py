@@ -19,7 +19,7 @@ from anyio.from_thread import BlockingPortal, BlockingPortalProvider
 
 from jaato.errors import PluginError
 from jaato.log import logger
-from jaato.plugins.mcp.calls import CallContext, checked_output, output_of
+from jaato.plugins.mcp.calls import CallContext, output_of, validate_output
 from jaato.plugins.mcp.config import Key, McpServerOptions
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.errors import DefinitionHeld, ServerUnusable, SessionForgotten
@@ -93,7 +93,7 @@ class ServerPool:
             server.watchers.setdefault(user, user.watch)
         return server
 
-    def known(self, digest: str) -> ServerSupervisor | None:
+    def get_known(self, digest: str) -> ServerSupervisor | None:
         """The server of this entry, if it was ever used; from any thread, only to read its state."""
         return next((server for key, server in list(self._servers.items()) if key[0] == digest), None)
 
@@ -215,7 +215,7 @@ class SessionServers:
             self._refuse_held(name, entry.name)  # the start of the server may have changed its manifest
             return await connection.call(entry.name, arguments, caller)
 
-        return checked_output(entry, output_of(await self.ask(name, send), call))
+        return validate_output(entry, output_of(await self.ask(name, send), call))
 
     def _refuse_held(self, name: str, tool: str) -> None:
         """Raise `DefinitionHeld` for a tool whose definition has changed since it was accepted."""
@@ -235,7 +235,7 @@ class SessionServers:
             return "switched off", ""
         if not self.directory.trusts(config):
             return "needs trust", f"`jaato mcp trust {name}`"
-        server = SERVER_POOL.known(config.digest)
+        server = SERVER_POOL.get_known(config.digest)
         if (server is None or server.connection is None) and self.directory.needs_login(config):
             return "needs login", f"log in with `jaato mcp login {quote(name)}`"
         if server is not None and server.state in ("started", "starting", "failed"):

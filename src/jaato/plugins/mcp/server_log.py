@@ -63,7 +63,7 @@ class ServerLog:
         with self._lock:
             return [text if times == 1 else f"{text} ({times} times)" for text, times in self._notes.items()]
 
-    def explained(self) -> str:
+    def explain(self) -> str:
         """Notes and tail as they end an error message; empty when there is nothing to say."""
         notes = "; ".join(self.notes()[-5:])
         tail = self.tail(SHOWN_CHARS).strip()

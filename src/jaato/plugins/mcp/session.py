@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import BaseModel, ValidationError
 
-from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ResourceEntry, ToolEntry, bounded
+from jaato.plugins.mcp.manifest import Manifest, PromptEntry, ResourceEntry, ToolEntry, limit_manifest
 from jaato.plugins.mcp.server_log import ServerLog
 
 MAX_PAGES = 100
@@ -177,7 +177,7 @@ class Session(ClientSession):
             types.ListResourceTemplatesRequest,
             types.ResourceTemplate,
         )
-        return bounded(
+        return limit_manifest(
             Manifest(
                 digest=digest,
                 server_info=json_value(self.server_info) or {},

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from jaato.errors import InvalidArguments, ToolError
-from jaato.tools.filesystem.containment import Roots, shown_name
+from jaato.tools.filesystem.containment import Roots, display_name
 from jaato.tools.processes.ripgrep import SearchLimits, list_names
 from jaato.tools.processes.sandbox_process import ResourceLimits, WorkFailed, run_in_sandbox_process
 
@@ -190,7 +190,7 @@ def render_matches(result: SyntaxMatches) -> str:
     last = None
     for match in result.matches:
         if match["path"] != last:
-            rows.append(("\n" if rows else "") + shown_name(match["path"]))
+            rows.append(("\n" if rows else "") + display_name(match["path"]))
             last = match["path"]
         first, *more = match["text"].split("\n")
         rows.append("\n".join([f"{match['line']}: {first}", *(f"  {line}" for line in more)]))
@@ -224,7 +224,7 @@ def result_notes(result: SyntaxMatches, limits: SearchLimits) -> list[str]:
     return notes
 
 
-def structured_matches(result: SyntaxMatches, limits: SearchLimits) -> dict[str, Any]:
+def make_structured(result: SyntaxMatches, limits: SearchLimits) -> dict[str, Any]:
     """The result as data for programs."""
     data: dict[str, Any] = {
         "matches": result.matches,

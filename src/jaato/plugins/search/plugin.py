@@ -12,13 +12,13 @@ from jaato.abc.plugin import Host, Plugin
 from jaato.plugins.search.ast_search import (
     check_pattern,
     find_language,
+    make_structured,
     render_matches,
     result_notes,
     search_trees,
-    structured_matches,
 )
 from jaato.tools.call import Call, Output, replace_surrogates
-from jaato.tools.filesystem.containment import Roots, shown_name
+from jaato.tools.filesystem.containment import Roots, display_name
 from jaato.tools.host_services import roots_of
 from jaato.tools.processes.ripgrep import Line, Pattern, Ripgrep, SearchLimits, Selection
 from jaato.tools.tool import tool
@@ -61,7 +61,7 @@ def render_lines(result: Result) -> str:
     """The lines as a model reads them: `number: match` and `number- neighbour` beneath each file's name."""
     blocks: list[str] = []
     for name, lines in result.lines.items():
-        block = [shown_name(name)]
+        block = [display_name(name)]
         last = lines[0].number - 1
         for line in lines:
             if line.number > last + 1 and any(not other.is_match for other in lines):
@@ -151,7 +151,7 @@ class SearchPlugin(Plugin):
         if not total:
             notes.append("No file matches." + ("" if "/" in pattern else f" Deeper ones: **/{pattern}"))
             notes += glob_notes(pattern, include_ignored)
-        text = "\n".join([*map(shown_name, paths), *(f"[{note}]" for note in notes + limits.notes())])
+        text = "\n".join([*map(display_name, paths), *(f"[{note}]" for note in notes + limits.notes())])
         data: dict[str, Any] = {"files": paths, "total": total, "truncated": total > len(paths)}
         return Output(replace_surrogates(text), data | limits.fields())
 
@@ -202,7 +202,7 @@ class SearchPlugin(Plugin):
             result.add(names[place], lines, most)
         if counted and files == [""] and not result.shown and limits.go_on():
             return Output(
-                f"[{shown_name(path)} is binary and was not searched.]", structured_result(Result(), limits)
+                f"[{display_name(path)} is binary and was not searched.]", structured_result(Result(), limits)
             )
         notes = [*count_remarks(result, limits), *notes, *limits.notes()]
         return Output(
@@ -253,7 +253,7 @@ class SearchPlugin(Plugin):
             notes.append(f"This is no pattern ({reasons}). Write one whole expression or statement.")
         notes = [*result_notes(result, limits), *notes, *limits.notes()]
         return Output(
-            replace_surrogates(add_notes(render_matches(result), notes)), structured_matches(result, limits)
+            replace_surrogates(add_notes(render_matches(result), notes)), make_structured(result, limits)
         )
 
     def is_directory(self, path: str) -> bool:
@@ -301,7 +301,7 @@ def display_path(roots: Roots, parts: tuple[str, ...]) -> str:
 
 def encodable_path(path: str) -> str:
     """The path, or where bytes in it are no UTF-8 a form that says which."""
-    return path if replace_surrogates(path) == path else shown_name(path)
+    return path if replace_surrogates(path) == path else display_name(path)
 
 
 def glob_notes(pattern: str, ignored: bool) -> list[str]:

@@ -155,7 +155,7 @@ class SubagentPlugin(Plugin):
     @tool(category="coordination", access="read")
     def list_subagent_profiles(self) -> dict[str, Any]:
         """List the profiles that delegate accepts: what each subagent is for, its tools and bounds."""
-        found = self._store.found() if self.auto_discover_profiles else None
+        found = self._store.load() if self.auto_discover_profiles else None
         rows = [profile_row(one) for one in found.profiles.values()] if found else []
         answer: dict[str, Any] = {"profiles": rows, "count": len(rows)}
         return answer | ({"left_out": found.problems[:20]} if found and found.problems else {})
@@ -200,7 +200,7 @@ class SubagentPlugin(Plugin):
 
     def discover_profiles(self) -> dict[str, dict[str, Any]]:
         """The profiles there are, by name, as the model sees them."""
-        return {profile.name: profile_row(profile) for profile in self._store.found().profiles.values()}
+        return {profile.name: profile_row(profile) for profile in self._store.load().profiles.values()}
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """The user lists profiles, and vouches for those of the workspace."""
@@ -214,7 +214,7 @@ class SubagentPlugin(Plugin):
         verb, _, name = rest.strip().partition(" ")
         if verb == "trust" and name.strip():
             return self._store.trust(name.strip())
-        found = self._store.found()
+        found = self._store.load()
         lines = [profile_line(profile) for profile in found.profiles.values()]
         lines += [f"Left out: {problem}" for problem in found.problems]
         return "\n".join(lines) or f"There are none; they are JSON or YAML files in {self.profiles_dir}."

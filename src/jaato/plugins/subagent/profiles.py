@@ -135,7 +135,7 @@ class ProfileStore:
         if (settings := service_of(host, "settings")) is not None:
             self._trust = trust_of(host, settings.state_dir, [settings.config_dir / USER_FOLDER])
 
-    def found(self) -> ProfileSet:
+    def load(self) -> ProfileSet:
         """All there are. Never raises for what is written there."""
         found = ProfileSet(dict(self._given), [])
         for place in self._places:
@@ -180,7 +180,7 @@ class ProfileStore:
 
     def get(self, name: str) -> Profile:
         """The profile of this name. Raises `NoProfile` with names that are like it."""
-        found = self.found()
+        found = self.load()
         profile = found.profiles.get(name)
         if profile is not None:
             return profile

@@ -36,7 +36,7 @@ SPELLINGS = {
 }
 
 
-def typed_bytes(text: str, *, pasted: bool) -> bytes:
+def encode_text(text: str, *, pasted: bool) -> bytes:
     """What a terminal sends for a text. What an environment variable has beside UTF-8 goes as it is."""
     data = text.replace("\n", "\r").encode("utf-8", "surrogateescape")
     return b"\x1b[200~" + data + b"\x1b[201~" if pasted else data
@@ -94,7 +94,7 @@ class TypedKeys:
             "it in one call, so that it can be judged as a whole."
         )
 
-    def left(self, before: str) -> str:
+    def get_line(self, before: str) -> str:
         """What stands in the line now, as far as it is known."""
         if self.secret or any(key in CLEARING for key in self.keys):
             return ""

@@ -59,7 +59,7 @@ def check_foreground(group: int, device: int, leader: int = 0, proc: str = "/pro
     found = check_threads(members, (device, CONTROLLING), calls, proc)
     if found.reads or found.polls or found.awake:
         return found
-    others = check_threads(detached_processes(leader, rows), (device,), calls, proc)
+    others = check_threads(find_detached_processes(leader, rows), (device,), calls, proc)
     return found._replace(reads=others.reads, polls=others.polls)
 
 
@@ -93,7 +93,7 @@ def read_processes(proc: str) -> dict[str, list[str]]:
     return {name: row for name, row in rows.items() if len(row) > 3 and row[0] not in ("Z", "X")}
 
 
-def detached_processes(leader: int, rows: dict[str, list[str]]) -> list[str]:
+def find_detached_processes(leader: int, rows: dict[str, list[str]]) -> list[str]:
     """The processes below the one that started `leader` that are in sessions of their own."""
     if str(leader) not in rows:
         return []
@@ -156,7 +156,7 @@ def blocking_call(task: str, devices: tuple[int, ...], calls: dict[int, str]) ->
     if kind is None:
         return "other"
     given = [int(word, 16) for word in words[1:7]]
-    wanted = waited_descriptors(kind, given, task)
+    wanted = find_waited_descriptors(kind, given, task)
     if wanted is None:
         return "denied"
     on_terminal = [is_terminal(task, fd, devices) for fd in wanted]
@@ -165,7 +165,7 @@ def blocking_call(task: str, devices: tuple[int, ...], calls: dict[int, str]) ->
     return "read" if all(on_terminal) else "poll"
 
 
-def waited_descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
+def find_waited_descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
     """The descriptors a blocked call waits to read from; None where that is unknown."""
     try:
         match kind:

@@ -76,18 +76,18 @@ class TerminalPlugin(Plugin):
         confinement = await self.sandbox.confine(call.access, call.workspace, call.session_id, self.launcher)
         await self._end_with_session(call)
         return await self._run_on_loop(
-            self._terminals.spawn(command, self._environment(), size, bound_wait(wait_s), call, confinement)
+            self._terminals.spawn(command, self._environment(), size, limit_wait(wait_s), call, confinement)
         )
 
     def _issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:
         """What is wrong with what a call asks for beyond what rules give."""
         return need_issues(arguments)
 
-    def _reached(self, call: Call) -> SandboxAccess | None:
+    def _get_reach(self, call: Call) -> SandboxAccess | None:
         """What the program may reach that a call types into; None where there is none."""
         return self._terminals.access_of(str(call.arguments.get("session_id")), call.session_id)
 
-    @tool(category="system", access="execute", reaches="_reached")
+    @tool(category="system", access="execute", reaches="_get_reach")
     async def shell_input(
         self,
         session_id: str,
@@ -104,7 +104,7 @@ class TerminalPlugin(Plugin):
         """Type a line, or press keys, in a program that shell_spawn started. Returns its state and what the screen
         shows anew; awaiting_input means that it wants more, with secret for a password."""
         given = parse_input(text, enter, keys or [], self._get_variable(secret_env, text))
-        return await self._run_on_loop(self._terminals.enter(session_id, given, bound_wait(wait_s), call))
+        return await self._run_on_loop(self._terminals.enter(session_id, given, limit_wait(wait_s), call))
 
     @tool(category="system", access="read")
     async def shell_read(
@@ -117,7 +117,7 @@ class TerminalPlugin(Plugin):
     ) -> dict[str, Any]:
         """See what a program at a terminal has shown since the last look, and whether it runs, waits for input or has
         ended. Use wait_s for one that is still working."""
-        return await self._run_on_loop(self._terminals.read(session_id, bound_wait(wait_s), whole, call))
+        return await self._run_on_loop(self._terminals.read(session_id, limit_wait(wait_s), whole, call))
 
     @tool(category="system", access="execute")
     async def shell_control(
@@ -135,7 +135,7 @@ class TerminalPlugin(Plugin):
         """Signal what runs in the foreground of a terminal, end its input (eof) or change its size. Returns its state
         and what the screen shows anew."""
         return await self._run_on_loop(
-            self._terminals.control(session_id, action, (rows, columns), bound_wait(wait_s), call)
+            self._terminals.control(session_id, action, (rows, columns), limit_wait(wait_s), call)
         )
 
     @tool(category="system", access="read")
@@ -209,7 +209,7 @@ class TerminalPlugin(Plugin):
         return {name: value for name, value in found.items() if name not in ASKING or name in more} | kept
 
 
-def bound_wait(wait_s: float) -> float:
+def limit_wait(wait_s: float) -> float:
     """How long a call waits at most; what is no number of seconds is none."""
     return min(wait_s, MAX_WAIT_S) if wait_s > 0 else 0.0
 

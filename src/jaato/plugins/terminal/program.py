@@ -290,7 +290,7 @@ class TerminalProgram:
 
     # --- output -----------------------------------------------------------------------------------------
 
-    def changed_lines(self, whole: bool) -> tuple[list[str], int]:
+    def get_changed_lines(self, whole: bool) -> tuple[list[str], int]:
         """The lines that changed since the last time, or the whole screen, and how many bytes were never shown."""
         grid = self.screen.grid
         lines = grid.lines() if whole or grid.aside is not None else grid.lines_since(self._read_tick)

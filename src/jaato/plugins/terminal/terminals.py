@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from jaato.errors import ToolError
-from jaato.plugins.terminal.input import TypedKeys, key_bytes, typed_bytes
+from jaato.plugins.terminal.input import TypedKeys, encode_text, key_bytes
 from jaato.plugins.terminal.input_wait import end_of_file
 from jaato.plugins.terminal.program import State, TerminalProgram
 from jaato.protocol.specs import SandboxAccess
@@ -41,7 +41,7 @@ SIGNALS = {
 
 def render_state(session: TerminalProgram, state: State, *, whole: bool) -> dict[str, Any]:
     """The state of a program and what its screen shows, anew or whole; every part of it is bounded."""
-    lines, missed = session.changed_lines(whole)
+    lines, missed = session.get_changed_lines(whole)
     if session.secrets:  # before anything is cut, so that no part of one is left
         lines = mask_typed("\n".join(lines), session.secrets).split("\n") if lines else lines
     kept = lines[-MAX_LINES:]
@@ -55,7 +55,7 @@ def render_state(session: TerminalProgram, state: State, *, whole: bool) -> dict
     if state.secret:
         value["secret"] = True
     if session.ended is not None:
-        value |= ended_fields(session)
+        value |= make_end_fields(session)
     value["screen"] = "\n".join(kept)[-MAX_CHARS * 2 :]
     screen = session.screen
     if session.ended is None:
@@ -69,7 +69,7 @@ def render_state(session: TerminalProgram, state: State, *, whole: bool) -> dict
     return value
 
 
-def ended_fields(session: TerminalProgram) -> dict[str, Any]:
+def make_end_fields(session: TerminalProgram) -> dict[str, Any]:
     """How a program ended."""
     ended = session.ended
     assert ended is not None
@@ -97,7 +97,7 @@ def program_row(session: TerminalProgram) -> dict[str, Any]:
         "started_at": session.started_at,
         **sandbox_fields(session.access),
     }
-    return value | (ended_fields(session) if session.ended is not None else {})
+    return value | (make_end_fields(session) if session.ended is not None else {})
 
 
 def mask_typed(text: str, secrets: set[str]) -> str:
@@ -196,7 +196,7 @@ class Terminals:
         if found is None or found.owner != call.session_id:
             raise ToolError(f"There is no terminal {session_id[:80]!r}; shell_list shows those there are.")
         if alive and found.ended is not None:
-            fields = ended_fields(found)
+            fields = make_end_fields(found)
             raise ToolError(f"The program at {session_id} has ended ({fields}); shell_read shows its output.")
         return found
 
@@ -212,13 +212,13 @@ class Terminals:
             "Start another with shell_spawn, or ask for more for this call.",
         )
         several = "\n" in given.text and not given.secret
-        data = typed_bytes(given.text, pasted=several and session.uses_paste())
+        data = encode_text(given.text, pasted=several and session.uses_paste())
         data += b"".join(key_bytes(key, session.screen.application_keys) for key in given.keys)
         given.check(session.typed)
         if given.secret or not session.is_echoing():
             session.secrets.update(line for line in given.text.split("\n") if len(line) >= 4)
         unsent = await session.send(data)
-        session.typed = given.left(session.typed)
+        session.typed = given.get_line(session.typed)
         value = render_state(session, await session.settle(wait_s), whole=False)
         if unsent:
             value["unsent_bytes"] = unsent

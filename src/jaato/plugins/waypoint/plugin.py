@@ -17,7 +17,7 @@ from jaato.plugins.waypoint.restore import (
     RestoreResult,
     WaypointRefused,
     WaypointRestorer,
-    planned_changes,
+    list_planned_changes,
 )
 from jaato.protocol.specs import Waypoint
 from jaato.tools.call import CURRENT, Call, Output
@@ -240,7 +240,7 @@ def waypoint_details(waypoint: Waypoint, tree: Tree, since: RestoreResult | None
 
 def restore_effects(done: RestoreResult) -> dict[str, Any]:
     """The files that a restore changes, and those it keeps."""
-    changes = planned_changes(done.plan)
+    changes = list_planned_changes(done.plan)
     kept = done.plan.kept
     result: dict[str, Any] = {
         "changed": [{"path": path, "change": change} for path, change in changes[:MAX_SHOWN]]
@@ -270,7 +270,7 @@ def restore_result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
 
 def render_restore(done: RestoreResult, *, dry_run: bool) -> str:
     """The result of a restore for the user."""
-    changes, kept = planned_changes(done.plan), done.plan.kept
+    changes, kept = list_planned_changes(done.plan), done.plan.kept
     lines = [f"  {printable(path)}: {change}" for path, change in changes[:MAX_SHOWN]]
     if len(changes) > MAX_SHOWN:
         lines.append(f"  and {len(changes) - MAX_SHOWN} more")

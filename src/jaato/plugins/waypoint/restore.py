@@ -184,7 +184,7 @@ def carry_out(changes: Changes, plan: RestorePlan, call: Call) -> None:
     remove_empty(changes, plan.emptied)
 
 
-def planned_changes(plan: RestorePlan) -> Sequence[tuple[str, str]]:
+def list_planned_changes(plan: RestorePlan) -> Sequence[tuple[str, str]]:
     """Every change of a plan, as the path and what happens to it."""
     result = [(one.destination, f"moved back from {one.source}") for one in plan.relocations]
     for step in plan.steps:

@@ -213,7 +213,7 @@ class WebPlugin(Plugin):
         API; fetch_url reads pages."""
         ask = make_request(method, url, headers, None, json, body)
         if auth is not None:
-            ask = add_key(ask, auth_as, granted_key(self.host, auth, ask.url))
+            ask = add_key(ask, auth_as, get_granted_key(self.host, auth, ask.url))
         client = make_client(self.host)
         reply = await client.send(ask, most_bytes=5_000_000, within_s=timeout_s, follow=follow_redirects)
         return await response_fields(reply, max_chars)
@@ -267,7 +267,7 @@ def make_request(
     return Request(parse_url(url), method, check_headers(fields), data)
 
 
-def granted_key(host: Host, variable: str, url: Url) -> str:
+def get_granted_key(host: Host, variable: str, url: Url) -> str:
     """The value of a variable that the user granted to the host of a URL. Raises `ToolError`, and `ConfigError`."""
     places = (url.host, f"{url.host}:{url.port}")
     granted = set()

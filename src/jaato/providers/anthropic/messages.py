@@ -40,7 +40,7 @@ class WireMessage:
         """The message as JSON."""
         return self.head + self.last + b"]}"
 
-    def marked(self) -> bytes:
+    def encode_with_breakpoint(self) -> bytes:
         """The message as JSON with a cache breakpoint on its last block."""
         return self.head + with_cache_breakpoint(self.last) + b"]}"
 
@@ -85,9 +85,9 @@ class AnthropicConversation:
         if cache and self._user is not None:
             place, user = self._user
             ended = ended.copy()
-            ended[place] = user.marked()
+            ended[place] = user.encode_with_breakpoint()
         before = [wired.plain() for wired in tail[:-1]]
-        return b",".join([*ended, *before, tail[-1].marked() if cache else tail[-1].plain()])
+        return b",".join([*ended, *before, tail[-1].encode_with_breakpoint() if cache else tail[-1].plain()])
 
     def _encode_turn(self, turn: WireTurn, read_blob: ReadBlob, deferrable: Collection[str]) -> WireMessage:
         if turn.role == "user":
@@ -110,7 +110,7 @@ class AnthropicConversation:
         for piece in pieces:
             match piece:
                 case WireResult() if self.references and (
-                    names := deferred_references(piece, deferrable, self.plain)
+                    names := find_deferred_references(piece, deferrable, self.plain)
                 ):
                     self.loaded.update(names)
                     missing = missing_note(piece)
@@ -178,7 +178,9 @@ def tool_result(answer: WireResult, content: Sequence[bytes]) -> bytes:
     )
 
 
-def deferred_references(answer: WireResult, deferrable: Collection[str], plain: Collection[str]) -> list[str]:
+def find_deferred_references(
+    answer: WireResult, deferrable: Collection[str], plain: Collection[str]
+) -> list[str]:
     """The wire names of the tools an activation brought, when all can be declared as deferred."""
     result = answer.result
     if not result.ok or answer.asked.call.name != ACTIVATOR or not isinstance(result.structured, dict):

@@ -33,7 +33,7 @@ def ignore_progress(done_bytes: int, total_bytes: int, step: str) -> None:
     """Ignores progress."""
 
 
-def configured_model(path: str) -> Path:
+def get_configured_model(path: str) -> Path:
     """The file named in JAATO_LOCAL_MODEL. Raises `ModelNotFound`, naming the remedy, when it is no GGUF
     model."""
     chosen = Path(path).expanduser()

@@ -38,18 +38,20 @@ def turn_schema(
     for index, tool in enumerate(tools):
         key = f"t{index}"
         parameters = tool.parameters if exact else {"type": "object"}
-        definitions[key] = bound_schema({**parameters, "type": "object"}, f"#/$defs/{key}")
-        choices.append(closed_object(step=STEP, tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"}))
+        definitions[key] = limit_schema({**parameters, "type": "object"}, f"#/$defs/{key}")
+        choices.append(
+            make_closed_object(step=STEP, tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"})
+        )
     if response is None:
         answer: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_ANSWER_CHARS}
     else:
-        definitions["answer"] = bound_schema(response, "#/$defs/answer")
+        definitions["answer"] = limit_schema(response, "#/$defs/answer")
         answer = {"$ref": "#/$defs/answer"}
-    choices.append(closed_object(answer=answer))
+    choices.append(make_closed_object(answer=answer))
     return {"x-guidance": GUIDANCE, "anyOf": choices, "$defs": definitions}
 
 
-def closed_object(**properties: dict[str, Any]) -> dict[str, Any]:
+def make_closed_object(**properties: dict[str, Any]) -> dict[str, Any]:
     """An object with exactly these properties, in this order."""
     return {
         "type": "object",
@@ -59,7 +61,7 @@ def closed_object(**properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def bound_schema(schema: Any, root: str) -> Any:
+def limit_schema(schema: Any, root: str) -> Any:
     """A tool's own schema with bounds where it has none, without prose, its references moved below `root`."""
     if not isinstance(schema, dict):
         return schema
@@ -71,11 +73,11 @@ def bound_schema(schema: Any, root: str) -> Any:
             case "$ref", str() as target if target.startswith("#"):
                 result[key] = root + target[1:]
             case _, dict() if key in NAMED:
-                result[key] = {name: bound_schema(entry, root) for name, entry in value.items()}
+                result[key] = {name: limit_schema(entry, root) for name, entry in value.items()}
             case _, list() if key not in VERBATIM:
-                result[key] = [bound_schema(entry, root) for entry in value]
+                result[key] = [limit_schema(entry, root) for entry in value]
             case _, dict() if key not in VERBATIM:
-                result[key] = bound_schema(value, root)
+                result[key] = limit_schema(value, root)
             case _:
                 result[key] = value
     return with_bounds(result)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jaato.protocol.messages import Media, Message, Refusal, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.local.examples import EXAMPLES, Example, answer, call
-from jaato.providers.local.tool_views import found_tools, visible_tool
+from jaato.providers.local.tool_views import format_found_tools, visible_tool
 
 CORE = (
     "readFile",
@@ -71,7 +71,7 @@ def build_prompt(
         rendered += turns(example)
     fixed = len(rendered)
     shown = {tool.name: signature(tool) for tool in tools if tool.name not in base}
-    unseen = {name: text for name, text in shown.items() if name not in listed_tools(messages)}
+    unseen = {name: text for name, text in shown.items() if name not in find_listed_tools(messages)}
     searches = "list_tools" in {tool.name for tool in listed}
     rendered += opening(system, unseen.values())
     task, done = "", list[str]()
@@ -144,7 +144,7 @@ def reminder(task: str, done: Sequence[str]) -> str:
     return f"\n\nTask: {shorten(task, TASK_CHARS)}\nCalls so far: {calls}. Next step or final answer?"
 
 
-def listed_tools(messages: Sequence[Message]) -> set[str]:
+def find_listed_tools(messages: Sequence[Message]) -> set[str]:
     """The tools whose schemas the conversation shows."""
     found: set[str] = set()
     for message in messages:
@@ -203,7 +203,7 @@ def render_result(result: ToolResult, shown: dict[str, str]) -> str:
             shown.get(str(entry.get("name"))) or signature(visible_tool(spec_of(entry))) for entry in schemas
         ]
         return "You can now use:\n" + "\n".join(lines)
-    if result.name == "list_tools" and (found := found_tools(result)):
+    if result.name == "list_tools" and (found := format_found_tools(result)):
         return f"Result of {result.name}:\n{found}"
     text = "\n".join(
         part.text if isinstance(part, Text) else f"[{part.name or part.mime_type}: not shown]"

@@ -16,7 +16,7 @@ from jaato.protocol.specs import ModelInfo
 from jaato.providers.local.engine import BATCH_TOKENS, Engine, Event, Job, import_engine
 from jaato.providers.local.grammar import turn_schema
 from jaato.providers.local.models import DEFAULT_MODEL, MODELS, check_model_file
-from jaato.providers.local.prompt import build_prompt, listed_tools
+from jaato.providers.local.prompt import build_prompt, find_listed_tools
 from jaato.providers.local.prompt_cache import SavedStates
 from jaato.providers.local.tool_views import visible_tool
 
@@ -169,7 +169,7 @@ class LocalProvider:
         same."""
         base: frozenset[str] | None = request.encoded.get("local.base")
         if base is None:
-            base = frozenset(tool.name for tool in request.tools) - listed_tools(request.messages)
+            base = frozenset(tool.name for tool in request.tools) - find_listed_tools(request.messages)
             request.encoded["local.base"] = base
         return base
 
@@ -199,7 +199,9 @@ def part_of(reader: TurnReader, finish: str, tools: Any) -> tuple[Text | ToolCal
         if finish != "length":
             raise MalformedReply("The embedded model stopped in the middle of its turn.", provider="local")
         if reader.call:
-            return ToolCall(new_id("c"), reader.call, {}, malformed=reader.unfinished_arguments()), "length"
+            return ToolCall(
+                new_id("c"), reader.call, {}, malformed=reader.get_unfinished_arguments()
+            ), "length"
         return (Text(reader.answer) if reader.answer else None), "length"
     if "answer" in turn:
         answer = turn["answer"]

@@ -78,7 +78,7 @@ def narrow_schema(schema: Any) -> Any:
     return schema
 
 
-def found_tools(result: ToolResult) -> str | None:
+def format_found_tools(result: ToolResult) -> str | None:
     """What `list_tools` found, a line for each tool and the step that follows; None when it is of another form."""
     value = result.structured
     if value is None and len(result.content) == 1 and isinstance(result.content[0], Text):

@@ -63,7 +63,7 @@ class TurnReader:
             return None
         return value if isinstance(value, dict) and ("answer" in value or "tool" in value) else None
 
-    def unfinished_arguments(self) -> str:
+    def get_unfinished_arguments(self) -> str:
         """The arguments of a call that was cut off, as far as they came."""
         found = ARGUMENTS.search(self.raw)
         return self.raw[found.end() :] if found else ""

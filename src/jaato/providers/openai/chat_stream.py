@@ -12,7 +12,7 @@ from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking, Usage
 from jaato.providers.dialect import openai_usage
-from jaato.providers.errors import malformed_event, stream_error
+from jaato.providers.errors import make_malformed_event, stream_error
 from jaato.providers.wire_encoding import arguments_of, encode_json, mark_incomplete, tool_call
 
 DIALECT = "openai_chat"
@@ -106,7 +106,7 @@ class ChatDecoder:
         try:
             chunk = DECODE(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise malformed_event(self._provider, data, error) from None
+            raise make_malformed_event(self._provider, data, error) from None
         if chunk.usage is not None:
             self._usage = openai_usage(chunk.usage, "prompt_tokens", "completion_tokens") or self._usage
         if chunk.choices:
@@ -133,7 +133,7 @@ class ChatDecoder:
             return ()
         if self._finish is None:
             if self._strange and not self._heard:
-                raise malformed_event(self._provider, self._strange, "no chat completion")
+                raise make_malformed_event(self._provider, self._strange, "no chat completion")
             raise ConnectionFault(
                 f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
                 provider=self._provider,

@@ -12,7 +12,7 @@ from jaato.abc.provider import CallDelta, Chunk, Reply, TextDelta, ThinkingDelta
 from jaato.errors import ConnectionFault
 from jaato.protocol.messages import FinishReason, Message, Opaque, Part, Refusal, Text, Thinking
 from jaato.providers.dialect import openai_usage
-from jaato.providers.errors import malformed_event, stream_error
+from jaato.providers.errors import make_malformed_event, stream_error
 from jaato.providers.wire_encoding import arguments_of, mark_incomplete, tool_call
 
 DIALECT = "openai_responses"
@@ -82,7 +82,7 @@ class PartialItem:
         self.arguments: list[str] = []
         self.call = 0
 
-    def unstreamed_chunks(self, parts: Sequence[Part]) -> list[Chunk]:
+    def make_unstreamed_chunks(self, parts: Sequence[Part]) -> list[Chunk]:
         """Chunks for those of its parts of which no piece was streamed."""
         chunks: list[Chunk] = []
         for part in parts:
@@ -116,14 +116,14 @@ class ResponsesDecoder:
             found = DECODE(data)
             return self._apply_event(found.type or event, found, data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise malformed_event(self._provider, data, error) from None
+            raise make_malformed_event(self._provider, data, error) from None
 
     def end(self) -> Sequence[Chunk]:
         """Nothing more if the response has ended; otherwise raises `ConnectionFault`."""
         if self._done:
             return ()
         if self._unknown and not self._started:
-            raise malformed_event(self._provider, self._unknown, "no response")
+            raise make_malformed_event(self._provider, self._unknown, "no response")
         raise ConnectionFault(
             f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
             provider=self._provider,
@@ -175,7 +175,7 @@ class ResponsesDecoder:
             return ()
         if whole.status in ("completed", "incomplete", "failed"):
             return self._finish(whole)
-        raise malformed_event(self._provider, data, f"a response that is {whole.status}")
+        raise make_malformed_event(self._provider, data, f"a response that is {whole.status}")
 
     def _get_item(self, found: StreamEvent) -> PartialItem:
         self._started = True
@@ -212,7 +212,7 @@ class ResponsesDecoder:
         chunks: list[Chunk] = []
         for _, partial in sorted(self._items.items()):
             own = item_parts(partial)
-            chunks += partial.unstreamed_chunks(own)
+            chunks += partial.make_unstreamed_chunks(own)
             parts += own
         self._done = True
         message = Message("assistant", parts, provider=self._provider, model=self._model)

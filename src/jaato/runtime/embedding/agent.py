@@ -134,7 +134,7 @@ class Agent:
             session=session,
             name=self.name,
             prompt=self.system_prompt,
-            plugins=self._named_plugins(),
+            plugins=self._get_plugin_names(),
             allow=to_tuple("allow", self.allow),
             deny=to_tuple("deny", self.deny),
             yes=self.yes,
@@ -159,7 +159,7 @@ class Agent:
         if self.on_permission is not None or self.on_clarification is not None:
             self._leave = answer_questions(self._session, self.on_permission, self.on_clarification)
 
-    def _named_plugins(self) -> tuple[str, ...] | None:
+    def _get_plugin_names(self) -> tuple[str, ...] | None:
         """The plugins that were chosen by name; None: all, which own plugins join."""
         given = self.plugins = to_tuple("plugins", self.plugins) if self.plugins is not None else None
         names = tuple(one for one in given or () if isinstance(one, str))
@@ -228,7 +228,7 @@ class Agent:
         For this run hold the options `images`, `model`, `dependencies` and `history`, see `RunOptions`. Raises what ended the
         turn early: a `ProviderError`, `LimitReached`, `CancelledException`.
         """
-        async with self._prepared(options):
+        async with self._prepare(options):
             images = options.get("images", ())
             if output_type is None:
                 return await self._turn(prompt, images)
@@ -247,7 +247,7 @@ class Agent:
                 client.settings = before
 
     @contextlib.asynccontextmanager
-    async def _prepared(self, options: RunOptions) -> AsyncGenerator[None, None]:
+    async def _prepare(self, options: RunOptions) -> AsyncGenerator[None, None]:
         """An idle session with what holds for one run alone."""
         check_options(options)
         await self._require_idle()
@@ -306,7 +306,7 @@ class Agent:
     ) -> AsyncGenerator[Event, None]:
         """The events of one turn as they happen, `turn.completed` last. Leaving the loop early stops the turn. The options
         are those of `run`."""
-        async with self._prepared(options):
+        async with self._prepare(options):
             session = self.live
             with session.journal.bus.subscribe() as events:
                 turn = asyncio.ensure_future(

@@ -197,7 +197,7 @@ class JaatoClient:
 
     def set_session_plugin(self, plugin: SessionPlugin, config: SessionConfig | None = None) -> None:
         """What keeps sessions beside their logs; see `JaatoSession.set_session_plugin`. Raises `PluginError`."""
-        SESSION_PLUGINS.checked(plugin, str(getattr(plugin, "name", plugin)))
+        SESSION_PLUGINS.check(plugin, str(getattr(plugin, "name", plugin)))
         self._keeping = (plugin, config)
         if self._session is not None:
             self._session.set_session_plugin(plugin, config)

@@ -13,7 +13,7 @@ from jaato.protocol.messages import Media, Message, Part, Text, ToolResult
 from jaato.protocol.specs import ModelInfo
 from jaato.runtime.embedding.providers import ModelProviderPlugin, discover_providers
 from jaato.runtime.embedding.types import ProviderConfig, ProviderResponse
-from jaato.runtime.provider_keys import stored_key
+from jaato.runtime.provider_keys import load_key
 from jaato.settings import Settings
 from jaato.tools.cancel import CancelToken
 from jaato.tools.task_records import start_thread
@@ -121,7 +121,7 @@ def connect_installed(
     if model is None:
         raise ConfigError(f"Say which model {name} should use: --model NAME.")
     plugin = found[name]()
-    key = api_key or stored_key(settings, name)
+    key = api_key or load_key(settings, name)
     plugin.initialize(ProviderConfig(api_key=key, base_url=settings["base_url"], environ=settings.environ))
     plugin.connect(model)
     return SessionfulAdapter(name, plugin), model

@@ -87,7 +87,7 @@ class JaatoSession:
         if turn is None:
             return ""
         if "keeper" in session.services:
-            await self._keeper.settled()
+            await self._keeper.wait_idle()
         self._well = turn.reason != "error"
         return outcome_text(replies, turn)
 

@@ -432,7 +432,7 @@ def choose_registries(registry: PluginRegistry, wanted: Sequence[str], token: st
     directory = open_directory(PluginHost(registry, {}))
     chosen: dict[str, RegistryConfig] = {}
     for one in dict.fromkeys(wanted):
-        config = registry_from_url(one, token) if "://" in one else directory.chosen(one)
+        config = registry_from_url(one, token) if "://" in one else directory.get_trusted(one)
         if any(target_of(config) == target_of(other) for other in chosen.values()):
             continue
         config = make_unique(config, chosen)

@@ -12,7 +12,7 @@ from jaato.protocol.messages import Problem, Text, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.structured_output import parse
 from jaato.runtime.flow.trace import MOST_ROOM_CHARS, Offer, Planned, Replied
-from jaato.tools.filesystem.containment import shown_name
+from jaato.tools.filesystem.containment import display_name
 
 LEAST_ROOM_CHARS, USUAL_TOKENS = 2_000, 32_000
 """The room for untrusted text in one prompt: a character for each token of the context, within these bounds."""
@@ -185,11 +185,11 @@ def plan_schema(offers: Sequence[Offer], max_steps: int) -> dict[str, Any]:
         "tool": {"type": "string", "enum": [offer.name for offer in offers]},
         "purpose": {"type": "string"},
     }
-    steps = {"type": "array", "items": closed_object(properties), "maxItems": max_steps}
-    return closed_object({"steps": steps})
+    steps = {"type": "array", "items": make_closed_object(properties), "maxItems": max_steps}
+    return make_closed_object({"steps": steps})
 
 
-def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
+def make_closed_object(properties: dict[str, Any]) -> dict[str, Any]:
     """An object of these properties and no other."""
     return {
         "type": "object",
@@ -206,7 +206,7 @@ def parse_plan(text: str, names: Collection[str], max_steps: int) -> ParsedPlan:
     except (ValueError, RecursionError) as error:
         return ParsedPlan([], [f"it is not the JSON asked for ({str(error)[:300]})"])
     unknown = dict.fromkeys(step.tool for step in steps if step.tool not in names)
-    problems = [f"there is no tool {shown_name(name)[:80]!r}" for name in unknown]
+    problems = [f"there is no tool {display_name(name)[:80]!r}" for name in unknown]
     if len(steps) > max_steps:
         problems.append(f"it has {len(steps):,} steps, and {max_steps} may be taken")
     kept = [Planned(step.tool, step.purpose[:MAX_PURPOSE_CHARS]) for step in steps[: max_steps + 1]]

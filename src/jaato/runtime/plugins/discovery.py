@@ -47,7 +47,7 @@ class Modules:
         self._tried: set[str] = set()
         self._brought: set[str] = set()
 
-    def found(self, disabled: Container[str] = ()) -> dict[str, ModuleType]:
+    def find(self, disabled: Container[str] = ()) -> dict[str, ModuleType]:
         """The modules by the name of their file; those of the directories come first."""
         for directory in self._directories:
             for name, path in self.files(directory).items():
@@ -87,7 +87,7 @@ def find(
         if point.name in found:
             report(point.name, f"is offered again by {point.value}, which is left out")
         found.setdefault(point.name, point.load)
-    for name, module in modules.found(disabled).items():
+    for name, module in modules.find(disabled).items():
         if kind_of(module) != kind:
             continue
         if name in found:
@@ -227,14 +227,14 @@ class NamedPlugins(msgspec.Struct, Generic[P], frozen=True):
                 raise PluginError(f"No {self.noun} {name!r}; there are {', '.join(sorted(known))}.")
 
         def make() -> P:
-            plugin: Any = self.made(load(), name)
+            plugin: Any = self.make(load(), name)
             plugin.initialize(config)
             made: P = plugin
             return made
 
         return make() if name in self.builtin else run_bounded(LOADING_S, make, f"The {self.noun} {name!r}")
 
-    def made(self, found: Any, name: str) -> P:
+    def make(self, found: Any, name: str) -> P:
         """One from what an entry point or a module gives: an instance, a class or a factory. Raises `PluginError`."""
         if isinstance(found, ModuleType):
             factory = getattr(found, "create_plugin", None)
@@ -242,9 +242,9 @@ class NamedPlugins(msgspec.Struct, Generic[P], frozen=True):
                 raise PluginError(f"{found.__name__} has no create_plugin().")
             found = factory
         is_made = not isinstance(found, type) and isinstance(getattr(found, "name", None), str)
-        return self.checked(found if is_made or not callable(found) else found(), name)
+        return self.check(found if is_made or not callable(found) else found(), name)
 
-    def checked(self, plugin: Any, name: str) -> P:
+    def check(self, plugin: Any, name: str) -> P:
         """The plugin, if it has what one needs. Raises `PluginError`."""
         missing = [method for method in self.methods if not callable(getattr(plugin, method, None))]
         if missing or not isinstance(getattr(plugin, "name", None), str):

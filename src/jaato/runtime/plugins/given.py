@@ -27,7 +27,7 @@ DELEGATE = "delegate"
 
 def expose_given(registry: PluginRegistry, program: ProgramOptions) -> None:
     """Expose what the program gives; beside the built-in tools, or alone. Raises `ConfigError`, `PluginError`."""
-    configs = given_configs(program, registry.workspace)
+    configs = make_given_configs(program, registry.workspace)
     for name, config in configs.items():
         registry.expose_tool(name, config)
     for plugin in program.plugins:
@@ -44,7 +44,7 @@ def expose_given(registry: PluginRegistry, program: ProgramOptions) -> None:
         keep_tools(registry, "mcp", lambda tool: tool.name.startswith(PREFIX))
 
 
-def given_configs(program: ProgramOptions, workspace: Path) -> dict[str, dict[str, Any]]:
+def make_given_configs(program: ProgramOptions, workspace: Path) -> dict[str, dict[str, Any]]:
     """The configurations of the built-in plugins that carry what the program gives. Raises `ConfigError`."""
     configs: dict[str, dict[str, Any]] = {}
     if program.mcp_servers:

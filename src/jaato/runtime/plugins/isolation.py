@@ -107,7 +107,7 @@ SAVED_STDIO: list[tuple[Any, Any]] = []
 
 
 @contextlib.contextmanager
-def redirected_stdio() -> Iterator[None]:
+def redirect_stdio() -> Iterator[None]:
     """While a plugin is loaded, redirect its output to stderr and give it an empty stdin, which `exit()` may close: both
     belong to the program. Several threads may redirect at once; the last one restores them."""
     with STDIO_LOCK:
@@ -137,7 +137,7 @@ class ProcessState(msgspec.Struct, frozen=True):
     place: str
     streams: tuple[int, ...]
 
-    def changed(self, after: ProcessState) -> list[str]:
+    def describe_changes(self, after: ProcessState) -> list[str]:
         """The differences to a later state, each in a few words."""
         changes: list[str] = []
         if self.path != after.path:

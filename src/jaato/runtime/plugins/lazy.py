@@ -112,24 +112,24 @@ class LazyPlugin(ToolsetSource):
             return self._tool(name).run(arguments, call)
 
         return Tool(
-            **copied_fields(known),
+            **copy_fields(known),
             run=run,
             plugin=self.name,
             aliases=known.aliases,
-            examines=functools.partial(self._examined, name) if known.examines else None,
-            reaches=functools.partial(self._reached, name) if known.reaches else None,
-            previews=functools.partial(self._previewed, name) if known.previews else None,
+            examines=functools.partial(self._examine, name) if known.examines else None,
+            reaches=functools.partial(self._get_reach, name) if known.reaches else None,
+            previews=functools.partial(self._preview, name) if known.previews else None,
         )
 
-    def _examined(self, name: str, arguments: dict[str, Any]) -> list[tuple[str, str]]:
+    def _examine(self, name: str, arguments: dict[str, Any]) -> list[tuple[str, str]]:
         examine = self._tool(name).examines
         return examine(arguments) if examine is not None else []
 
-    def _previewed(self, name: str, arguments: dict[str, Any]) -> str:
+    def _preview(self, name: str, arguments: dict[str, Any]) -> str:
         preview = self._tool(name).previews
         return preview(arguments) if preview is not None else ""
 
-    def _reached(self, name: str, call: Call) -> SandboxAccess | None:
+    def _get_reach(self, name: str, call: Call) -> SandboxAccess | None:
         """What a process may reach that a call talks to; a plugin that is not made has started none."""
         reaches = self._tool(name).reaches if self._made is not None else None
         return reaches(call) if reaches is not None else None
@@ -162,14 +162,14 @@ class LazyPlugin(ToolsetSource):
 
 
 @functools.cache
-def known_plugins() -> dict[str, PluginManifest]:
+def load_manifests() -> dict[str, PluginManifest]:
     """What every built-in plugin that can wait declares, by name."""
     return msgspec.json.decode(MANIFESTS.read_bytes(), type=dict[str, PluginManifest])
 
 
 def can_defer(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> PluginManifest | None:
     """What the plugin declares, if nothing has to be done before its tools are called."""
-    known = known_plugins().get(builtin.name)
+    known = load_manifests().get(builtin.name)
     if known is None or any(has_file(pattern, workspace, services) for pattern in known.looks_at):
         return None
     return known
@@ -188,7 +188,7 @@ def has_file(pattern: str, workspace: Path, services: Mapping[str, Any]) -> bool
     return any(place.glob(pattern)) if "*" in pattern else os.path.lexists(place / pattern)
 
 
-def copied_fields(tool: Tool | KnownTool) -> dict[str, Any]:
+def copy_fields(tool: Tool | KnownTool) -> dict[str, Any]:
     """The fields of a tool that its stand-in has, too."""
     return {name: getattr(tool, name) for name in COPIED}
 
@@ -199,7 +199,7 @@ def manifest_of(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> Pl
         return None
     tools = [
         KnownTool(
-            **copied_fields(tool),
+            **copy_fields(tool),
             aliases={alias: dict(rename) for alias, rename in tool.aliases.items()},
             examines=tool.examines is not None,
             reaches=tool.reaches is not None,

@@ -16,7 +16,7 @@ from jaato.runtime.plugins.discovery import instance
 from jaato.runtime.plugins.isolation import (
     BROKEN,
     read_process_state,
-    redirected_stdio,
+    redirect_stdio,
     run_bounded,
     short_message,
 )
@@ -184,10 +184,10 @@ class PluginLoader:
             return work()
         before = read_process_state()
         try:
-            with redirected_stdio():
+            with redirect_stdio():
                 return run_bounded(self._loading_s, work, "", undo)
         finally:
-            changes = before.changed(read_process_state())
+            changes = before.describe_changes(read_process_state())
             if changes:
                 known = self.noticed.setdefault(name, [])
                 known += [change for change in changes if change not in known]

@@ -14,7 +14,7 @@ from jaato.agent.compaction.setup import CompactionSetup
 from jaato.errors import ConfigError, PluginError
 from jaato.runtime.plugins.adapter import Toolset
 from jaato.runtime.plugins.discovery import BUILTIN_STRATEGIES, discover_gc_plugins, load_gc_plugin
-from jaato.runtime.plugins.given import expose_given, given_configs
+from jaato.runtime.plugins.given import expose_given, make_given_configs
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.plugins.workspace import find_workspace_plugins
 from jaato.runtime.secrets import MCP_FILE, REGISTRIES_FILE, collect_secrets
@@ -76,7 +76,7 @@ def create_registry(
             registry.report(one.tree.name, one.warning)
     registry.discover()
     if options.plugins is None and program.builtin_tools:
-        registry.expose_all(given_configs(program, workspace))
+        registry.expose_all(make_given_configs(program, workspace))
     for name in options.plugins or ():
         registry.expose_tool(name)
     expose_given(registry, program)
@@ -134,7 +134,7 @@ def create_compaction(settings: Settings, registry: PluginRegistry, provider: st
         return None
     modules: Mapping[str, ModuleType] = {}
     if name not in BUILTIN_STRATEGIES:
-        modules = registry.modules.found(registry.disabled)
+        modules = registry.modules.find(registry.disabled)
         known = discover_gc_plugins(modules)
         if name not in known:
             raise ConfigError(

@@ -15,7 +15,7 @@ from jaato.plugins import BUILTIN
 from jaato.plugins.subagent.plugin import SubagentPlugin as NativeSubagentPlugin
 from jaato.runtime.plugins.adapter import Toolset, ToolsetSource, adapt, executors_of, schemas_of
 from jaato.runtime.plugins.discovery import instance
-from jaato.runtime.plugins.lazy import Builtin, known_plugins
+from jaato.runtime.plugins.lazy import Builtin, load_manifests
 from jaato.runtime.plugins.lifecycle import PluginHost, release
 from jaato.runtime.plugins.registry import PluginRegistry
 
@@ -112,7 +112,7 @@ class StandalonePlugin(DocumentedMethods, ToolsetSource):
 
     def get_model_requirements(self) -> list[str]:
         """The globs one of which the model's name must match; empty for any model."""
-        known = known_plugins().get(self.name)
+        known = load_manifests().get(self.name)
         return list(known.requirements) if known is not None else []
 
     def subscribes_to_prompt_enrichment(self) -> bool:

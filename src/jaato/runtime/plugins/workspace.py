@@ -67,7 +67,7 @@ def read_workspace_plugins(workspace: Path) -> list[PluginFiles]:
             below = os.open(part, DIRECTORY, dir_fd=here)
             os.close(here)
             here = below
-        return told_apart(read_all(here, workspace / FOLDER))
+        return reject_duplicates(read_all(here, workspace / FOLDER))
     except OSError:
         return []  # there is no such directory, or it is a link
     finally:
@@ -95,7 +95,7 @@ def entries(folder: int, most: int) -> list[str]:
         return sorted(entry.name for entry in itertools.islice(found, most))
 
 
-def told_apart(trees: list[PluginFiles]) -> list[PluginFiles]:
+def reject_duplicates(trees: list[PluginFiles]) -> list[PluginFiles]:
     """The plugins, those of one name unusable: a person who has read the one must not vouch for the other."""
     names = Counter(tree.name for tree in trees)
     twice = "is there twice, as a file and as a directory"
@@ -223,4 +223,4 @@ def trust_state(tree: PluginFiles, trust: Trust) -> TrustState:
         return "unusable"
     if trust.trusts(tree.path, tree.content):
         return "trusted"
-    return "changed" if trust.known(tree.path) else "untrusted"
+    return "changed" if trust.is_known(tree.path) else "untrusted"

@@ -131,11 +131,11 @@ class SpanFold:
             case ToolCallEnd():
                 return [self._call_ended(event, end_ns, at_ns)]
             case PermissionRequested() | ClarificationQuestion():
-                self._asked(event, at_ns)
+                self._open_question(event, at_ns)
             case PermissionResolved() | ClarificationResolved():
-                return self._answered(event, end_ns)
+                return self._close_question(event, end_ns)
             case GcCompleted():
-                return [self._compacted(event, at_ns)]
+                return [self._close_compaction(event, at_ns)]
             case BackgroundUpdated():
                 return self._task_updated(event, end_ns)
             case TurnCompleted():
@@ -234,7 +234,7 @@ class SpanFold:
         chat = self._open(event, "chat", found["gen_ai.request.model"], key, turn.mark_ns, found)
         if found["gen_ai.provider.name"] not in IN_PROCESS:
             chat.kind = SpanKind.CLIENT
-        return self._ended(chat, end_ns, {}, error)
+        return self._end_span(chat, end_ns, {}, error)
 
     def _turn_ended(self, event: TurnCompleted, end_ns: int) -> list[ReadableSpan]:
         turn = self._turn(event, event.turn_id, end_ns)
@@ -250,7 +250,7 @@ class SpanFold:
             made.append(self._chat(event, turn, end_ns, error="" if event.reason == "cancelled" else code))
         for known in (self._calls, self._questions):
             left = [key for key, one in known.items() if one.turn_id == event.turn_id]
-            made += [self._ended(known.pop(key), end_ns, {}, "interrupted") for key in left]
+            made += [self._end_span(known.pop(key), end_ns, {}, "interrupted") for key in left]
         found = {
             "jaato.turn.reason": event.reason,
             "jaato.turn.model_calls": event.model_calls,
@@ -258,7 +258,7 @@ class SpanFold:
             "gen_ai.response.finish_reasons": [turn.finish_reason] if turn.finish_reason else None,
             **usage_attributes(event.usage, event.cost_usd),
         }
-        made.append(self._ended(turn, end_ns, found, code if event.reason in FAILED else ""))
+        made.append(self._end_span(turn, end_ns, found, code if event.reason in FAILED else ""))
         self.turns.pop(event.turn_id, None)
         if self._turn_of.get(event.agent_id) is turn:
             del self._turn_of[event.agent_id]
@@ -303,14 +303,14 @@ class SpanFold:
             stopped = result.error is not None and result.error.code == "cancelled"
             turn.asked = not turn.pending and not stopped
         code = result.error.code if result.error is not None else ""
-        return self._ended(call, end_ns, more, "" if result.ok else code or "_OTHER")
+        return self._end_span(call, end_ns, more, "" if result.ok else code or "_OTHER")
 
     def _open_call(self, event: ToolCallStart | ToolCallEnd, start_ns: int) -> OpenSpan:
         found = tool_attributes(event, event.tool, event.call_id)
         found |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function"}
         return self._open(event, "execute_tool", event.tool, event.call_id, start_ns, found)
 
-    def _asked(self, event: PermissionRequested | ClarificationQuestion, at_ns: int) -> None:
+    def _open_question(self, event: PermissionRequested | ClarificationQuestion, at_ns: int) -> None:
         """A question waits for a person: beside its call, so that the time a person takes is not the tool's."""
         kind, tool, above = "clarification", "", self._calls.get(event.call_id)
         if isinstance(event, PermissionRequested):
@@ -319,17 +319,19 @@ class SpanFold:
         question = self._open(event, kind, tool, event.question_id, at_ns, found, above)
         self._questions[event.question_id] = question
 
-    def _answered(self, event: PermissionResolved | ClarificationResolved, end_ns: int) -> list[ReadableSpan]:
+    def _close_question(
+        self, event: PermissionResolved | ClarificationResolved, end_ns: int
+    ) -> list[ReadableSpan]:
         question = self._questions.pop(event.question_id, None)
         if question is None:
             return []
         if isinstance(event, ClarificationResolved):
-            return [self._ended(question, end_ns, {})]
+            return [self._end_span(question, end_ns, {})]
         if question.turn_id in self.turns:
             self.turns[question.turn_id].answered_ns[event.call_id] = end_ns
-        return [self._ended(question, end_ns, permission_attributes(event.permission))]
+        return [self._end_span(question, end_ns, permission_attributes(event.permission))]
 
-    def _compacted(self, event: GcCompleted, at_ns: int) -> ReadableSpan:
+    def _close_compaction(self, event: GcCompleted, at_ns: int) -> ReadableSpan:
         turn = self._around(event)
         start_ns = turn.mark_ns if turn is not None and turn.asked else at_ns
         found = self._agent_attributes(event) | {
@@ -342,7 +344,7 @@ class SpanFold:
         span = self._open(event, "compact", event.strategy, str(event.seq), start_ns, found)
         if turn is not None:
             turn.mark_ns = at_ns
-        return self._ended(span, at_ns, {}, "_OTHER" if event.problem else "")
+        return self._end_span(span, at_ns, {}, "_OTHER" if event.problem else "")
 
     def _task_updated(self, event: BackgroundUpdated, at_ns: int) -> list[ReadableSpan]:
         """A background task has begun or ended."""
@@ -358,7 +360,7 @@ class SpanFold:
         problem = event.result.error if event.result is not None else None
         code = problem.code if problem is not None else event.status
         error = code if event.status in ("failed", "interrupted") else ""
-        return [self._ended(ended, at_ns, {"jaato.task.status": event.status}, error)]
+        return [self._end_span(ended, at_ns, {"jaato.task.status": event.status}, error)]
 
     # --- spans -------------------------------------------------------------------------------------------------
 
@@ -380,7 +382,7 @@ class SpanFold:
         turn_id = turn.turn_id if turn is not None else ""
         return OpenSpan(f"{kind} {subject}".strip(), context, parent, start_ns, turn_id, attributes)
 
-    def _ended(self, span: OpenSpan, end_ns: int, more: Attributes, error: str = "") -> ReadableSpan:
+    def _end_span(self, span: OpenSpan, end_ns: int, more: Attributes, error: str = "") -> ReadableSpan:
         attributes = {**span.attributes, **more, "error.type": error}
         return ReadableSpan(
             span.name,

@@ -86,7 +86,7 @@ async def body_of(scope: Scope, receive: Receive) -> bytes | None:
     raise Refused(408, f"The body was not complete within {BODY_S:g} s.", connection="close")
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
+def replay_body(body: bytes, receive: Receive) -> Receive:
     """A `receive` that returns the body first."""
     given = False
 

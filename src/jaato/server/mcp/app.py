@@ -34,7 +34,7 @@ from jaato.server.http.asgi import (
     Send,
     body_of,
     header,
-    replayed,
+    replay_body,
 )
 from jaato.server.http.lazy_app import LazyApp
 from jaato.server.http.listeners import HttpServer, bind_tcp, create_config, parse_host_port
@@ -151,7 +151,7 @@ class BufferedBody:
             await send_refusal(scope, send, refused, rpc_error)
             return
         if body is not None:  # else the client has gone
-            await self._app(scope, replayed(body, receive), send)
+            await self._app(scope, replay_body(body, receive), send)
 
 
 async def listen(

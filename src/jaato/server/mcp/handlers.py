@@ -63,7 +63,7 @@ class RegistryKeyVerifier:
 
     def verify_key(self, _path: str, key: str) -> Any:
         """What a key gives. Raises `Refused` for one that has asked too often."""
-        return self._keys.enter(key)
+        return self._keys.authenticate(key)
 
     def is_valid(self, key_admission: Any) -> bool:
         """Whether it still gives that."""
@@ -79,7 +79,7 @@ def principal_of(ctx: ServerRequestContext[Any, Any]) -> Principal | None:
     return None if key_admission is None else key_admission.principal
 
 
-def allowed(ctx: ServerRequestContext[Any, Any], scope: str) -> Principal | None:
+def check_scope(ctx: ServerRequestContext[Any, Any], scope: str) -> Principal | None:
     """Who makes a request that needs this scope. Raises `MCPError` where the key does not have it."""
     principal = principal_of(ctx)
     if principal is not None and scope not in principal.scopes:
@@ -145,7 +145,7 @@ class Handlers:
         self, ctx: Context, params: mcp.PaginatedRequestParams | None
     ) -> mcp.ListToolsResult:
         """The tools declared to this client, in pages."""
-        principal = allowed(ctx, "tools:read")
+        principal = check_scope(ctx, "tools:read")
         tool_session = self.sessions.get(key_of(ctx))
         start = start_of(params.cursor if params is not None else None)
         specs, more = await self.sessions.page(tool_session, start, PAGE)
@@ -161,7 +161,7 @@ class Handlers:
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Run a tool through the pipeline, or go on with a call whose question is answered here."""
         arguments = params.arguments or {}
-        principal = allowed(ctx, "tools:invoke")
+        principal = check_scope(ctx, "tools:invoke")
         found = self.sessions.catalog.find(params.name)
         if found is not None and not (
             self.sessions.offer.scope(found.tool) and sees(principal, found.tool.name)
@@ -181,7 +181,7 @@ class Handlers:
             else:
                 call = await tool_session.begin(params.name, arguments, answerable=answerable(ctx))
         except JaatoError as error:
-            return failed(problem_of(error))
+            return make_failure(problem_of(error))
         return await self._follow(ctx, tool_session, call)
 
     async def _follow(
@@ -199,14 +199,14 @@ class Handlers:
                 form = call.form
                 if form is not None and not form.answered.is_set():
                     if modern:
-                        return required(form, tool_session.park(call))
-                    form.respond(await elicited(ctx, form))
+                        return make_input_required(form, tool_session.park(call))
+                    form.respond(await elicit(ctx, form))
         except BaseException:
             await call.stop()
             raise
         if tool_session.activated != activated:
             await self._list_changed(ctx, modern=modern)
-        return finished(call, tool_session, any_json=modern)
+        return make_result(call, tool_session, any_json=modern)
 
     async def _list_changed(self, ctx: Context, *, modern: bool) -> None:
         """Tell the client that its list of tools has grown, before the result that let it grow."""
@@ -274,7 +274,7 @@ def missing(uri: str) -> MCPError:
     return MCPError(mcp.INVALID_PARAMS, text, {"uri": uri[:200]})
 
 
-def finished(call: ClientCall, tool_session: ToolSession, *, any_json: bool) -> mcp.CallToolResult:
+def make_result(call: ClientCall, tool_session: ToolSession, *, any_json: bool) -> mcp.CallToolResult:
     """The result of a call that is over. Raises `MCPError` for a tool there is not, and a log that cannot be kept."""
     if call.fault is not None:
         raise MCPError(mcp.INTERNAL_ERROR, str(call.fault))
@@ -286,7 +286,7 @@ def finished(call: ClientCall, tool_session: ToolSession, *, any_json: bool) -> 
     return result_of(result, tool_session.read, tool_session.localize, any_json=any_json)
 
 
-def required(form: Form, token: str) -> mcp.InputRequiredResult:
+def make_input_required(form: Form, token: str) -> mcp.InputRequiredResult:
     """The answer to a request whose call needs one from the user first."""
     params = mcp.ElicitRequestFormParams(message=form.message, requested_schema=form.schema)
     return mcp.InputRequiredResult(
@@ -303,7 +303,7 @@ def answer(call: ClientCall, responses: mcp.InputResponses | None) -> None:
     form.respond(form_response(response) if isinstance(response, mcp.ElicitResult) else None)
 
 
-async def elicited(ctx: Context, form: Form) -> FormResponse | None:
+async def elicit(ctx: Context, form: Form) -> FormResponse | None:
     """What the client's user says; None when the client cannot say, or not in time."""
     try:
         with anyio.move_on_after(ANSWER_S):
@@ -389,7 +389,7 @@ def result_of(result: ToolResult, read: ReadBlob, told: Told, *, any_json: bool)
     A failed call is a result that says so: the client's model is to see it.
     """
     if result.error is not None:
-        return failed(replace(result.error, message=told(result.error.message)))
+        return make_failure(replace(result.error, message=told(result.error.message)))
     content: list[mcp.ContentBlock] = []
     for part in result.content:
         match part:
@@ -399,10 +399,10 @@ def result_of(result: ToolResult, read: ReadBlob, told: Told, *, any_json: bool)
                 content.append(media_of(part, read))
     if result.handle is not None:
         content.append(link(result.handle, f"{result.name} result", "all of this result"))
-    return mcp.CallToolResult(content=content, structured_content=structured_of(result, any_json=any_json))
+    return mcp.CallToolResult(content=content, structured_content=get_structured(result, any_json=any_json))
 
 
-def structured_of(result: ToolResult, *, any_json: bool) -> Any:
+def get_structured(result: ToolResult, *, any_json: bool) -> Any:
     """The data of a result where the protocol has room for it."""
     data = result.structured
     if data is None or not (any_json or isinstance(data, dict)):
@@ -410,7 +410,7 @@ def structured_of(result: ToolResult, *, any_json: bool) -> Any:
     return data if len(encode(data)) <= MAX_STRUCTURED_BYTES else None
 
 
-def failed(problem: Problem) -> mcp.CallToolResult:
+def make_failure(problem: Problem) -> mcp.CallToolResult:
     """A failure: its message for the model, its code and details for programs."""
     details: dict[str, Any] = {"code": problem.code, "retryable": problem.retryable}
     if problem.details:

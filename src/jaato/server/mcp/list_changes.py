@@ -51,11 +51,11 @@ class Changes:
     def record(self, key: str, notify: Notify | None, sees: Sees) -> None:
         """Record that a client has listed the current tools."""
         self._listed.pop(key, None)
-        self._listed[key] = ListedTools(self._declared(key, sees), notify, sees)
+        self._listed[key] = ListedTools(self._list_declared(key, sees), notify, sees)
         while len(self._listed) > MAX_SESSIONS:
             del self._listed[next(iter(self._listed))]
 
-    def _declared(self, key: str, sees: Sees) -> tuple[Named, ...]:
+    def _list_declared(self, key: str, sees: Sees) -> tuple[Named, ...]:
         return tuple(one for one in self._sessions.declared(key) if sees(one.name))
 
     def forget(self, key: str) -> None:
@@ -86,7 +86,7 @@ class Changes:
         listen = False
         async with anyio.create_task_group() as group:
             for key, shown in list(self._listed.items()):
-                now = self._declared(key, shown.sees)
+                now = self._list_declared(key, shown.sees)
                 if now == shown.tools:
                     continue
                 shown.tools = now

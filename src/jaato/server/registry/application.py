@@ -141,7 +141,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_listener(host: str, port: int) -> socket.socket:
     """A listening socket. Raises `ConfigError`."""
     if not 0 <= port <= 65_535:
         raise ConfigError(f"{port} is no port: they go from 0 (any that is free) to 65535.")

@@ -84,7 +84,7 @@ class SessionReader:
                 case ToolCallEnd():
                     yield entry_of(self.who, self.begun.pop(event.call_id, None), event)
 
-    def unfinished(self) -> Iterator[AuditEntry]:
+    def read_unfinished(self) -> Iterator[AuditEntry]:
         """The calls of which there is no end."""
         return (entry_of(self.who, start, None) for start in self.begun.values())
 
@@ -168,7 +168,7 @@ class Audit:
                 break
             reading = self._read[row.id] = SessionReader(who_of(row))
             fitting = [one for one in reading.read(self._store, row.id) if self._filter.matches(one)]
-            fitting += [one for one in reading.unfinished() if self._filter.matches(one)]
+            fitting += [one for one in reading.read_unfinished() if self._filter.matches(one)]
             found = sorted([*found, *fitting], key=lambda one: one.time)[-limit:]
         return found
 

@@ -115,7 +115,7 @@ class ToolVersions(NamedTuple):
         """Which versions there are, the newest first."""
         return [one.tool.version for one in self.versions]
 
-    def kept(self, version: str | None) -> ServedTool | None:
+    def get(self, version: str | None) -> ServedTool | None:
         """The one of this version, None for the newest."""
         if version is None:
             return self.versions[0]
@@ -162,17 +162,17 @@ class ServedTools:
 
     def find(self, name: str, version: str | None = None) -> Tool | None:
         """The tool of this version, None for the newest."""
-        kept = self._kept(name, version)
+        kept = self._get_version(name, version)
         return None if kept is None else kept.tool
 
     def definition(self, name: str, version: str | None = None) -> Page | None:
         """The definition of this version, None for the newest."""
-        kept = self._kept(name, version)
+        kept = self._get_version(name, version)
         return None if kept is None else kept.page
 
-    def _kept(self, name: str, version: str | None) -> ServedTool | None:
+    def _get_version(self, name: str, version: str | None) -> ServedTool | None:
         slot = self._slots.get(name)
-        return None if slot is None else slot.kept(version)
+        return None if slot is None else slot.get(version)
 
     def all_of(self, tool: Tool) -> list[Tool]:
         """Every version of a tool that is here, in the order they came; else this one alone."""

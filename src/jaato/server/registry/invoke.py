@@ -176,7 +176,7 @@ class Calls:
     async def _make_preferred(self, call: CallRequest, preferences: Preferences) -> Response:
         """Make a call with an idempotency key, as a stream or with a timeout of the caller's."""
         wait_s = preferences.wait_s
-        call = structs.replace(call, within_s=self._requested_timeout(preferences))
+        call = structs.replace(call, within_s=self._get_requested_timeout(preferences))
         listener = CallListener(streams=preferences.form is not None)
         work: Coroutine[Any, Any, Response]
         if preferences.key:
@@ -190,7 +190,7 @@ class Calls:
             response.headers.append((b"preference-applied", b"wait=%d" % int(wait_s)))
         return response
 
-    def _requested_timeout(self, preferences: Preferences) -> float | None:
+    def _get_requested_timeout(self, preferences: Preferences) -> float | None:
         return None if preferences.wait_s is None else shortest(preferences.wait_s, self.within_s)
 
     def _timeout_of(self, call: CallRequest) -> float | None:
@@ -235,7 +235,7 @@ class Calls:
         key: IdempotencyKey | None = None,
         digest: str = "",
     ) -> Response:
-        within_s = self._requested_timeout(preferences)
+        within_s = self._get_requested_timeout(preferences)
 
         async def make(number: int, raw: bytes) -> Response:
             call = call_in_batch(tools, pending, raw, within_s)
@@ -256,7 +256,7 @@ class Calls:
         headers = [JSON, NOT_STORED]
         if responses and all(REPLAYED in response.headers for response in responses):
             headers.append(REPLAYED)
-        return Response(200, b"[%b]" % b",".join(bounded_bodies(calls, responses)), headers)
+        return Response(200, b"[%b]" % b",".join(limit_bodies(calls, responses)), headers)
 
 
 async def start_stream(
@@ -339,7 +339,7 @@ def comparable(raw: bytes) -> Any:
         return [raw.decode()]
 
 
-def bounded_bodies(calls: Sequence[Raw], responses: Sequence[Response]) -> Iterator[bytes]:
+def limit_bodies(calls: Sequence[Raw], responses: Sequence[Response]) -> Iterator[bytes]:
     """The bodies of the responses; those beyond the size limit are replaced by an error."""
     room = MAX_BATCH_BYTES
     for raw, response in zip(calls, responses, strict=True):

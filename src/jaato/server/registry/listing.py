@@ -33,7 +33,7 @@ from jaato.server.registry.requests import (
     accepts_gzip,
     matches_etag,
     parse_list_query,
-    requested_version,
+    parse_version,
 )
 from jaato.server.registry.responses import JSON, Response, error_for, error_of, error_response, refusal
 from jaato.server.tool_sessions import RemoteSources
@@ -256,7 +256,7 @@ def find_requested(served: ServedTools, name: str, query: bytes) -> ServedTool |
     if name not in served.tools:
         return not_found(name)
     try:
-        version = requested_version(query)
+        version = parse_version(query)
     except InvalidShape as error:
         return error_of(error.code, str(error))
     return find_version(served, name, version)
@@ -267,7 +267,7 @@ def find_version(served: ServedTools, name: str, version: str | None) -> ServedT
     slot = served.slot(name)
     if slot is None:
         return not_found(name)
-    kept = slot.kept(version)
+    kept = slot.get(version)
     if kept is not None:
         return kept
     words = f"There is no version {str(version)[:80]!r} of {name}; details.versions has those there are."

@@ -145,12 +145,12 @@ class Version(Struct, frozen=True):
 
 def health_response(served: ServedTools, figures: RegistryMetrics) -> Response:
     """The response with the health."""
-    return uncached(Health("ok", round(figures.uptime_s, 1), len(served)))
+    return make_uncached(Health("ok", round(figures.uptime_s, 1), len(served)))
 
 
 def version_response() -> Response:
     """The response with the version."""
-    return uncached(Version("jaato", __version__, SCHEMA_VERSION))
+    return make_uncached(Version("jaato", __version__, SCHEMA_VERSION))
 
 
 def metrics_response(
@@ -160,6 +160,6 @@ def metrics_response(
     return Response(200, figures.text(served, sessions, visibility).encode(), [TEXT, NOT_STORED])
 
 
-def uncached(value: Struct) -> Response:
+def make_uncached(value: Struct) -> Response:
     """A response that must not be stored."""
     return Response(200, encode(value), [JSON, NOT_STORED])

@@ -18,7 +18,7 @@ from jaato.server.http.lazy_app import LazyApp
 PATH = "/v1/tools"
 
 
-def worded(scope: Scope, problem: Refused) -> Any:
+def make_refusal_body(scope: Scope, problem: Refused) -> Any:
     """The body of a refusal as the contract has it."""
     from jaato.server.registry.application import refuse
 
@@ -29,7 +29,7 @@ class Mounted(LazyApp):
     """The lazily opened ASGI application of the registry. Requests are served while `running` is entered, once."""
 
     what = "the registry"
-    form: ClassVar[ErrorFormat] = staticmethod(worded)
+    form: ClassVar[ErrorFormat] = staticmethod(make_refusal_body)
 
     def __init__(self, workspace: Path, base: SessionOptions) -> None:
         super().__init__()

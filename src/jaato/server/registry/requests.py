@@ -356,7 +356,7 @@ def single_value(given: dict[str, list[str]], name: str) -> str | None:
     return values[0]
 
 
-def requested_version(query: bytes) -> str | None:
+def parse_version(query: bytes) -> str | None:
     """The requested version of a tool, None for the newest. Raises `InvalidShape`."""
     return single_value(parse_parameters(query), "version") if query else None
 

@@ -299,7 +299,7 @@ def missing_scope(route: Route, scope: str) -> Response:
     return answer
 
 
-def failed_response(code: str, words: str, request: Request) -> Response:
+def make_error_response(code: str, words: str, request: Request) -> Response:
     """The error of a request that has no response, in the form of its route."""
     meant = route_of(request.path) if request.method == b"POST" else None
     return with_request_id(error_for_route(meant, code, words), request_id(request.header(b"x-request-id")))
@@ -308,8 +308,8 @@ def failed_response(code: str, words: str, request: Request) -> Response:
 def internal_error(request: Request, problem: BaseException | None) -> Response:
     """The response to a request that was cancelled, or failed with an unexpected exception."""
     if problem is None:
-        return failed_response("tool.cancelled", "The call was cancelled.", request)
-    answer = failed_response("registry.failed", "The registry failed inside; its log says why.", request)
+        return make_error_response("tool.cancelled", "The call was cancelled.", request)
+    answer = make_error_response("registry.failed", "The registry failed inside; its log says why.", request)
     LOG.error("Request %s could not be answered", answer.headers[-1][1].decode(), exc_info=problem)
     return answer
 

@@ -34,7 +34,7 @@ from jaato.server.auth.identity import Admission, Identity
 from jaato.server.http.asgi import Refused
 from jaato.server.sessions.command_handlers import CommandHandlers
 from jaato.server.sessions.hub import Hub
-from jaato.server.sessions.subscription import Wire, framed
+from jaato.server.sessions.subscription import Wire, encode_frame
 from jaato.version import __version__
 
 LOG = logger("server")
@@ -171,7 +171,7 @@ class ClientConnection:
         handlers.send_pending()
 
     def _send(self, frame: Welcome | Reply) -> None:
-        self._socket.write(framed(encode(frame)))
+        self._socket.write(encode_frame(encode(frame)))
 
 
 async def reply_to(id_: str, work: Awaitable[Result]) -> Reply:

@@ -10,7 +10,7 @@ import msgspec
 from jaato.abc.asker import Answer
 from jaato.agent.event_redaction import redact_log
 from jaato.agent.inbox import Author
-from jaato.client.state import unfinished
+from jaato.client.state import is_unfinished
 from jaato.errors import ConfigError, NotAllowed, Overloaded, SessionNotFound
 from jaato.protocol.commands import (
     BlobRequest,
@@ -42,7 +42,7 @@ from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
 from jaato.runtime.session_store import namesakes
 from jaato.runtime.user_commands import check_prompt, find_backend
-from jaato.server.sessions.creation import checked_word, create, load_interrupted, send_progress, visited
+from jaato.server.sessions.creation import check_key, create, end_visit, load_interrupted, send_progress
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.messages import get_settled, send_message, stop_task, wait_for_subagents
 from jaato.server.sessions.room import Room
@@ -84,7 +84,7 @@ class CommandHandlers:
         self._subscriptions.clear()
         hub, client_id = self._hub, self._client.id
         for session_id in self._visits:
-            hub.spawn(partial(visited, hub, session_id, client_id, stop=False))
+            hub.spawn(partial(end_visit, hub, session_id, client_id, stop=False))
 
     async def prepare(self, command: Command) -> None:
         """Fold the log of a session in steps before it is read. Raises
@@ -116,9 +116,9 @@ class CommandHandlers:
             case SessionList():
                 return list_sessions(self._hub, command)
             case HistoryRequest():
-                return page_of(self._loaded(self._id_of(command)), command)
+                return page_of(self._load(self._id_of(command)), command)
             case BlobRequest():
-                return piece_of(self._loaded(self._id_of(command)), command)
+                return piece_of(self._load(self._id_of(command)), command)
             case ClientConfig():
                 return self._configure(command)
             case PermissionResponse() | ClarificationResponse():
@@ -176,7 +176,7 @@ class CommandHandlers:
     async def _live(self, command: Command) -> Live:
         return await self._hub.load(self._id_of(command))
 
-    def _loaded(self, session_id: str) -> Room:
+    def _load(self, session_id: str) -> Room:
         if (room := self._hub.rooms.get(session_id)) is None:
             raise SessionNotFound(f"The session {session_id} has just been removed.")
         return room
@@ -184,9 +184,9 @@ class CommandHandlers:
     # --- watching ------------------------------------------------------------------------------------------------
 
     def _attach(self, command: SessionAttach) -> Opened:
-        room = self._loaded(self._hub.find(command.session_id))
+        room = self._load(self._hub.find(command.session_id))
         self._watch(room, command.after_seq)
-        if unfinished(room.state) and self._client.role != "viewer":
+        if is_unfinished(room.state) and self._client.role != "viewer":
             self._hub.spawn(partial(load_interrupted, self._hub, room.session_id))
         return Opened(room.session_id, room.state.seq, room.state.name)
 
@@ -205,7 +205,7 @@ class CommandHandlers:
         held = self._subscriptions.pop(session_id, None)
         if session_id in self._visits:
             self._visits.discard(session_id)
-            await visited(self._hub, session_id, self._client.id, stop=True)
+            await end_visit(self._hub, session_id, self._client.id, stop=True)
         if held is not None:
             self._hub.unsubscribe(*held)
         return Done()
@@ -272,7 +272,7 @@ class CommandHandlers:
         live = await self._hub.load(room.session_id)
         if command.check_prompt:
             await check_prompt(live.session.services["registry"], command.text)
-        word = checked_word(command.once) or new_id("m")
+        word = check_key(command.once) or new_id("m")
         if (before := room.recall.taken.get(word)) is not None:
             return msgspec.structs.replace(before, again=True)
         if (under_way := room.preparing.get(word)) is not None:
@@ -283,7 +283,7 @@ class CommandHandlers:
 
     async def _stop(self, command: SessionStop) -> Done:
         room = await self._room(command)
-        if room.session_id in self._hub.pool.loaded or unfinished(room.state):
+        if room.session_id in self._hub.pool.loaded or is_unfinished(room.state):
             live = await self._hub.load(room.session_id)
             live.stops += 1
             if live.session.is_interrupted:

@@ -24,7 +24,7 @@ from jaato.server.sessions.idempotency import remember
 from jaato.server.sessions.listing import is_stored
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import RECONNECT_S, Live, Resume
-from jaato.server.sessions.subscription import Wire, framed
+from jaato.server.sessions.subscription import Wire, encode_frame
 from jaato.settings.budgets import parse_budgets
 
 MAX_WORD_CHARS = 200
@@ -63,7 +63,7 @@ def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) 
     )
 
 
-def stored_session(store: Store, command: SessionCreate) -> str | None:
+def find_stored_session(store: Store, command: SessionCreate) -> str | None:
     """The id of the stored session that a command resumes, None for a new one. Raises `SessionNotFound`."""
     workspace = command.workspace
     if command.session_id and command.resume:
@@ -88,7 +88,7 @@ def workspace_of(text: str) -> Path:
     return Path(text)
 
 
-def checked_word(once: str) -> str:
+def check_key(once: str) -> str:
     """The idempotency key of a command. Raises `ConfigError` for one that is too long."""
     if len(once) > MAX_WORD_CHARS:
         raise ConfigError(f"A word for `once` has at most {MAX_WORD_CHARS} characters.")
@@ -106,7 +106,7 @@ async def create(
     """Create a session, or resume a stored one with the options of the command; the reply says whether an earlier command
     with the same `once` created it. `progress` is called during long steps; with `wants_info` its sandbox is found, too.
     Raises `SessionBusy` for one that is busy, `JaatoError`s."""
-    if not checked_word(command.once):
+    if not check_key(command.once):
         return await create_or_resume(hub, command, client_id, None, progress, wants_info=wants_info)
     named = id_of("s", command.once)
     async with hub.lock(f"{named} is made"):
@@ -116,7 +116,7 @@ async def create(
 def send_progress(wire: Wire, step: str, done: int, total: int | None) -> None:
     """Send a client the progress of the session that it creates."""
     event = InitProgress(session_id="", agent_id="", seq=0, step=step, done=done, total=total, unit="bytes")
-    wire.write(framed(encode(event)))
+    wire.write(encode_frame(encode(event)))
 
 
 async def create_or_resume(
@@ -147,7 +147,7 @@ async def create_or_resume(
         progress=progress,
         chosen=lambda choice, model: chosen.append((model, choice.reason)),
     )
-    stored = made or stored_session(hub.store, command)
+    stored = made or find_stored_session(hub.store, command)
     if stored is None:
         await hub.pool.evict_surplus(hub.evict)
         live = await hub.pool.create(
@@ -200,7 +200,7 @@ async def resume_with(
     return room, before, live
 
 
-async def visited(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> None:
+async def end_visit(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> None:
     """End a client's visit: its options for a session no longer hold. With `stop` background tasks are stopped at once;
     without, the connection was lost: the client may reconnect, and the session runs while it has work."""
     live = hub.pool.loaded.get(session_id)

@@ -155,7 +155,7 @@ class Hub:
         room.unsubscribe(subscription)
         self._update_responder(room)
         if (live := self.pool.loaded.get(room.session_id)) and not room.is_watched and not self.closing:
-            self.spawn(live.keeper.left)
+            self.spawn(live.keeper.on_detach)
 
     def update_client(self, room: Room, subscription: Subscription, client: ClientView) -> None:
         """Update a subscriber, which may answer questions from now on, or no longer."""

@@ -63,7 +63,7 @@ class PendingMessage:
         if event.message.once == self._word:
             self._taken.set_result(Taken(event.seq, queued=isinstance(event, MidTurnQueued)))
 
-    def failed(self, error: JaatoError) -> bool:
+    def fail(self, error: JaatoError) -> bool:
         """The message has failed; False when it is already in the log."""
         if self._taken.done():
             return False

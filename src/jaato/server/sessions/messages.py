@@ -62,13 +62,13 @@ def send_message(
             with live.in_use():
                 await live.session.post(command.text, [*command.attachments, *media], author=by)
         except JaatoError as error:
-            if not taken.failed(error):
+            if not taken.fail(error):
                 raise
             LOG.warning("%s", error)  # its sender gets the error
         finally:
             forget()
             room.preparing.pop(by.once, None)
-            taken.failed(JaatoError("The message was not taken."))
+            taken.fail(JaatoError("The message was not taken."))
 
     return taken, turn
 

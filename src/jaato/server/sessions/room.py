@@ -23,7 +23,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.state import State
 from jaato.protocol.specs import ClientView, SandboxView, SessionEntry
 from jaato.server.sessions.idempotency import PendingMessage, RecentRequests
-from jaato.server.sessions.subscription import EventBuffer, Subscription, Wire, framed, kind_of
+from jaato.server.sessions.subscription import EventBuffer, Subscription, Wire, encode_frame, kind_of
 from jaato.tools.redaction.redactor import Redactor
 
 INFO_INTERVAL_S = 0.1
@@ -188,19 +188,19 @@ class Room:
             if isinstance(event, Event):
                 if event.seq > self.state.seq:
                     return
-                yield framed(encode(event)), event.seq
+                yield encode_frame(encode(event)), event.seq
 
     def snapshot_frame(self) -> bytes:
         """The frame of the current state; encoded once for all subscribers."""
         made, frame = self._snapshot
         if made != self.ring.end:
-            frame = framed(encode(self._info(self.state)))
+            frame = encode_frame(encode(self._info(self.state)))
             self._snapshot = (self.ring.end, frame)
         return frame
 
     def live_frame(self) -> bytes:
         """The frame of the current state that is in no log."""
-        return framed(encode(msgspec.structs.replace(self._info(None), live=live_of(self.state))))
+        return encode_frame(encode(msgspec.structs.replace(self._info(None), live=live_of(self.state))))
 
     def _info(self, state: State | None) -> SessionInfo:
         mine = self.state

@@ -32,11 +32,11 @@ from jaato.version import __version__
 LOG = logger("server")
 AT_ONCE = 64
 """Events folded per step: about a millisecond."""
-KEPT_AFTER = 2_000
+SAVE_AFTER = 2_000
 """The number of new events that makes a new snapshot worthwhile."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class SavedState(msgspec.Struct, frozen=True):
     """A state as of an event, with what tells whether it still holds."""
 
     made_by: str
@@ -47,7 +47,7 @@ class Kept(msgspec.Struct, frozen=True):
     state: State
 
 
-KEPT = msgspec.json.Decoder(Kept)
+SAVED_STATE = msgspec.json.Decoder(SavedState)
 
 
 class StateFold:
@@ -60,7 +60,7 @@ class StateFold:
         self._session_id = session_id
         self._last: Event | None = None
         self._folded = 0
-        self._state, self._records = begun(store, session_id)
+        self._state, self._records = load_start(store, session_id)
         self.recall = RecentRequests(self._state.entries)
         """Recent answers and messages."""
 
@@ -74,7 +74,7 @@ class StateFold:
             self._folded += 1
             if self._folded % AT_ONCE == 0:
                 yield
-        if self._last is not None and self._folded >= KEPT_AFTER and not self._store.read_only:
+        if self._last is not None and self._folded >= SAVE_AFTER and not self._store.read_only:
             self._keep(self._last)
 
     @property
@@ -88,21 +88,21 @@ class StateFold:
 
     def _keep(self, last: Event) -> None:
         """Keep it for the next time, where that can be done."""
-        kept = Kept(made_by(), self._session_id, last.seq, digest_of(last), self._state)
+        kept = SavedState(get_fold_version(), self._session_id, last.seq, digest_of(last), self._state)
         try:
             self._store.save_snapshot(self._session_id, encode(kept))
         except StoreError as error:
             LOG.debug("What was folded of %s was not kept: %s", self._session_id, error)
 
 
-def begun(store: Store, session_id: str) -> tuple[State, Iterator[Event | Damaged]]:
+def load_start(store: Store, session_id: str) -> tuple[State, Iterator[Event | Damaged]]:
     """A state to begin with, and the records after it."""
     data = store.load_snapshot(session_id)
     try:
-        kept = KEPT.decode(data) if data else None
+        kept = SAVED_STATE.decode(data) if data else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         kept = None
-    if kept is None or (kept.made_by, kept.session_id) != (made_by(), session_id):
+    if kept is None or (kept.made_by, kept.session_id) != (get_fold_version(), session_id):
         return State(), store.read(session_id)
     records = store.read(session_id, kept.seq - 1)
     first = next(records, None)
@@ -117,7 +117,7 @@ def digest_of(event: Event) -> str:
 
 
 @functools.cache
-def made_by() -> str:
+def get_fold_version() -> str:
     """What the fold's code is: another version of it may make another state of the same events."""
     digest = hashlib.sha256(__version__.encode())
     for module in (code, shape, messages, specs):

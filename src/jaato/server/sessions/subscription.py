@@ -144,7 +144,7 @@ MAX_MERGED_CHARS = 64_000
 """The most characters of streamed text that are merged into one event for a slow consumer."""
 
 
-def framed(payload: bytes) -> bytes:
+def encode_frame(payload: bytes) -> bytes:
     """A WebSocket text frame of a server (RFC 6455, section 5.2): not masked, not compressed, whole."""
     size = len(payload)
     if size < 126:
@@ -166,7 +166,7 @@ class EventBuffer:
 
     def add(self, event: Event) -> bytes:
         """Append an event; gives its frame."""
-        frame = framed(encode(event))
+        frame = encode_frame(encode(event))
         self._items.append((event, frame))
         self._bytes += len(frame)
         self.end += 1
@@ -231,4 +231,6 @@ def is_continuation(held: AgentOutput | ToolOutput, chars: int, event: Event) ->
 
 def merge_frames(held: AgentOutput | ToolOutput, texts: list[str]) -> bytes:
     """Merge the pieces into one frame."""
-    return framed(encode(msgspec.structs.replace(held, text="".join(texts)) if len(texts) > 1 else held))
+    return encode_frame(
+        encode(msgspec.structs.replace(held, text="".join(texts)) if len(texts) > 1 else held)
+    )

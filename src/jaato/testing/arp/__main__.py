@@ -34,7 +34,7 @@ class Found:
     exchanges: tuple[Exchange, ...] = ()
 
 
-def found(check: Check, at: Served) -> Found:
+def run_check(check: Check, at: Served) -> Found:
     """Make a check."""
     name, sentence = check.__name__, " ".join((check.__doc__ or "").split())
     at.seen.clear()
@@ -49,7 +49,7 @@ def found(check: Check, at: Served) -> Found:
     return Found(name, sentence, "ok")
 
 
-def told(one: Found) -> str:
+def format_result(one: Found) -> str:
     """It for a person."""
     word = one.outcome.upper() if one.outcome == "failed" else one.outcome
     lines = [f"{word:8}{one.name}: {one.sentence}"]
@@ -111,9 +111,9 @@ def main() -> int:
     for check in ALL:
         if args.only and check.__name__ not in args.only:
             continue
-        results.append(found(check, at))
+        results.append(run_check(check, at))
         if not args.json:
-            print(told(results[-1]), flush=True)
+            print(format_result(results[-1]), flush=True)
     counts = {kind: sum(one.outcome == kind for one in results) for kind in ("ok", "failed", "skipped")}
     if args.json:
         print(json.dumps({"url": args.url, **counts, "checks": [asdict(one) for one in results]}, indent=1))

@@ -41,7 +41,7 @@ class Reply:
 
     def __str__(self) -> str:
         kept = {name: value for name, value in self.headers.items() if name in SHOWN}
-        return f"{self.status} {shown_headers(kept)}{shown_body(self.body)}"
+        return f"{self.status} {format_headers(kept)}{format_body(self.body)}"
 
     @property
     def json(self) -> Any:
@@ -51,13 +51,13 @@ class Reply:
         return json.loads(self.body.decode(), parse_constant=no_constant)
 
 
-def shown_headers(headers: Mapping[str, str]) -> str:
+def format_headers(headers: Mapping[str, str]) -> str:
     """Headers in one line, without secrets."""
     kept = {name: value for name, value in headers.items() if name.lower() != "authorization"}
     return "".join(f"{name}: {value[:60]}, " for name, value in kept.items()).rstrip(", ") + " " * bool(kept)
 
 
-def shown_body(data: bytes) -> str:
+def format_body(data: bytes) -> str:
     """The beginning of some bytes, without the line with the secret."""
     text = SECRET.sub(b"", data[:2_000]).decode("utf-8", "backslashreplace")
     return text[:SHOWN_CHARS].replace("\r\n", "\u240d\u240a") + ("\u2026" if len(text) > SHOWN_CHARS else "")
@@ -141,7 +141,7 @@ class Served:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if data is not None:
             given.setdefault("content-type", "application/json")
-        shown = f"{method} {path} {shown_headers(given)}{shown_body(data or b'')}"
+        shown = f"{method} {path} {format_headers(given)}{format_body(data or b'')}"
         self.seen.append(Exchange(shown, "nothing"))
         connection.request(method, urlsplit(self.url).path.rstrip("/") + path, data, {**self.own(), **given})
         reply = reply_of(connection.getresponse())
@@ -177,12 +177,12 @@ class Served:
     def raw(self, data: bytes, *methods: str) -> list[Reply]:
         """What comes back for these bytes: an answer for each of these methods, in order."""
         with closing(self.line()) as line:
-            self.seen.append(Exchange(shown_body(data), "nothing"))
+            self.seen.append(Exchange(format_body(data), "nothing"))
             line.sendall(data)
             replies: list[Reply] = []
             for method in methods:
                 replies.append(read(line, method))
-                self.seen[-1] = Exchange(shown_body(data), "; ".join(str(reply) for reply in replies))
+                self.seen[-1] = Exchange(format_body(data), "; ".join(str(reply) for reply in replies))
             return replies
 
 

@@ -44,7 +44,7 @@ MAX_SUGGESTED = 3
 MAX_LEVELS = 20
 
 
-def shown_name(name: str) -> str:
+def display_name(name: str) -> str:
     """A name or path on one line: line ends, escape sequences, odd bytes and text direction marks spelt out."""
     if name.isprintable():
         return name
@@ -210,7 +210,7 @@ class Roots:
 
     def is_control(self, path: str) -> bool:
         """Whether writing there could change what runs, present or absent: by name, a link or a hard link."""
-        if self._named_control(path):
+        if self._is_named_control(path):
             return True
         for follow in (False, True):
             try:
@@ -237,14 +237,14 @@ class Roots:
 
     def hides_control(self, path: str, place: ResolvedPath) -> bool:
         """Whether a path leads to a control path by a link, without naming one itself."""
-        return self._true_control(place) and not self._named_control(path)
+        return self._true_control(place) and not self._is_named_control(path)
 
     def _true_control(self, place: ResolvedPath) -> bool:
         """Whether the true names of a place make it a control path."""
         parts = place.parts if place.root is self._roots[0] else (place.root.path.name, *place.parts)
         return names_control(parts, self.names) or in_control_directory(place.root.path, place.parts)
 
-    def _named_control(self, path: str) -> bool:
+    def _is_named_control(self, path: str) -> bool:
         """Whether a path names a control path as written, links not followed."""
         try:
             parts = self._absolute(path)

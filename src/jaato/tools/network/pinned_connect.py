@@ -95,7 +95,7 @@ def open_pool(
     """A pool for one URL, and whether it leads through a proxy of the environment; `bounds` are the pool's own. Raises
     `ConfigError`."""
     proxy = proxy_for(str(url), environ)
-    backend = pinned_backend(dialer)
+    backend = make_pinned_backend(dialer)
     pool = proxy_settings.open_pool(str(url), proxy, environ, bounds, backend)
     return pool, proxy is not None
 
@@ -151,7 +151,7 @@ def request_to(
     )
 
 
-def pinned_backend(dialer: CheckedResolver) -> httpcore2.AsyncNetworkBackend:
+def make_pinned_backend(dialer: CheckedResolver) -> httpcore2.AsyncNetworkBackend:
     """A network backend that reaches hosts through the dialer alone."""
     import httpcore2
     from httpcore2 import AnyIOBackend

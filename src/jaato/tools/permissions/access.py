@@ -30,7 +30,7 @@ MAX_CHARS = 4_096
 MAX_REASON_CHARS = 300
 
 
-def wanted_access(arguments: Mapping[str, Any]) -> SandboxAccess | None:
+def parse_wanted_access(arguments: Mapping[str, Any]) -> SandboxAccess | None:
     """The access requested in `need`, None for nothing; invalid entries are left out, see `need_issues`."""
     needs = arguments.get("need")
     if not isinstance(needs, list) or not needs:
@@ -58,7 +58,7 @@ def access_of(need: object) -> SandboxAccess | None:
     return None
 
 
-def closed_place(real: Path, workspace: Path, home: Path, private: Iterable[Path]) -> str | None:
+def find_closed_place(real: Path, workspace: Path, home: Path, private: Iterable[Path]) -> str | None:
     """Why a real directory may not be opened to commands, by no flag, setting or answer; None if it may."""
     if real == Path("/"):
         return "it is the whole machine. Name the directories that are needed."
@@ -183,7 +183,7 @@ def flags_for(wanted: SandboxAccess) -> str:
     return " ".join(flags)
 
 
-def given_reason(arguments: Mapping[str, Any]) -> str:
+def format_reason(arguments: Mapping[str, Any]) -> str:
     """The model's own reason as one line of printable text."""
     reason = arguments.get("reason")
     if not isinstance(reason, str):

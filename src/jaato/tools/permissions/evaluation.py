@@ -35,7 +35,7 @@ def evaluate_call(call: Call, tool: Tool, given: PermissionContext) -> Verdict:
     verdict = evaluate_tool(call, tool, given)
     if verdict.access is None and tool.spec.access == "execute" and verdict.effect != "deny":
         verdict = with_access(verdict, tool, given)
-    if tool.remote is None or not (changed := tool.remote.changed(call)):
+    if tool.remote is None or not (changed := tool.remote.describe_change(call)):
         return verdict
     verdict = ask_about_changed(verdict, tool, changed, given.policy)
     if verdict.effect == "allow":

@@ -86,12 +86,12 @@ class PolicyFile:
         self.trusted = trusted
         self.grants = tuple(grant for grant in grants if contains_grant(document, grant))
         self.whitelist = (
-            without_expired(document.whitelist, known, grants) if trusted else self._granted_lines()
+            without_expired(document.whitelist, known, grants) if trusted else self._get_granted_lines()
         )
         self._seen = seen
         self.version += 1
 
-    def _granted_lines(self) -> RuleSet:
+    def _get_granted_lines(self) -> RuleSet:
         """The lines of an untrusted file that this user's answers have written."""
         return lines_of(grant for grant in self.grants if grant.effect == "allow")
 

@@ -116,17 +116,17 @@ class ToolRules(msgspec.Struct, frozen=True):
         texts = {analysis.command, analysis.command.strip(), *blacklist_texts(analysis)}
         if CONTINUATION in analysis.command:
             texts.update(blacklist_texts(parse_command(analysis.command.replace(CONTINUATION, ""))))
-        return self._denied_by(texts)
+        return self._find_denial(texts)
 
     def mentions_command(self, analysis: Analysis) -> str | None:
         """The blacklist pattern that a text inside an argument meets, which some program may take as a command."""
         if not self.deny_inner and not self.deny_arguments:
             return None
-        from jaato.tools.shell.indirection import quoted_texts
+        from jaato.tools.shell.indirection import find_quoted_texts
 
-        return self._denied_by(set(quoted_texts(analysis)))
+        return self._find_denial(set(find_quoted_texts(analysis)))
 
-    def _denied_by(self, texts: set[str]) -> str | None:
+    def _find_denial(self, texts: set[str]) -> str | None:
         patterns = [*self.deny_inner, *(glob for _name, globs in self.deny_arguments for glob in globs)]
         for pattern in patterns:
             for form in command_forms(pattern):

@@ -16,15 +16,15 @@ from jaato.tools.permissions.access import (
     FULL,
     READ_ONLY,
     WORKSPACE_WRITE,
-    closed_place,
     covers,
     describe_access,
     difference,
+    find_closed_place,
     flags_for,
-    given_reason,
+    format_reason,
     need_issues,
+    parse_wanted_access,
     union,
-    wanted_access,
 )
 from jaato.tools.permissions.context import (
     PermissionContext,
@@ -97,7 +97,7 @@ def evaluate_command(call: Call, tool: Tool, rules: ToolRules, given: Permission
         return Verdict("deny", "policy_invalid", given.policy.locked)
     if issues := need_issues(call.arguments):
         return Verdict("deny", "invalid", "; ".join(f"{path} {text}" for path, text in issues))
-    if (closed := closed_need(call.arguments, given)) is not None:
+    if (closed := find_closed_need(call.arguments, given)) is not None:
         return Verdict("deny", "invalid", closed)
     found = evaluate_parts(analysis, given.workspace, allowances(tool, rules, given))
     line = CommandLine(tool, rules, analysis, found, call.arguments)
@@ -110,13 +110,13 @@ def evaluate_command(call: Call, tool: Tool, rules: ToolRules, given: Permission
     )
 
 
-def closed_need(arguments: dict[str, Any], given: PermissionContext) -> str | None:
+def find_closed_need(arguments: dict[str, Any], given: PermissionContext) -> str | None:
     """Why a directory that a call asks for is opened by no answer; None where it asks for none such."""
-    wanted = wanted_access(arguments)
+    wanted = parse_wanted_access(arguments)
     for path in wanted.paths if wanted is not None else ():
         if path == resolve_path(str(given.workspace)):
             continue
-        why = closed_place(Path(path), given.workspace, Path.home(), given.protected)
+        why = find_closed_place(Path(path), given.workspace, Path.home(), given.protected)
         if why is not None:
             return f"need dir:{path} cannot be opened: {why}"
     return None
@@ -125,7 +125,7 @@ def closed_need(arguments: dict[str, Any], given: PermissionContext) -> str | No
 def evaluate_confined(line: CommandLine, given: PermissionContext) -> Verdict:
     """Evaluate a command that runs in the sandbox: it may reach what rules open, and more needs an answer."""
     policy, found = given.policy, line.found
-    wanted = wanted_access(line.arguments)
+    wanted = parse_wanted_access(line.arguments)
     cover = cover_of(line, given)
     if cover is None and policy.default == "deny":
         reason = f"{found.in_part or UNCOVERED}, and the default is deny"
@@ -174,7 +174,7 @@ def question_for(
 
 def reason_of_model(line: CommandLine) -> str:
     """The model's reason, as the end of a question."""
-    reason = given_reason(line.arguments)
+    reason = format_reason(line.arguments)
     return f'; the model says: "{reason}"' if reason else ""
 
 

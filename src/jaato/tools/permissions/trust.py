@@ -34,7 +34,7 @@ class Trust:
         """Whether the user's own file at this path counts with this content."""
         return True
 
-    def known(self, path: Path) -> bool:
+    def is_known(self, path: Path) -> bool:
         """Whether anything is trusted at this path, be it what is there now or not. Raises as `trusts` does."""
         return key_of(path) in self._read()
 

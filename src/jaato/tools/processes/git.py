@@ -116,7 +116,7 @@ def git_environment(environ: Mapping[str, str], settings: Mapping[str, str] = SE
     }
 
 
-async def guarded_environment(
+async def make_environment(
     program: str, cwd: Path, environ: Mapping[str, str], reader: ReadOnlyRunner, within_s: float = WITHIN_S
 ) -> dict[str, str]:
     """The variables for git in this repository: as above, and each content filter it configures itself is switched off.

@@ -23,7 +23,7 @@ import msgspec
 
 from jaato.errors import CancelledException, InvalidArguments, ToolError
 from jaato.tools.cancel import CancelToken
-from jaato.tools.filesystem.containment import Roots, shown_name
+from jaato.tools.filesystem.containment import Roots, display_name
 from jaato.tools.filesystem.safe_open import ResolvedPath
 from jaato.tools.processes.environment import find_program
 from jaato.tools.processes.sandbox.worker_sandbox import subprocess_code, worker_sandbox
@@ -95,7 +95,7 @@ class SearchLimits:
 def list_names(names: list[str]) -> str:
     """A few names and how many more there are."""
     more = len(names) - MAX_NAMED
-    return ", ".join(map(shown_name, names[:MAX_NAMED])) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(display_name, names[:MAX_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 class Selection(NamedTuple):
@@ -152,13 +152,13 @@ class Ripgrep:
 
     def files(self, selection: Selection, limits: SearchLimits) -> list[str]:
         """The paths of the files, relative to the start, in the order of their names."""
-        found = self._listed(selection._replace(glob=None), limits)
+        found = self._list_files(selection._replace(glob=None), limits)
         if selection.glob is not None:
             # ripgrep's own globs take what is hidden or ignored as well
-            found &= self._listed(selection, limits)
+            found &= self._list_files(selection, limits)
         return sorted(found, key=lambda name: name.split("/"))
 
-    def _listed(self, selection: Selection, limits: SearchLimits) -> set[str]:
+    def _list_files(self, selection: Selection, limits: SearchLimits) -> set[str]:
         """The files that ripgrep takes for a selection."""
         names = self._walk(selection, ["--files"], limits).split(b"\0")[:-1]  # what has no end was cut off
         return {os.fsdecode(name).removeprefix("./") for name in names}

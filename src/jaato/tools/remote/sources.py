@@ -100,7 +100,7 @@ def read_file(
                 )
             sources[name] = config
         except Malformed as error:
-            problems.append(ConfigProblem(kind.SHORT, shown(name), path, str(error)))
+            problems.append(ConfigProblem(kind.SHORT, display_name(name), path, str(error)))
             if number >= kind.LIMIT:
                 break
     return sources, problems
@@ -191,13 +191,13 @@ def find_source(config: type[C], sources: Mapping[str, C], name: str) -> C:
         else:
             hint = "none is configured yet."
         raise ConfigError(
-            f"There is no {config.NOUN} {shown(name)!r}; {hint} `jaato {config.COMMAND} list` shows them, "
+            f"There is no {config.NOUN} {display_name(name)!r}; {hint} `jaato {config.COMMAND} list` shows them, "
             f"`jaato {config.COMMAND} add` adds one."
         )
     return found
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """A name as a message has it."""
     from jaato.tools.invisible_text import escape_all
 
@@ -347,16 +347,16 @@ class SourceDirectory(Generic[C]):
         except ConfigError:
             return False
 
-    def configured(self, name: str) -> C:
+    def get_configured(self, name: str) -> C:
         """The source of this name. Raises `ConfigError` with what is wrong with it, or the names there are."""
         for problem in self.problems:
             if problem.name == name and name not in self.sources:
                 raise ConfigError(str(problem))
         return find_source(self.kind, self.sources, name)
 
-    def enabled(self, name: str) -> C:
+    def get_enabled(self, name: str) -> C:
         """The source of this name, which is not switched off. Raises `ConfigError`."""
-        config = self.configured(name)
+        config = self.get_configured(name)
         if config.disabled:
             raise ConfigError(f"The {config.NOUN} {name!r} is switched off in {config.origin}.")
         return config

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from jaato.protocol.specs import ToolSpec
-from jaato.tools.search.tokenizer import parse_query, pieces, related_stems, terms
+from jaato.tools.search.tokenizer import find_related_stems, parse_query, pieces, terms
 
 NAME, DESCRIPTION, PARAMETERS, CATEGORY = 4.0, 3.0, 0.5, 1.0
 """How much a word counts in each field."""
@@ -157,7 +157,7 @@ class Bm25Index(msgspec.Struct):
             for term, share in clause.items():
                 shares[term] = max(share, shares.get(term, 0.0))
         raw, strength = self._scores(clauses, shares)
-        scores = self._covered(raw, shares)
+        scores = self._boost_covered(raw, shares)
         scale = strength / max(scores.values(), default=1.0)
         scores = {name: score * scale for name, score in scores.items()}
         exact = query.strip()
@@ -207,13 +207,13 @@ class Bm25Index(msgspec.Struct):
         }
         return mixed, strength
 
-    def _covered(self, scores: dict[str, float], shares: Mapping[str, float]) -> dict[str, float]:
+    def _boost_covered(self, scores: dict[str, float], shares: Mapping[str, float]) -> dict[str, float]:
         """These scores, those of the best raised as far as the whole of their name was asked for."""
         if len(scores) < 2:
             return scores
         asked = dict(shares)
         for term, share in shares.items():
-            for other, nearness in related_stems(term):
+            for other, nearness in find_related_stems(term):
                 asked[other] = max(asked.get(other, 0.0), NEAR_COVERS * nearness * share)
         count = len(self._entries)
         rarities: dict[str, float] = {}
@@ -248,7 +248,7 @@ class Bm25Index(msgspec.Struct):
             credit = {name: tells * own[name] for name in own.keys() & among}
         related = share * (RELATED_SHARE if own else MISSING_SHARE)
         frequent = FREQUENT + FREQUENT_SHARE * count
-        for other, nearness in related_stems(term):
+        for other, nearness in find_related_stems(term):
             having = self._frequency(other)
             if other not in shares and 0 < having <= frequent:
                 # no rarer than the word asked for

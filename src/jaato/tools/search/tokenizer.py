@@ -22,7 +22,7 @@ def table() -> bytes:
 
 
 @lru_cache(MAX_KEPT)
-def related_stems(term: str) -> tuple[tuple[str, float], ...]:
+def find_related_stems(term: str) -> tuple[tuple[str, float], ...]:
     """The stems near to one, each with its nearness up to 1; those that tools use for each other are at 1."""
     if not term.isascii() or not term.isalnum():
         return ()
@@ -226,7 +226,7 @@ PHRASE = lazy_pattern(
 
 def parse_query(query: str) -> list[dict[str, float]]:
     """For each step of a request its terms, each with its share."""
-    return [part for part in map(wanted_terms, clauses(query[:MAX_QUERY])) if part]
+    return [part for part in map(find_terms, clauses(query[:MAX_QUERY])) if part]
 
 
 def clauses(text: str) -> list[str]:
@@ -236,7 +236,7 @@ def clauses(text: str) -> list[str]:
     return CLAUSE.split(flat, MAX_CLAUSES)
 
 
-def wanted_terms(clause: str) -> dict[str, float]:
+def find_terms(clause: str) -> dict[str, float]:
     """The terms of a clause, each with its share: what stands in quotes or has digits is a value more than a wish."""
     shares = dict.fromkeys(terms(QUOTED.sub(" ", clause)), 1.0)
     for term in list(shares):

@@ -64,7 +64,7 @@ def inner_texts(values: list[str], wraps: bool) -> list[str]:
     return [*dict.fromkeys(lines), " ".join(given)]
 
 
-def quoted_texts(analysis: Analysis) -> list[str]:
+def find_quoted_texts(analysis: Analysis) -> list[str]:
     """Texts inside arguments and assignments that some program may take as a command: for those of which nothing is known."""
     texts: list[str] = []
     for part in analysis.parts:

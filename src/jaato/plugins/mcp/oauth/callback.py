@@ -52,7 +52,7 @@ Ask = Callable[[Prompt], Awaitable[str | None]]
 """Shows a person the prompt; may return the address the browser was sent to in the end, for those who copy it."""
 
 
-def checked_url(text: str) -> str:
+def check_url(text: str) -> str:
     """A URL that may be given to a browser: https, or http to this machine. Raises `OAuthFault`."""
     url = str(secure_url(text, "The address to log in at"))
     if len(url) > MAX_URL_CHARS or not SAFE.fullmatch(url):
@@ -93,7 +93,7 @@ def open_browser(text: str, environ: Mapping[str, str]) -> bool:
     The browser belongs to the user and outlives jaato, so it is not supervised. It is given no secret of the
     environment.
     """
-    url = checked_url(text)
+    url = check_url(text)
     program = opener(environ)
     if program is None:
         return False
@@ -123,7 +123,7 @@ def browser_prompt(write: Callable[[str], None], environ: Mapping[str, str]) -> 
     """An `Ask` that prints the address with `write` and opens the browser."""
 
     async def ask(prompt: Prompt) -> None:
-        url = checked_url(prompt.url)
+        url = check_url(prompt.url)
         write(f"Log in to {plain(prompt.server)} at {prompt.host} ({plain(prompt.issuer)}):\n{url}\n")
         opened = await anyio.to_thread.run_sync(open_browser, url, environ, abandon_on_cancel=True)
         write("Waiting for the browser.\n" if opened else "Open this address in a browser on this machine.\n")

@@ -81,7 +81,7 @@ class Login:
     async def renew(self, entry: Entry) -> Tokens | None:
         """New tokens for a refresh token, asked for once among all processes; None when a user has to log in."""
         tokens: Tokens | None = None
-        async with self.store.locked(self.name, "refresh", LOCK_WITHIN_S):
+        async with self.store.lock(self.name, "refresh", LOCK_WITHIN_S):
             record = self.record = await self.store.read(self.name)
             stored = record.entries.get(entry.issuer) if record else None
             if record is not None and stored is not None and stored.tokens is not None:
@@ -178,7 +178,7 @@ class Login:
 
     async def save(self, entry: Entry) -> None:
         """Keep a login beside those there are. Raises `ConfigError` when the disk refuses."""
-        async with self.store.locked(self.name, "refresh", LOCK_WITHIN_S):
+        async with self.store.lock(self.name, "refresh", LOCK_WITHIN_S):
             record = await self.store.read(self.name) or Record(server=str(self.server))
             self.record = record.with_entry(entry)
             await self.store.write(self.name, self.record)

@@ -22,7 +22,7 @@ from mcp.shared.auth import (
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from jaato.errors import JaatoError
-from jaato.plugins.mcp.oauth.callback import PATH, Ask, CallbackServer, Prompt, checked_url, receiver
+from jaato.plugins.mcp.oauth.callback import PATH, Ask, CallbackServer, Prompt, check_url, receiver
 from jaato.plugins.mcp.oauth.credentials import LOCK_WITHIN_S, Challenge, Login
 from jaato.plugins.mcp.oauth.options import (
     REDIRECT,
@@ -211,7 +211,7 @@ class LoginProvider(OAuthClientProvider):
         issuer = plain(str(metadata.issuer))
         if self.login.options.client_id:
             raise self.login.issuer_error(issuer)
-        await self.login.require_user(self._requested_scope())
+        await self.login.require_user(self._get_requested_scope())
         if metadata.registration_endpoint is None:
             raise OAuthFault(
                 f"{issuer} does not register clients; register jaato there, with the redirect URI "
@@ -268,7 +268,7 @@ class LoginProvider(OAuthClientProvider):
         else:
             if "S256" not in (metadata.code_challenge_methods_supported or []):
                 raise OAuthFault(f"{plain(issuer)} does not offer PKCE with S256; a login there is not safe.")
-            await self.login.require_user(self._requested_scope())
+            await self.login.require_user(self._get_requested_scope())
             request = await super()._perform_authorization()
             if self.client.method != "private_key_jwt":
                 return request
@@ -294,7 +294,7 @@ class LoginProvider(OAuthClientProvider):
         asked = url.removeprefix(f"{metadata.authorization_endpoint}?")
         url = f"{endpoint}{'&' if own else '' if '?' in endpoint.target else '?'}{asked}"
         self.inbox.state = dict(parse_qsl(asked))["state"]
-        prompt = Prompt(self.login.server_name, checked_url(url), endpoint.authority, str(metadata.issuer))
+        prompt = Prompt(self.login.server_name, check_url(url), endpoint.authority, str(metadata.issuer))
         self._received = await self._wait_for_answer(self.login.ask, self.inbox, prompt)
 
     async def _check_answer(self) -> AuthorizationCodeResult:
@@ -342,7 +342,7 @@ class LoginProvider(OAuthClientProvider):
 
     # --- the result ------------------------------------------------------------------------------------------------
 
-    def _requested_scope(self) -> list[str]:
+    def _get_requested_scope(self) -> list[str]:
         return (self.context.client_metadata.scope or "").split()
 
     def _make_entry(self) -> Entry:
@@ -350,7 +350,7 @@ class LoginProvider(OAuthClientProvider):
         metadata = self._get_metadata()
         assert self.client is not None
         assert self.tokens is not None
-        scope = self._requested_scope()
+        scope = self._get_requested_scope()
         self.tokens = msgspec.structs.replace(self.tokens, scope=self.tokens.scope or scope)
         return Entry(
             issuer=str(metadata.issuer),
@@ -377,7 +377,7 @@ async def obtain(login: Login, challenge: Challenge, asked: tuple[str, ...] = ()
         return await run_flow(login, challenge, wanted, None)
     entry = login.record.entry if login.record else None
     seen = entry.tokens.access if entry and entry.tokens else ""
-    async with login.store.locked(login.name, "login", login.within_s + LOCK_WITHIN_S):
+    async with login.store.lock(login.name, "login", login.within_s + LOCK_WITHIN_S):
         login.record = await login.store.read(login.name)
         entry = login.record.entry if login.record else None
         tokens = entry.tokens if entry else None

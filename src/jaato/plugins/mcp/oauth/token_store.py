@@ -75,10 +75,10 @@ class TokenStore:
 
     def is_login_needed(self, name: str) -> bool:
         """Whether the last request to the server needed a login."""
-        return self._needed_path(name).exists()
+        return self._require_path(name).exists()
 
     @contextlib.asynccontextmanager
-    async def locked(self, name: str, purpose: str, within_s: float) -> AsyncIterator[None]:
+    async def lock(self, name: str, purpose: str, within_s: float) -> AsyncIterator[None]:
         """Hold the lock of a login for one purpose, among tasks, threads and processes. Raises `OAuthFault` when it is
         not free in time."""
         import fcntl
@@ -108,16 +108,16 @@ class TokenStore:
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}.json"
 
-    def _needed_path(self, name: str) -> Path:
+    def _require_path(self, name: str) -> Path:
         return self.directory / f"{name}.needed"
 
     def _set_login_needed(self, name: str, needed: bool) -> None:
         with contextlib.suppress(OSError, ConfigError):
             if needed:
                 self._make_directory()
-                self._needed_path(name).touch(0o600)
+                self._require_path(name).touch(0o600)
             else:
-                self._needed_path(name).unlink(missing_ok=True)
+                self._require_path(name).unlink(missing_ok=True)
 
     def _read(self, name: str) -> Record | None:
         path = self._path(name)

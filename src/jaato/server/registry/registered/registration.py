@@ -70,7 +70,7 @@ class ServedRegistrations:
         for file in gone:
             self.stamps.pop(file, None)
         old = [one.tool for one in (*left, *map(self.files.get, changed)) if one is not None and one.tool]
-        made = {file: LoadedFile(read, self._made(file, read)) for file, read in changed.items()}
+        made = {file: LoadedFile(read, self._make_tool(file, read)) for file, read in changed.items()}
         self.files |= made
         self.stamps |= {file: read.stamp for file, read in changed.items()}
         new = [one.tool for one in made.values() if one.tool is not None]
@@ -91,7 +91,7 @@ class ServedRegistrations:
         self._update_catalog(served, before | after)
         self.tools = served
 
-    def _made(self, file: str, read: FileContent) -> Tool | None:
+    def _make_tool(self, file: str, read: FileContent) -> Tool | None:
         """The tool of a file; None where there can be none, which is reported."""
         why = read.why
         if read.entry is not None:
@@ -241,10 +241,10 @@ class RegisteredTools:
         """See a change through to its end, whether or not whoever asked for it still waits."""
         task = asyncio.create_task(work)
         self._underway.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         return await asyncio.shield(task)
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._underway.discard(task)
         if not task.cancelled():
             task.exception()  # who asked has been told, or has gone

@@ -36,7 +36,7 @@ from jaato.server.registry.requests import (
     Principal,
     Request,
     parse_trace_id,
-    requested_version,
+    parse_version,
 )
 from jaato.server.registry.responses import JSON, NOT_STORED, Response, error_of, error_response, refusal
 
@@ -150,7 +150,7 @@ async def put_registration(
 ) -> Response:
     """Carry out a PUT; what there is to say of it is `details`. Raises `JaatoError`s, OSError."""
     registered.served.refuse_read_only()
-    name, asked = pending.route.name, requested_version(pending.request.query)
+    name, asked = pending.route.name, parse_version(pending.request.query)
     if not is_visible(pending.who, name):
         raise NotAllowed(f"This key is for other tools than {name[:80]!r}.")
     given = decode_registration(body)
@@ -175,7 +175,7 @@ async def delete_registration(
 ) -> Response:
     """Carry out a DELETE; what there is to say of it is `details`. Raises `JaatoError`s, OSError."""
     registered.served.refuse_read_only()
-    name, asked = pending.route.name, requested_version(pending.request.query)
+    name, asked = pending.route.name, parse_version(pending.request.query)
     if not is_visible(pending.who, name):
         raise NotRegistered(f"There is no tool {name[:80]!r} here; GET /v1/tools lists them.")
     gone = await registered.delete(name, asked, Condition(pending.request).check)

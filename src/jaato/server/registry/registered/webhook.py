@@ -13,7 +13,7 @@ from msgspec import UNSET
 from jaato.errors import ConfigError, JaatoError, ToolError
 from jaato.plugins.arp.calls import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
 from jaato.plugins.arp.config import MAX_HEADERS, MAX_TEXT_CHARS
-from jaato.plugins.arp.http_client import SENDING, ResponseTooLarge, bounded
+from jaato.plugins.arp.http_client import SENDING, ResponseTooLarge, read_bounded
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_result
 from jaato.protocol.codec import json_problems
 from jaato.protocol.ids import span_id, trace_id
@@ -157,7 +157,7 @@ class Post:
         async with pool:
             response = await pool.handle_async_request(request)
             try:
-                body = await bounded(response, MAX_RESULT_BYTES, None)
+                body = await read_bounded(response, MAX_RESULT_BYTES, None)
             finally:
                 await response.aclose()
         return response.status, body

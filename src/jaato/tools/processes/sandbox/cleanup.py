@@ -286,7 +286,7 @@ class ControlFileGuard:
             if self._known.get(path, MISSING) != present[path]:
                 removed += self._remove(path)
         for path, files in self._admitted.items():
-            for one in changed_below(path, files):
+            for one in find_changed(path, files):
                 removed += self._remove(one)
         for path, link in self._known.items():
             if link is not None and not os.path.lexists(path):
@@ -355,7 +355,7 @@ def files_of(path: str) -> Iterator[str]:
         yield from (link for name in folders if os.path.islink(link := f"{place}/{name}"))
 
 
-def changed_below(path: str, known: Mapping[str, Signature]) -> list[str]:
+def find_changed(path: str, known: Mapping[str, Signature]) -> list[str]:
     """The files at or below a path that are others than were admitted."""
     return [one for one, now in signatures(path).items() if known.get(one) != now]
 

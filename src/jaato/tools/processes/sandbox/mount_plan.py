@@ -65,7 +65,7 @@ def mount_plan(
     writable: list[str] = []
     protected = protected or ProtectedPaths()
     hidden = hidden_paths(home, [str(path) for path in private])
-    opened = opened_places(access, workspace)
+    opened = find_opened(access, workspace)
     hidden = [path for path in hidden if path not in opened]
     if access.profile == "workspace-write":
         writable = writable_roots(access, workspace)
@@ -96,12 +96,12 @@ def mount_plan(
 def writable_roots(access: SandboxAccess, workspace: Path) -> list[str]:
     """The workspace and what an access opens beside it, real, as far as it is there. What lies in another of them is left
     out: a command could exchange it for a link while it is mounted."""
-    places = [resolve_path(str(workspace)), *opened_places(access, workspace)]
+    places = [resolve_path(str(workspace)), *find_opened(access, workspace)]
     beside = [path for path in places[1:] if not any(path != one and is_below(path, one) for one in places)]
     return [path for path in dict.fromkeys((places[0], *beside)) if os.path.exists(path)]
 
 
-def opened_places(access: SandboxAccess, workspace: Path) -> list[str]:
+def find_opened(access: SandboxAccess, workspace: Path) -> list[str]:
     """The real directories that an access opens beside the workspace. A link in a directory that commands may change opens
     nothing, because it was created after the user was asked."""
     written = [os.path.normpath(path) for path in access.paths]
@@ -138,7 +138,7 @@ def is_inside(path: str, places: Iterable[str]) -> bool:
     return any(is_below(path, place) for place in places)
 
 
-def confined_environment(access: SandboxAccess, cache: Path | None) -> dict[str, str]:
+def make_environment(access: SandboxAccess, cache: Path | None) -> dict[str, str]:
     """Variables that a confined process gets in place of its own: where temporary files and caches go."""
     place = str(cache) if cache is not None and access.profile == "workspace-write" else CACHE
     return {"TMPDIR": TMP, "XDG_CACHE_HOME": place, "npm_config_cache": f"{place}/npm"}

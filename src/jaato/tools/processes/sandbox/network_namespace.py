@@ -137,7 +137,7 @@ class Networks:
     async def ensure(self, session_id: str, launcher: WardenClient | None) -> SessionNetwork | None:
         """The network of a session, created by the warden of this launcher on first use (lazy); None if this machine
         has none."""
-        known = self._known(session_id)
+        known = self._find(session_id)
         if known is not None or self._final:
             return known
         return await anyio.to_thread.run_sync(self._make, session_id, launcher)
@@ -159,7 +159,7 @@ class Networks:
         for session_id in list(self._networks):
             self.end(session_id)
 
-    def _known(self, session_id: str) -> SessionNetwork | None:
+    def _find(self, session_id: str) -> SessionNetwork | None:
         network = self._networks.get(session_id)
         return network if network is not None and network.owner == os.getpid() else None
 
@@ -169,7 +169,7 @@ class Networks:
         from jaato.tools.processes.warden.namespaces import NetworkRefused
 
         with self._lock:
-            known = self._known(session_id)
+            known = self._find(session_id)
             if known is not None:
                 return known
             forked = self._networks.pop(session_id, None)

@@ -382,7 +382,7 @@ class ControlFiles:
         if began >= self._until:
             known = set(self.repositories)
             found = [path for root in self.roots for path in find_repositories(root)]
-            new = [path for path in dict.fromkeys(found) if path not in known and self._given(path)]
+            new = [path for path in dict.fromkeys(found) if path not in known and self._existed_before(path)]
             # one that is known stays so: what commands make must not keep the search from it
             self.repositories = [*filter(is_repository, self.repositories), *new]
             plain = protected_paths(self.roots, self.repositories, self._names, home=self._home)
@@ -398,7 +398,7 @@ class ControlFiles:
             scan_control_files(root, self._names, found)
         return found.present
 
-    def _given(self, repository: str) -> bool:
+    def _existed_before(self, repository: str) -> bool:
         """Whether a repository existed before any command could create it."""
         for name in (".git/config", ".git", "config", "HEAD"):
             try:
@@ -411,7 +411,7 @@ class ControlFiles:
 def other_names(fixed: Iterable[str], roots: Sequence[str]) -> list[str]:
     """Other names below the roots of files that must not change. Raises `LinkedControlFile` if there is too much to
     search."""
-    linked = {key: path for path in fixed for key, path in linked_files(path)}
+    linked = {key: path for path in fixed for key, path in find_linked_files(path)}
     if not linked:
         return []
     found = []
@@ -432,7 +432,7 @@ def other_names(fixed: Iterable[str], roots: Sequence[str]) -> list[str]:
     return found
 
 
-def linked_files(path: str) -> Iterator[tuple[tuple[int, int], str]]:
+def find_linked_files(path: str) -> Iterator[tuple[tuple[int, int], str]]:
     """The files with several names that a path is, or has below it; bounded."""
     paths = [path]
     if os.path.isdir(path):

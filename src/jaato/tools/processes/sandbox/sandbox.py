@@ -201,11 +201,11 @@ class Sandbox:
         the profile cannot be enforced: nothing is started with less.
         """
         if access is None or access.profile == "full":
-            return self._unconfined()
+            return self._make_unconfined()
         import anyio.to_thread
 
         from jaato.tools.processes.sandbox.backends import explain_unavailable
-        from jaato.tools.processes.sandbox.mount_plan import confined_environment, writable_roots
+        from jaato.tools.processes.sandbox.mount_plan import make_environment, writable_roots
 
         backend = await anyio.to_thread.run_sync(lambda: self.backend) if self._unknown else self.backend
         self._unknown = False
@@ -222,7 +222,7 @@ class Sandbox:
         plan, cache = self.plan(access, self._temporary(session_id), protected)
         network = await self._networks.ensure(session_id, launcher)
         given = backend.start(plan, str(cwd), joined=network is not None)
-        environment = confined_environment(access, cache)
+        environment = make_environment(access, cache)
         grant, offline = None, ""
         if access.profile == "workspace-write" and access.domains:
             if network is None:
@@ -243,7 +243,7 @@ class Sandbox:
             again=functools.partial(self.confine, access, cwd, session_id, launcher),
         )
 
-    def _unconfined(self) -> Confinement:
+    def _make_unconfined(self) -> Confinement:
         """A confinement without a sandbox, which may change control files; commands that run meanwhile may not."""
         watch, _ = self.control_guard.begin((), control=True)
         return Confinement(FULL, control_guard=self.control_guard, watch=watch)

@@ -55,14 +55,14 @@ def worker_sandbox(
     before, so none of them should be of a directory. Root in a sandbox may not open files of other users, so it is not
     confined with these.
     """
-    prefix = probe_sandbox(chosen_backend())
+    prefix = probe_sandbox(get_backend())
     own = [] if directory is None else [directory]
     if not prefix or (os.geteuid() == 0 and not all(map(is_own, [*descriptors, *own, *reads, *writes]))):
         yield Start()
         return
     given = [*prefix]
     for place in (program, os.path.realpath(program)):
-        given += [] if any(is_below(place, one) for one in shown_places()) else ["--ro-bind", place, place]
+        given += [] if any(is_below(place, one) for one in list_visible()) else ["--ro-bind", place, place]
     for place in map(os.path.realpath, reads):
         given += ["--ro-bind", place, place]
     for place in map(os.path.realpath, writes):
@@ -84,7 +84,7 @@ def filter_options() -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
         os.close(file)
 
 
-def chosen_backend() -> BackendChoice:
+def get_backend() -> BackendChoice:
     """The back end chosen in the settings of the session whose call runs here, else `auto`."""
     call = CURRENT.get()
     sandbox = call.services.get("sandbox") if call is not None else None
@@ -124,7 +124,7 @@ def probe_sandbox(wanted: BackendChoice) -> tuple[str, ...]:
 def arguments(found: Bubblewrap) -> tuple[str, ...]:
     """The command line of the sandbox, up to what one helper needs."""
     given = [found.program, *found.isolation, "--unshare-net", "--die-with-parent", "--tmpfs", TMP]
-    for place in shown_places():
+    for place in list_visible():
         if os.path.islink(place) and place in PROGRAMS:
             given += ["--symlink", os.readlink(place), place]
         else:
@@ -135,7 +135,7 @@ def arguments(found: Bubblewrap) -> tuple[str, ...]:
 
 
 @functools.cache
-def shown_places() -> tuple[str, ...]:
+def list_visible() -> tuple[str, ...]:
     """The directories that a helper sees: programs, this Python and its import path; none below another."""
     python = [
         sys.prefix,

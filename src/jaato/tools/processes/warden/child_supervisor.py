@@ -123,7 +123,7 @@ class Supervisor:
         while self.status is None:
             self._wait(poll)
             self._show()
-            process_tree.reap(self._reaped)
+            process_tree.reap(self._on_reaped)
             if self._must_kill(time.monotonic()):
                 return
 
@@ -240,7 +240,7 @@ class Supervisor:
     def _settle(self) -> list[str]:
         """Wait a moment for processes that end by themselves (`tee` of a process substitution); return the command lines of the rest."""
         end = time.monotonic() + self.request["settle_s"]
-        while not process_tree.reap(self._reaped):
+        while not process_tree.reap(self._on_reaped):
             self._drain_output(limit=READ_BYTES)
             below = process_tree.descendants(os.getpid(), MANY)
             if self.request["confinement"]:
@@ -255,10 +255,10 @@ class Supervisor:
 
     def _clean(self) -> list[str]:
         """Kill all remaining processes; return the names of those that could not be killed."""
-        if not process_tree.reap(self._reaped) or not self.adopts:
+        if not process_tree.reap(self._on_reaped) or not self.adopts:
             if self.group:
                 cgroup.kill(self.group)
-            killer = TreeKiller(self._tops, self._reaped)
+            killer = TreeKiller(self._tops, self._on_reaped)
             self.stuck = killer.to_end(KILL_WITHIN_S, lambda: self._drain_output(READ_BYTES))
         if self.group:
             cgroup.end(self.group, time.monotonic() + KILL_WITHIN_S)
@@ -270,11 +270,11 @@ class Supervisor:
         Raises OSError where there are children that cannot be listed now: no list is no sign of the end.
         """
         own = set(process_tree.children(os.getpid()))
-        if not own and not process_tree.reap(self._reaped):
+        if not own and not process_tree.reap(self._on_reaped):
             raise OSError("the children cannot be listed")
         return own if self.adopts or not self.pid else own.union(process_tree.in_sessions({self.pid}))
 
-    def _reaped(self, pid: int, status: int) -> None:
+    def _on_reaped(self, pid: int, status: int) -> None:
         if pid == self.pid:
             self.status = status
 

@@ -56,7 +56,7 @@ class Warden:
             self._reap_supervisors()
             if self.closing_at is not None and time.monotonic() > self.closing_at + CLOSING_S:
                 process_tree.send(self.sockets, signal.SIGKILL)
-        TreeKiller(self._orphans, self._reaped).to_end(CLEAN_WITHIN_S)
+        TreeKiller(self._orphans, self._on_reaped).to_end(CLEAN_WITHIN_S)
 
     def _wait_ms(self) -> int | None:
         """The timeout of the poll; orphans are looked for with a growing interval (backoff)."""
@@ -154,7 +154,7 @@ class Warden:
             if pid == 0:
                 break
             if not os.WIFSTOPPED(status):
-                self._reaped(pid, status)
+                self._on_reaped(pid, status)
             elif pid in self.sockets:
                 os.kill(pid, signal.SIGKILL)
         if self.killer is None:
@@ -166,7 +166,7 @@ class Warden:
             if done or time.monotonic() > until:
                 self._report_lost(pid, wire_end)
 
-    def _reaped(self, pid: int, status: int) -> None:
+    def _on_reaped(self, pid: int, status: int) -> None:
         """Handle the end of a child; if a supervisor did not clean up, the warden does."""
         wire_end = self.sockets.pop(pid, None)
         if wire_end is None:
@@ -174,7 +174,7 @@ class Warden:
         if status == 0:
             wire_end.close()
             return
-        self.killer = self.killer or TreeKiller(self._orphans, self._reaped)
+        self.killer = self.killer or TreeKiller(self._orphans, self._on_reaped)
         self.pause_ms = 1
         if os.waitstatus_to_exitcode(status) == STUCK:
             wire_end.close()

@@ -124,7 +124,7 @@ def landlock_version() -> int:
     return max(int(LIBC.syscall(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)), 0)
 
 
-def known_rights(abi: int) -> int:
+def get_known_rights(abi: int) -> int:
     """All rights to files that a version knows."""
     known = {1: 13, 2: 14, 3: 15, 4: 15}
     return (1 << known.get(abi, 16)) - 1
@@ -138,7 +138,7 @@ def restrict_paths(writable: Iterable[str]) -> None:
     abi = landlock_version()
     if abi < LEAST_VERSION:
         raise OSError(errno.ENOSYS, f"Landlock {abi} is too old")
-    handled = known_rights(abi)
+    handled = get_known_rights(abi)
     attributes = struct.pack("=QQQ", handled, 0, SCOPES if abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
     ruleset = check_result("landlock", LIBC.syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), 0))
