@@ -10,11 +10,11 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.mcp.oauth_servers import Protected, desk
+from tests.mcp.oauth_servers import Desk, Protected, desk
 from tests.mcp.oauth_web import Reply
 
 from jaato.plugins.mcp.oauth.callback import browser_prompt
-from jaato.plugins.mcp.oauth.login import get_login_state, login, logout
+from jaato.plugins.mcp.oauth.login import LoginState, login, login_of, logout, state_of
 from jaato.plugins.mcp.oauth.options import LoginRequired, OAuthFault
 from jaato.plugins.mcp.oauth.token_store import TokenStore
 
@@ -158,19 +158,26 @@ def test_a_server_of_2025_03_26_is_its_own_authority(tmp_path: Path) -> None:
             anyio.run(at.call)
 
 
+async def stored_state(at: Desk) -> LoginState:
+    """The state of the stored login, read by a program that makes no request."""
+    made = login_of(at.config, at.store, None, environ={})
+    made.record = await at.store.read(made.name)
+    return state_of(made)
+
+
 def test_login_logout_and_state(tmp_path: Path) -> None:
     """`login` logs in anew, `state` says so without asking anybody, `logout` forgets and revokes."""
     with desk(tmp_path) as at:
 
         async def main() -> None:
-            assert not (await get_login_state(at.config, at.store)).logged_in
+            assert not (await stored_state(at)).logged_in
             first = await login(at.config, at.store, at.browse, environ={}, scopes=("extra",))
-            assert first == await get_login_state(at.config, at.store)
+            assert first == await stored_state(at)
             assert (first.logged_in, first.scope, first.renews) == (True, ("extra",), True)
             await login(at.config, at.store, at.browse, environ={})
             said = await logout(at.config, at.store, environ={})
             assert "revoked" in said
-            assert not (await get_login_state(at.config, at.store)).logged_in
+            assert not (await stored_state(at)).logged_in
             assert "There was no login" in await logout(at.config, at.store, environ={})
 
         anyio.run(main)

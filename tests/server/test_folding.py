@@ -21,7 +21,7 @@ from jaato.protocol.events.state import State
 from jaato.protocol.messages import Message, Text
 from jaato.runtime.session_store import load_session_in_steps
 from jaato.server.sessions import snapshot as module
-from jaato.server.sessions.snapshot import KEPT, StateFold
+from jaato.server.sessions.snapshot import SAVED_STATE, StateFold
 from jaato.tools.redaction.redactor import Redactor
 
 
@@ -74,7 +74,7 @@ def test_what_does_not_hold_is_not_taken(happenings: Happenings, monkeypatch: py
     whole = encode(folded(happenings)[0])
     data = happenings.store.load_snapshot(session_id)
     assert data is not None
-    kept = KEPT.decode(data)
+    kept = SAVED_STATE.decode(data)
     wrong = replace(kept, state=State(session_id="another", seq=kept.seq))
     for bad in (
         encode(replace(wrong, made_by="other code")),

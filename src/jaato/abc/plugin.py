@@ -7,13 +7,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from jaato.protocol.specs import Discoverability
-
-PluginKind = Literal["tool", "gc", "session", "model_provider"]
 
 ENTRY_POINT_GROUPS: dict[str, str] = {
     "tool": "jaato.plugins",

@@ -59,10 +59,6 @@ class VacuumReport(Struct, frozen=True):
     note: str = ""
 
 
-Upkeep = VacuumReport
-"""Its earlier name."""
-
-
 class Damaged(Struct, frozen=True):
     """A record that could not be read; it hides nothing else."""
 

@@ -90,7 +90,3 @@ class Subagents(Protocol):
     def shared(self) -> dict[str, tuple[Any, int, str, int]]: ...
 
     def share(self, by: str, key: str, value: Any, *, gone: bool = False) -> int: ...
-
-
-Order, Crew = SubagentRequest, Subagents
-"""Earlier names."""

@@ -12,8 +12,6 @@ from jaato.tools.tool import Tool
 
 ACTIVATOR = "get_tool_schemas"
 """The tool that activates others; where a session does not have it, everything is declared."""
-MAX_DECLARED = 24
-"""So many chosen tools are declared from the start; more are found by introspection."""
 
 
 def choose_first_tools(catalog: Catalog) -> list[Tool]:

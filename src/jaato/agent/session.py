@@ -148,7 +148,7 @@ class Session:
             "pins": Pins(journal, self.inbox, self.model),
             "clarify": functools.partial(self.questions.clarify, agent_id=self.state.agent_id),
             "background": self,
-            "crew": SubagentService(self.supervisor),
+            "subagents": SubagentService(self.supervisor),
         }
         self.services.setdefault("waypoints", Waypoints(journal))
 

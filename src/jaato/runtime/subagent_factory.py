@@ -10,7 +10,7 @@ import msgspec
 
 from jaato.abc.provider import Provider
 from jaato.abc.subagents import SubagentRequest, ToolChoice
-from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
+from jaato.agent.active_tools import ACTIVATOR, choose_first_tools
 from jaato.agent.model import ProviderOpener
 from jaato.agent.session import Session, SessionParts
 from jaato.agent.state import SubagentRecord
@@ -22,7 +22,7 @@ from jaato.protocol.specs import AgentBounds
 from jaato.runtime.embedding.hooks import SubagentHooks
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.settings import Settings
-from jaato.tools.catalog import Catalog
+from jaato.tools.catalog import MAX_DECLARED, Catalog
 
 if TYPE_CHECKING:
     from jaato.tools.tool import Tool

@@ -20,6 +20,8 @@ from jaato.tools.tool import WIRE_NAME, Rename, Tool
 if TYPE_CHECKING:
     from jaato.tools.search.bm25 import Bm25Index
 
+MAX_DECLARED = 24
+"""So many chosen tools, or tools of a server that the program gave, are declared from the start; more are found by search."""
 MAX_SIMILAR = 3
 CATEGORY_TEXTS = {
     "system": "commands, environment, discovery",

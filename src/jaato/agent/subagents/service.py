@@ -14,7 +14,7 @@ from jaato.protocol.messages import Source
 
 
 class SubagentService:
-    """`jaato.abc.subagents.Crew` for the agents of one session."""
+    """`jaato.abc.subagents.Subagents` for the agents of one session."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor

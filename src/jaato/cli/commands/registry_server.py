@@ -74,11 +74,11 @@ async def serve_at(args: Namespace) -> None:
     from jaato.server.registry.application import (
         address_of,
         bind_listener,
-        is_loopback,
         open_registry,
         serving,
     )
     from jaato.server.registry.keys import AllowUntilKeys
+    from jaato.tools.network.proxy_settings import is_loopback
 
     options = session_options(args, split_list(args.plugins))
     settings = serve_settings(args, options)
@@ -90,7 +90,7 @@ async def serve_at(args: Namespace) -> None:
             names = allow_hosts(
                 host, listener.getsockname()[1], args.allow_host, args.allow_origin, any_port=True
             )
-            closed = bool(args.token or options.plugins or not is_loopback(host))
+            closed = bool(args.token or options.plugins or not is_loopback(host, strict=True))
             guard, note = make_guard(names, registry, settings, closed=closed)
             if not registry.tools.tools and isinstance(guard, AllowUntilKeys):
                 raise ConfigError(

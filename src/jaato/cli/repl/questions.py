@@ -183,9 +183,9 @@ class Questions:
     def _show_whole(self, question: PermissionRequested) -> None:
         """Show every argument of a call, and what 'always' would cover, unabridged, and ask again."""
         for name, value in question.arguments.items():
-            self._console.note(indented(name, value, whole=True))
+            self._console.note(indent_argument(name, value, whole=True))
         if question.shape:
-            self._console.note(indented("'always' would cover", question.shape, whole=True), "dim")
+            self._console.note(indent_argument("'always' would cover", question.shape, whole=True), "dim")
         self._ask(f"{self._prefix(question)}May {question.tool} run? allow? ")
 
     def take_line(self, reader: LineReader, line: str, begun: str = "") -> str:

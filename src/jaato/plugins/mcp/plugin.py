@@ -23,7 +23,7 @@ from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, drop_name_conflicts, full_name, tools_from
 from jaato.tools.call import Call, Output
-from jaato.tools.catalog import wire_name
+from jaato.tools.catalog import MAX_DECLARED, wire_name
 from jaato.tools.host_services import service_of, trust_of
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 LOG = logger("mcp")
 MAX_STARTED = 20
 """Servers without a manifest that one session starts to learn their tools."""
-MAX_DECLARED = 24
-"""So many tools of a server that the program gave are declared from the start; more are found by introspection."""
 MAX_ROWS = 200
 MAX_TEXT = 300
 

@@ -238,7 +238,7 @@ class StandaloneHost:
 
 def subagents_of(call: Call) -> Subagents:
     """The agents of the session whose call this is. Raises `ToolError` where there is no session."""
-    subagents: Subagents | None = call.services.get("crew")
+    subagents: Subagents | None = call.services.get("subagents")
     if subagents is None:
         raise ToolError("This call belongs to no session, so it can have no subagents; do the task yourself.")
     return subagents

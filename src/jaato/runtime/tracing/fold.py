@@ -133,7 +133,7 @@ class SpanFold:
             case PermissionRequested() | ClarificationQuestion():
                 self._open_question(event, at_ns)
             case PermissionResolved() | ClarificationResolved():
-                return self._close_question(event, end_ns)
+                return self._resolve(event, end_ns)
             case GcCompleted():
                 return [self._close_compaction(event, at_ns)]
             case BackgroundUpdated():
@@ -319,9 +319,7 @@ class SpanFold:
         question = self._open(event, kind, tool, event.question_id, at_ns, found, above)
         self._questions[event.question_id] = question
 
-    def _close_question(
-        self, event: PermissionResolved | ClarificationResolved, end_ns: int
-    ) -> list[ReadableSpan]:
+    def _resolve(self, event: PermissionResolved | ClarificationResolved, end_ns: int) -> list[ReadableSpan]:
         question = self._questions.pop(event.question_id, None)
         if question is None:
             return []

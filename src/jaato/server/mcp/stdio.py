@@ -100,8 +100,6 @@ class ClientStreams:
 
     async def _read(self) -> bytes:
         while not self._gone:
-            async with self._writing:
-                pass
             with anyio.CancelScope() as self._waiting:
                 try:
                     await anyio.wait_readable(self._in)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import resource
 import socket
 from collections.abc import AsyncIterator, Coroutine, Iterable
@@ -131,14 +130,6 @@ DRAIN_S = 5.0
 """How long running requests may take when the server stops."""
 CANCEL_S = 3
 """How long cancelled calls may take to end and to be answered."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address can only be reached from this machine; a name below `localhost` may not be one."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def bind_listener(host: str, port: int) -> socket.socket:

@@ -92,12 +92,13 @@ def spellings(*names: str) -> list[str]:
     return [spelt for name in names for spelt in (name.lower(), name)]
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
+def is_loopback(host: str, *, strict: bool = False) -> bool:
+    """Whether a host is this machine; strictly, names below `localhost` are not, since a resolver may look them up."""
     import ipaddress
 
     try:
-        return host == "localhost" or host.endswith(".localhost") or ipaddress.ip_address(host).is_loopback
+        local = host == "localhost" or (host.endswith(".localhost") and not strict)
+        return local or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

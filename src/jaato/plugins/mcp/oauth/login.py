@@ -18,9 +18,10 @@ from jaato.plugins.mcp.oauth.callback import Ask
 from jaato.plugins.mcp.oauth.credentials import Challenge, Login
 from jaato.plugins.mcp.oauth.options import LoginRequired, OAuthFault, Tokens, options_of, plain, scopes_of
 from jaato.plugins.mcp.oauth.provider import obtain
-from jaato.plugins.mcp.oauth.requests import Wire, is_loopback, revoke, secure
+from jaato.plugins.mcp.oauth.requests import Wire, revoke, secure
 from jaato.plugins.mcp.oauth.token_store import TokenStore
 from jaato.tools.network.addresses import AddressRefused, AllowedHosts, parse_url
+from jaato.tools.network.proxy_settings import is_loopback
 
 WITHIN_S = 300.0
 PROBE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -83,7 +84,7 @@ class Bearer(httpx2.Auth):
             return False
 
     def _is_safe(self) -> bool:
-        return self.login.server.scheme == "https" or is_loopback(self.login.server.host)
+        return self.login.server.scheme == "https" or is_loopback(self.login.server.host, strict=True)
 
 
 class AuthAttempt:
@@ -274,13 +275,6 @@ async def logout(
         except OAuthFault as error:
             notes.append(f"The tokens could not be revoked: {error}")
     return " ".join(notes)
-
-
-async def get_login_state(config: Server, store: TokenStore) -> LoginState:
-    """The state of the stored login to a server, without a request. Raises `ConfigError`."""
-    made = login_of(config, store, None, environ={})
-    made.record = await store.read(made.name)
-    return state_of(made)
 
 
 def state_of(made: Login) -> LoginState:

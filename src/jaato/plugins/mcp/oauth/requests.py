@@ -32,6 +32,7 @@ from jaato.plugins.mcp.oauth.options import (
 )
 from jaato.tools.network.addresses import AddressRefused, AllowedHosts, Url, parse_url
 from jaato.tools.network.pinned_connect import CheckedResolver, Resolve, open_pool, request_to, system_resolve
+from jaato.tools.network.proxy_settings import is_loopback
 
 MAX_BYTES = 262_144
 WITHIN_S = 20.0
@@ -46,14 +47,6 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 Clock = Callable[[], float]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a canonical host is this machine for certain; a name below `localhost` may be looked up elsewhere."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -94,7 +87,7 @@ class Wire:
     ) -> None:
         allowed = allowed or AllowedHosts()
         networks = allowed.networks
-        if is_loopback(server.host):
+        if is_loopback(server.host, strict=True):
             networks += tuple((network, None) for network in LOOPBACK)
         names = allowed.names | {(server.host, server.port)}
         self.environ = environ
@@ -174,7 +167,7 @@ class Wire:
 
 def secure(url: Url, what: str) -> None:
     """Raise `OAuthFault` for a URL that is neither https nor on this machine."""
-    if url.scheme != "https" and not is_loopback(url.host):
+    if url.scheme != "https" and not is_loopback(url.host, strict=True):
         raise OAuthFault(
             f"{what} is at {url.host} over plain http; only https, or this machine, is used to log in."
         )
