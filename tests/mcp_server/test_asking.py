@@ -122,7 +122,7 @@ def test_a_client_whose_form_fails_gets_a_denial(house: House) -> None:
         given = {"elicitation_callback": broken}
         async with house.visited("legacy", offer=WHOLE, client=given) as client:
             refused = await client.call_tool("createDirectory", {"path": "one"})
-            assert "nobody answered" in text_of(refused)
+            assert "no answer in time" in text_of(refused)
 
     anyio.run(main)
 

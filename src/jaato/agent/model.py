@@ -410,7 +410,7 @@ class ModelClient:
         text = reply.message.text.strip()
         if reply.finish_reason in ("refusal", "error", "cancelled") or reply.message.function_calls:
             return ModelAnswer(None, f"it gave no summary ({reply.finish_reason})", cost)
-        return ModelAnswer(text, "", cost) if text else ModelAnswer(None, "it said nothing", cost)
+        return ModelAnswer(text, "", cost) if text else ModelAnswer(None, "its reply was empty", cost)
 
 
 def clip_output(request: ModelRequest, most: int | None) -> ModelRequest:

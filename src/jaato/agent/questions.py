@@ -75,7 +75,7 @@ def resolution(
             answer=word,
             permission=Permission(
                 "denied" if denied else "allowed",
-                (answer.comment or f"answered {word}") if answer else "nobody answered",
+                (answer.comment or f"answered {word}") if answer else "no answer",
                 ("user_denied" if denied else "user_approved") if answer else "timeout",
             ),
             by=answer.by if answer else "",

@@ -35,7 +35,7 @@ from jaato.tools.call import Outcome, Output
 from jaato.tools.catalog import Catalog
 from jaato.tools.task_records import BackgroundTask, TaskRecords
 
-UNKNOWN_OUTCOME = "nobody knows"
+UNKNOWN_OUTCOME = "unknown"
 OUTCOMES = ["it was done", "it was not done", UNKNOWN_OUTCOME]
 LOST_TASK = "Interrupted: the program ended while this task ran. It was not begun again."
 NOT_BEGUN = "Not run: the program ended before it began."

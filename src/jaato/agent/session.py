@@ -237,10 +237,10 @@ class Session:
             await self.supervisor.close()
         ours = is_own_call(self.state, of_a_subagent=self.is_subagent)
         if not ours:  # else a call of ours would wait for itself
-            with anyio.move_on_after(CLOSING_S, shield=True) as patience:
+            with anyio.move_on_after(CLOSING_S, shield=True) as scope:
                 await self.turns.wait_idle()
                 await self.group.close()
-            if patience.cancelled_caught:
+            if scope.cancelled_caught:
                 LOG.warning("A tool of session %s does not heed its cancellation", self.state.session_id)
         self.tools.close()
         if not self.is_subagent:

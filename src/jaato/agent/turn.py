@@ -276,7 +276,7 @@ class TurnRunner:
             )
         close_calls(journal, NOT_BEGUN)
         self._context.gate.end_turn()
-        spoken = [] if last is None else [MessageModel(**journal.head(), **last)]
+        last_reply = [] if last is None else [MessageModel(**journal.head(), **last)]
         done = TurnCompleted(
             **journal.head(),
             turn_id=turn.id,
@@ -288,8 +288,8 @@ class TurnRunner:
             cost_usd=turn.cost_usd,
             error=problem,
         )
-        journal.record(*spoken, done)
-        if spoken:
+        journal.record(*last_reply, done)
+        if last_reply:
             show_progress(self._context, turn)
         show_status(journal, "error" if ending == "error" else "idle")
         return done
@@ -307,15 +307,15 @@ class TurnRunner:
             add_cost(turn, await self._compact_as_requested())
             add_cost(turn, await context.compaction.compact_if_needed())
             reply = await self._ask_model(turn)
-            spoken = self.take_reply(turn, reply)
+            last_reply = self.take_reply(turn, reply)
             calls = reply.message.function_calls
             if reply.finish_reason == "length" and context.model.is_clipped:
                 context.inbox.notify(CUT)
             if not calls and not context.inbox.messages:
-                return spoken
+                return last_reply
             turn.tool_calls += len(calls)
-            said = MessageModel(**journal.head(), **spoken)
-            journal.hold(said, functools.partial(show_progress, context, turn))
+            problem_text = MessageModel(**journal.head(), **last_reply)
+            journal.hold(problem_text, functools.partial(show_progress, context, turn))
             if calls:
                 self.check_stopped("Stopped before the calls began.")
                 await context.tools.run_calls(calls, turn.id)
@@ -398,9 +398,9 @@ def to_storable(part: Part) -> Part:
                 else msgspec.structs.replace(part, text=replace_surrogates(part.text))
             )
         case ToolCall() if problems := json_problems(part.arguments):
-            said = "; ".join(f"{path or '/'} {problem}" for path, problem in problems[:8])
+            problem_text = "; ".join(f"{path or '/'} {problem}" for path, problem in problems[:8])
             return msgspec.structs.replace(
-                part, name=replace_surrogates(part.name), arguments={}, malformed=said
+                part, name=replace_surrogates(part.name), arguments={}, malformed=problem_text
             )
     return part
 

@@ -114,7 +114,7 @@ def tls_of(address: Address) -> ssl.SSLContext:
     return context
 
 
-def dial(address: Address) -> socket.socket:
+def connect_socket(address: Address) -> socket.socket:
     """A connected socket. Raises `ServerGone` that says what to do."""
     try:
         if address.path is not None:

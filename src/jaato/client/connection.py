@@ -57,9 +57,9 @@ class Client:
     """
 
     def __init__(
-        self, dial: Callable[[], Awaitable[Transport]], name: str, address: Address | None = None
+        self, connect_transport: Callable[[], Awaitable[Transport]], name: str, address: Address | None = None
     ) -> None:
-        self._dial = dial
+        self._connect_transport = connect_transport
         self._address = address
         self._name = name
         self._transport: Transport | None = None
@@ -153,7 +153,7 @@ class Client:
 
     async def _open(self) -> tuple[Transport, Welcome]:
         """A connection that is ready for commands. Raises `ServerGone`, or what the server refuses with."""
-        transport = await self._dial()
+        transport = await self._connect_transport()
         try:
             async with asyncio.timeout(CONNECT_S):
                 transport.send(encode(Hello(PROTOCOL, client="jaato", name=self._name)))
@@ -300,10 +300,10 @@ async def connect(
     if transport is None and not isinstance(address, Address):
         address = address_of(address, token, ca_file)
 
-    async def dial() -> Transport:
+    async def connect_transport() -> Transport:
         return transport or await WebSocketTransport.open(cast("Address", address))
 
-    client = Client(dial, name, address if isinstance(address, Address) else None)
+    client = Client(connect_transport, name, address if isinstance(address, Address) else None)
     await client.open()
     reading = asyncio.create_task(keep_connected(client))
     try:

@@ -68,7 +68,7 @@ def apply(state: State, event: Event) -> State:
         state.updated_at = event.timestamp
     match event:
         case AgentOutput():
-            spoken(agent_of(state, event), event)
+            add_output(agent_of(state, event), event)
         case ToolOutput():
             apply_tool_output(state, event)
         case MessageUser() | MessageModel() | ToolCallEnd() | TurnCompleted() | GcCompleted():
@@ -212,7 +212,7 @@ def apply_agent_created(state: State, event: AgentCreated) -> None:
         state.provider, state.model = event.provider, event.model
 
 
-def spoken(agent: AgentView, event: AgentOutput) -> None:
+def add_output(agent: AgentView, event: AgentOutput) -> None:
     """Append streamed text; a repeated chunk changes nothing."""
     before = agent.streaming.get(event.source, "")
     if event.mode == "write" and event.offset == 0:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from jaato.client.address import CONNECT_S, PATH, Address, dial, no_answer
+from jaato.client.address import CONNECT_S, PATH, Address, connect_socket, no_answer
 from jaato.errors import ConnectionFault, JaatoError, NotAllowed, ServerGone, from_code
 from jaato.protocol.frames import NOT_LET_IN, OTHER_PROTOCOL, PROTOCOL
 
@@ -191,7 +191,7 @@ class SocketTransport:
 
     def open(self) -> None:
         """Connect, and change to the WebSocket protocol. Raises `ServerGone`, `NotAllowed`."""
-        self._socket = dial(self.address)
+        self._socket = connect_socket(self.address)
         try:
             opening = Handshake(self.address.name, PATH, self.address.headers, self.address.token_from)
             self._socket.settimeout(CONNECT_S)

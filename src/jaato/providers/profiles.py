@@ -188,7 +188,7 @@ def github_models(_target: ProfileTarget) -> ProviderParts:
 
 def ollama(target: ProfileTarget) -> ProviderParts:
     """A running Ollama; it costs nothing on this machine."""
-    from jaato.providers.openai.models import read_shown, read_tags
+    from jaato.providers.openai.models import read_details, read_tags
 
     about: Callable[[str], ModelInfo] = partial(ModelInfo, provider="ollama")
     if is_loopback(urlsplit(target.url).hostname or ""):
@@ -196,7 +196,7 @@ def ollama(target: ProfileTarget) -> ProviderParts:
             ModelInfo, provider="ollama", price_input=0.0, price_cached_input=0.0, price_output=0.0
         )
     listing = ModelListing("/api/tags", read_tags(about), from_root=True)
-    limit = LimitQuery("/api/show", read_shown)
+    limit = LimitQuery("/api/show", read_details)
     if target.interface == "responses":
         from jaato.providers.openai.responses import OpenAIResponses
 

@@ -291,10 +291,10 @@ class SessionSaving:
         try:
             await work()
         except BROKEN as error:
-            said = f"The session plugin {self.plugin.name} failed in {what}: {short_message(error)}"
-            LOG.warning("%s", said)
+            message = f"The session plugin {self.plugin.name} failed in {what}: {short_message(error)}"
+            LOG.warning("%s", message)
             if aloud:
-                self._raise(Problem(problem_of(error).code, said))
+                self._raise(Problem(problem_of(error).code, message))
 
     def _raise(self, problem: Problem) -> None:
         """Say in the session that something failed, if it still can be said."""
@@ -304,9 +304,9 @@ class SessionSaving:
 
     async def _run(self, work: Callable[[], T]) -> T:
         """What the plugin gives, in a thread and in its time."""
-        said = f"The session plugin {self.plugin.name}"
+        message = f"The session plugin {self.plugin.name}"
         async with self._lock:
-            return await anyio.to_thread.run_sync(lambda: run_bounded(HOOK_S, work, said))
+            return await anyio.to_thread.run_sync(lambda: run_bounded(HOOK_S, work, message))
 
     @property
     def _seq(self) -> int:

@@ -216,8 +216,8 @@ def shut_down(plugin: Any) -> bool:
 
 def remaining(before: ProcessState) -> list[str]:
     """What is still changed a moment after the shutdown: threads may take a little time to end."""
-    patience = time.monotonic() + SETTLING_S
-    while (changes := before.describe_changes(read_process_state())) and time.monotonic() < patience:
+    deadline = time.monotonic() + SETTLING_S
+    while (changes := before.describe_changes(read_process_state())) and time.monotonic() < deadline:
         time.sleep(0.02)
     return changes
 

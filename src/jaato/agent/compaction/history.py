@@ -153,8 +153,8 @@ def check_message(message: Message) -> Message:
 def find_required_positions(history: Sequence[Message]) -> list[int]:
     """The places of what must stay: the newest message of the user and of a parent, and what the model has not seen yet
     with its call."""
-    spoken = [at for at, message in enumerate(history) if message.role == "assistant"]
-    first = spoken[-1] + 1 if spoken else 0
+    assistant_positions = [at for at, message in enumerate(history) if message.role == "assistant"]
+    first = assistant_positions[-1] + 1 if assistant_positions else 0
     if first < len(history) and history[first].role == "tool":
         first -= 1
     unseen = range(first, len(history))

@@ -63,9 +63,9 @@ class RecordFold:
         self._decisions = list(record.decisions)
         self._tools = dict(record.tools)
         self._calls = list(record.calls)
-        self._asked: dict[str, ToolCall] = {}
+        self._open_calls: dict[str, ToolCall] = {}
         self._effects: set[str] = set()
-        self._said = ""
+        self._last_text = ""
         self._touched: set[str] = set()
 
     def take(self, event: Event) -> None:
@@ -74,8 +74,8 @@ class RecordFold:
             case MessageUser():
                 self._take_request(event)
             case MessageModel():
-                self._asked |= {call.call_id: call for call in event.message.function_calls}
-                self._said = event.message.text if event.message.text.strip() else self._said
+                self._open_calls |= {call.call_id: call for call in event.message.function_calls}
+                self._last_text = event.message.text if event.message.text.strip() else self._last_text
             case ToolCallStart() if event.digest is not None:
                 self._effects.add(event.call_id)
             case ToolCallEnd():
@@ -93,9 +93,9 @@ class RecordFold:
             case PlanUpdated() if event.plan.status == "completed":
                 push(self._done, f"plan completed: {one_line(event.plan.title, LINE_CHARS)}", MAX_DONE)
             case TurnCompleted():
-                if event.reason == "stop" and self._said:
-                    push(self._done, one_line(self._said, LINE_CHARS), MAX_DONE)
-                self._said = ""
+                if event.reason == "stop" and self._last_text:
+                    push(self._done, one_line(self._last_text, LINE_CHARS), MAX_DONE)
+                self._last_text = ""
 
     def _take_request(self, event: MessageUser) -> None:
         message = event.message
@@ -109,7 +109,7 @@ class RecordFold:
             push(self._constraints, sentence, MAX_CONSTRAINTS, FIRST_CONSTRAINTS)
 
     def _take_call(self, event: ToolCallEnd) -> None:
-        call = self._asked.pop(event.call_id, None)
+        call = self._open_calls.pop(event.call_id, None)
         if call is None:
             return  # a user's own, or one of a background task
         arguments, result = call.arguments, event.result

@@ -85,7 +85,7 @@ def rule_lines(state: State) -> list[str]:
 
 SUMMARY_HEAD = "[system] Summary of the conversation before, in the model's own words:\n"
 LINE_CHARS = 4_000
-"""As much of one part is told at most; less where all of it would be too long."""
+"""The most characters of one part; fewer where the whole would be too long."""
 LEAST_LINE_CHARS = 120
 DEFAULT_CHARS, MOST_CHARS = 100_000, 400_000
 SUMMARY_PART, LEAST_SUMMARY_CHARS, MOST_SUMMARY_CHARS = 0.2, 1_000, 16_000
@@ -102,20 +102,20 @@ def is_summary(message: Message) -> bool:
 
 
 def transcript(history: Sequence[Message], most_chars: int) -> str:
-    """What was said and done, oldest first, in at most about so many characters.
+    """The conversation as text, oldest first, in at most about so many characters.
 
     Long parts are cut in their middle; where that is not enough the oldest lines are left out. An earlier summary
     stays whole.
     """
     known = [message.text.removeprefix(SUMMARY_HEAD) for message in history if is_summary(message)]
     head = "".join(f"What was summarised before:\n{text}\n\n" for text in known)
-    told = [message for message in history if not is_summary(message)]
+    messages = [message for message in history if not is_summary(message)]
     room = max(LEAST_LINE_CHARS, most_chars - len(head))
     each = LINE_CHARS
-    lines = lines_of(told, each)
+    lines = lines_of(messages, each)
     while sum(map(len, lines)) > room and each > LEAST_LINE_CHARS:
         each = max(LEAST_LINE_CHARS, each // 2)
-        lines = lines_of(told, each)
+        lines = lines_of(messages, each)
     size = sum(map(len, lines))
     gone = 0
     while size > room and gone < len(lines) - 1:
@@ -127,7 +127,7 @@ def transcript(history: Sequence[Message], most_chars: int) -> str:
 
 
 def requests_of(history: Sequence[Message]) -> str:
-    """What somebody asked in a part of the conversation that is told no further: the newest of it, each cut."""
+    """The requests in a part of the conversation that is not transcribed: the newest of it, each cut."""
     asked = [m.text for m in history if m.role == "user" and m.source in ("user", "parent") and m.text]
     return "\n".join(f"- {shorten(text, REQUEST_CHARS)}" for text in asked[-REQUESTS:])
 
@@ -138,7 +138,7 @@ def lines_of(history: Sequence[Message], each: int) -> list[str]:
 
 
 def line_of(message: Message, part: Part, each: int) -> str:
-    """A part as it is told; empty for what is not, such as thoughts."""
+    """A part as text; empty for what is not transcribed, such as thoughts."""
     match part:
         case Text(text=text):
             who = message.source if message.role == "user" else message.role
@@ -148,8 +148,8 @@ def line_of(message: Message, part: Part, each: int) -> str:
         case ToolCall():
             return f"call {part.name} {shorten(compact(part.arguments), each)}"
         case ToolResult():
-            said = " ".join(item.text for item in part.content if isinstance(item, Text))
-            text = part.error.message if part.error is not None else said
+            output = " ".join(item.text for item in part.content if isinstance(item, Text))
+            text = part.error.message if part.error is not None else output
             return f"result of {part.name}{'' if part.ok else ', failed'}: {shorten(text, each)}"
         case Media():
             return f"({part.mime_type} {part.name or ''})"

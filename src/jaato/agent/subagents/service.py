@@ -146,10 +146,10 @@ class SubagentService:
     def recent_messages(self, by: str, count: int) -> list[tuple[str, str]]:
         """The last texts of an agent's conversation, as pairs of role and text."""
         messages = self._supervisor.session_of(by).state.messages
-        spoken: list[tuple[str, str]] = [
+        texts: list[tuple[str, str]] = [
             (message.role, message.text) for message in messages if message.role != "tool"
         ]
-        return [one for one in spoken if one[1]][-count:] if count > 0 else []
+        return [one for one in texts if one[1]][-count:] if count > 0 else []
 
     def shared(self) -> dict[str, SharedValue]:
         """What the agents of the session share, by key."""

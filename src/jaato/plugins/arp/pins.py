@@ -116,7 +116,7 @@ def hash_of(definition: ToolDefinition) -> str:
 def difference(before: Pinned, now: ToolDefinition) -> str:
     """What is different, for who is asked whether a call may be made."""
     old, new = properties_of(before.parameters), properties_of(now.parameters)
-    said = [
+    changes = [
         f"{what} {list_names(names)}"
         for what, names in (
             ("new parameters:", [name for name in new if name not in old]),
@@ -125,11 +125,11 @@ def difference(before: Pinned, now: ToolDefinition) -> str:
         )
         if names
     ]
-    if not said and before.parameters != now.parameters:
-        said.append("its parameters are others")
+    if not changes and before.parameters != now.parameters:
+        changes.append("its parameters are others")
     if before.description != now.description:
-        said.append("its description is another")
-    return "; ".join(said) or "it is another"
+        changes.append("its description is another")
+    return "; ".join(changes) or "it is another"
 
 
 def properties_of(parameters: dict[str, Any]) -> dict[str, Any]:

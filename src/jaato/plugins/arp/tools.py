@@ -211,11 +211,13 @@ def apply_definition(tool: Tool, known: KnownDefinition) -> None:
         access=access_of(careful),
     )
     tool.set_parameters(spec, parameters, known.validator)
-    said = known.definition
-    tool.version = one_line(said.version, MAX_TAG_CHARS) or FIRST
-    tool.returns = None if said.returns is UNSET else said.returns
+    definition = known.definition
+    tool.version = one_line(definition.version, MAX_TAG_CHARS) or FIRST
+    tool.returns = None if definition.returns is UNSET else definition.returns
     tool.tags = (
-        () if said.tags is UNSET else tuple(one_line(tag, MAX_TAG_CHARS) for tag in said.tags[:MAX_TAGS])
+        ()
+        if definition.tags is UNSET
+        else tuple(one_line(tag, MAX_TAG_CHARS) for tag in definition.tags[:MAX_TAGS])
     )
 
 

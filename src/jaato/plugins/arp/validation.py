@@ -115,13 +115,13 @@ def check_definition(definition: ToolDefinition, name: str) -> Validator:
 def is_destructive(definition: ToolDefinition) -> bool:
     """Whether a definition itself says that the tool does more than answer. What it says of being harmless counts for
     nothing."""
-    said = [*(definition.tags if definition.tags is not UNSET else [])]
+    texts = [*(definition.tags if definition.tags is not UNSET else [])]
     match definition.source:
         case str() as text:
-            said.append(text)
+            texts.append(text)
         case dict() as facts:
-            said += [f"{key} {value}" for key, value in facts.items() if value is not False]
-    words = {word for text in said[:200] for word in words_of(text[:500])}
+            texts += [f"{key} {value}" for key, value in facts.items() if value is not False]
+    words = {word for text in texts[:200] for word in words_of(text[:500])}
     return not CAREFUL.isdisjoint(words)
 
 

@@ -29,7 +29,7 @@ from jaato.providers.wire_encoding import encode_json, read_arguments
 DIALECT = "anthropic"
 
 
-class Started(Struct):
+class MessageStart(Struct):
     model: str | None = None
     usage: Any = None
 
@@ -63,7 +63,7 @@ class Event(Struct):
     index: int = 0
     delta: Delta | None = None
     content_block: Raw = Raw()
-    message: Started | str | None = None
+    message: MessageStart | str | None = None
     usage: Any = None
     error: Any = None
     content: list[Raw] | None = None
@@ -186,7 +186,7 @@ class MessagesDecoder:
         if self._started:
             raise broken_stream("two beginnings of a message in one stream")
         self._started = True
-        if isinstance(seen.message, Started):
+        if isinstance(seen.message, MessageStart):
             self._model = seen.message.model or self._model
             self._count(seen.message.usage)
 

@@ -53,7 +53,7 @@ MALFORMED = frozenset(
 FINISH: dict[str, FinishReason] = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
 
 
-class Called(Struct):
+class FunctionCallPart(Struct):
     name: str = ""
     args: Raw = Raw(b"{}")
     id: str | None = None
@@ -67,7 +67,7 @@ class Piece(Struct, rename="camel"):
     text: str | None = None
     thought: bool = False
     thought_signature: str | None = None
-    function_call: Called | None = None
+    function_call: FunctionCallPart | None = None
     inline_data: Inline | None = None
 
 
@@ -201,7 +201,7 @@ class ContentDecoder:
             elif piece.text:
                 self._running.append(piece.text)
 
-    def _decode_call(self, called: Called, opaque: Opaque | None) -> ToolCall:
+    def _decode_call(self, called: FunctionCallPart, opaque: Opaque | None) -> ToolCall:
         name = self._names.get(called.name, called.name)
         raw = bytes(called.args)
         try:

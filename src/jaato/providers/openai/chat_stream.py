@@ -85,7 +85,7 @@ class ChatDecoder:
     def __init__(self, provider: str, model: str) -> None:
         self._provider = provider
         self._model = model
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self._thought: list[str] = []
         self._field: str | None = None
         self._details: list[dict[str, Any]] = []
@@ -93,14 +93,14 @@ class ChatDecoder:
         self._calls: list[PartialCall] = []
         self._finish: str | None = None
         self._usage: Usage | None = None
-        self._heard = False
+        self._has_content = False
         self._strange = b""
         self._done = False
 
     def feed(self, event: str, data: bytes) -> Sequence[Chunk]:
         """The chunks of one event; `[DONE]` brings the `Reply`."""
         if data == b"[DONE]":
-            return [self._make_reply()] if self._heard and not self._done else []
+            return [self._make_reply()] if self._has_content and not self._done else []
         if self._done or not data or data.isspace():
             return ()
         try:
@@ -110,7 +110,7 @@ class ChatDecoder:
         if chunk.usage is not None:
             self._usage = openai_usage(chunk.usage, "prompt_tokens", "completion_tokens") or self._usage
         if chunk.choices:
-            self._heard = True
+            self._has_content = True
             choice = chunk.choices[0]
             if choice.finish_reason:
                 self._finish = choice.finish_reason
@@ -132,7 +132,7 @@ class ChatDecoder:
         if self._done:
             return ()
         if self._finish is None:
-            if self._strange and not self._heard:
+            if self._strange and not self._has_content:
                 raise make_malformed_event(self._provider, self._strange, "no chat completion")
             raise ConnectionFault(
                 f"The stream of {self._provider} ended before the model had finished; the answer is cut.",
@@ -145,7 +145,7 @@ class ChatDecoder:
         if delta.reasoning_details:
             add_details(self._details, delta.reasoning_details)
         if content and type(content) is str and not delta.tool_calls:  # by far the most frequent
-            self._said.append(content)
+            self._texts.append(content)
             if not (delta.reasoning_content or delta.reasoning):
                 return (TextDelta(content),)
             content_chunk: list[Chunk] = [TextDelta(content)]
@@ -168,13 +168,13 @@ class ChatDecoder:
     def _apply_content(self, content: str | list[Any]) -> list[Chunk]:
         """Text, or the typed parts in which some servers send text and thoughts."""
         if isinstance(content, str):
-            self._said.append(content)
+            self._texts.append(content)
             return [TextDelta(content)]
         chunks: list[Chunk] = []
         for part in content:
             match part:
                 case {"type": "text", "text": str(text)}:
-                    self._said.append(text)
+                    self._texts.append(text)
                     chunks.append(TextDelta(text))
                 case {"type": "thinking", "thinking": [*thoughts]}:
                     text = "".join([item.get("text", "") for item in thoughts if isinstance(item, dict)])
@@ -230,8 +230,8 @@ class ChatDecoder:
             origin = {"reasoning_details": self._details} if self._details else self._field
             opaque = Opaque(DIALECT, Raw(encode_json(origin))) if origin else None
             parts.append(Thinking("".join(self._thought), opaque))
-        if self._said:
-            parts.append(Text("".join(self._said)))
+        if self._texts:
+            parts.append(Text("".join(self._texts)))
         if self._refused:
             parts.append(Refusal("".join(self._refused)))
         ids: set[str] = set()

@@ -112,7 +112,7 @@ class Row(msgspec.Struct):
     def limit(self) -> int | None:
         """The limit of the context, the first of the fields that is one."""
         meta = self.meta if isinstance(self.meta, dict) else {}
-        told = (
+        limits = (
             self.context_length,
             self.max_model_len,
             self.context_window,
@@ -120,7 +120,7 @@ class Row(msgspec.Struct):
             meta.get("n_ctx"),
             meta.get("n_ctx_train"),
         )
-        return next((tokens for tokens in told if is_limit(tokens)), None)
+        return next((tokens for tokens in limits if is_limit(tokens)), None)
 
 
 def is_limit(value: Any) -> bool:
@@ -207,17 +207,17 @@ def read_tags(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
 NUM_CTX = lazy_pattern(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 
 
-class Shown(msgspec.Struct):
+class ModelDetails(msgspec.Struct):
     """What an Ollama says of one model: its own parameters, and what it was trained for."""
 
     parameters: str = ""
     model_info: dict[str, Any] = {}
 
 
-def read_shown(body: bytes) -> int | None:
+def read_details(body: bytes) -> int | None:
     """The limit in an answer of `POST /api/show`: the `num_ctx` the model is run with, else what it was trained for."""
-    shown = msgspec.json.decode(body, type=Shown)
-    if found := NUM_CTX.search(shown.parameters):
+    details = msgspec.json.decode(body, type=ModelDetails)
+    if found := NUM_CTX.search(details.parameters):
         return int(found[1]) or None
-    told = (tokens for name, tokens in shown.model_info.items() if name.endswith(".context_length"))
-    return next((tokens for tokens in told if is_limit(tokens)), None)
+    limits = (tokens for name, tokens in details.model_info.items() if name.endswith(".context_length"))
+    return next((tokens for tokens in limits if is_limit(tokens)), None)

@@ -63,7 +63,7 @@ def permission_form(question: Question) -> Form:
 def permission_answer(response: FormResponse | None, by: str) -> Answer:
     """What the user's form says about the call; anything but a plain yes is a no."""
     if response is None:
-        return Answer(answer="c", comment="nobody answered in time", by=by)
+        return Answer(answer="c", comment="no answer in time", by=by)
     word = response.content.get("decision")
     answer = DECISIONS.get(word, "n") if response.action == "accept" and isinstance(word, str) else "n"
     comment = response.content.get("comment")

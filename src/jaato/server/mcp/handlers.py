@@ -361,7 +361,7 @@ MAX_MEDIA_BYTES = 6_000_000
 MAX_STRUCTURED_BYTES = 100_000
 
 
-Told = Callable[[str], str]
+Localize = Callable[[str], str]
 ReadBlob = Callable[[str, int, int], bytes]
 HINTS: dict[Access, mcp.ToolAnnotations] = {
     "read": mcp.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False),
@@ -382,19 +382,21 @@ def tool_of(spec: ToolSpec) -> mcp.Tool:
     )
 
 
-def result_of(result: ToolResult, read: ReadBlob, told: Told, *, any_json: bool) -> mcp.CallToolResult:
-    """A result as the client reads it, in the words `told` makes of its texts; `any_json` says that structured content
+def result_of(
+    result: ToolResult, read: ReadBlob, localize: Localize, *, any_json: bool
+) -> mcp.CallToolResult:
+    """A result as the client reads it, in the words `localize` makes of its texts; `any_json` says that structured content
     need not be an object.
 
     A failed call is a result that says so: the client's model is to see it.
     """
     if result.error is not None:
-        return make_failure(replace(result.error, message=told(result.error.message)))
+        return make_failure(replace(result.error, message=localize(result.error.message)))
     content: list[mcp.ContentBlock] = []
     for part in result.content:
         match part:
             case Text():
-                content.append(mcp.TextContent(text=told(part.text)))
+                content.append(mcp.TextContent(text=localize(part.text)))
             case Media():
                 content.append(media_of(part, read))
     if result.handle is not None:

@@ -102,8 +102,8 @@ def entry_of(who: str, start: ToolCallStart | None, end: ToolCallEnd | None) -> 
     tool = start.tool if start is not None else end.tool if end is not None else ""
     if action and start is not None:
         tool = str(start.arguments.get("name", ""))
-    told = end.result.structured if action and end is not None else None
-    told = told if isinstance(told, dict) else {}
+    result = end.result.structured if action and end is not None else None
+    result = result if isinstance(result, dict) else {}
     permission = (start.permission if start is not None else None) or (
         end.permission if end is not None else None
     )
@@ -122,8 +122,8 @@ def entry_of(who: str, start: ToolCallStart | None, end: ToolCallEnd | None) -> 
         session=known.session_id,
         call=start.call_id if start is not None else end.call_id if end is not None else "",
         action=action,
-        version=told.get("version"),
-        handler=told.get("handler"),
+        version=result.get("version"),
+        handler=result.get("handler"),
     )
 
 

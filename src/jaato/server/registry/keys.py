@@ -277,5 +277,5 @@ def peer_of(scope: Scope) -> str:
 def wrong(token: str, keys: Keys | None) -> Refused:
     """The refusal of an invalid token (RFC 6750, 3)."""
     words = EXPIRED if keys is not None and keys.is_expired(token) else WRONG
-    said = f'{REALM}, error="invalid_token", error_description="{words}"'
-    return Refused(401, words, **{"www-authenticate": said})
+    challenge = f'{REALM}, error="invalid_token", error_description="{words}"'
+    return Refused(401, words, **{"www-authenticate": challenge})

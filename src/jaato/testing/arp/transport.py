@@ -87,8 +87,8 @@ def says_go_on(at: Served) -> None:
     with closing(at.line()) as line:
         expects = ("expect: 100-continue", f"content-length: {len(at.call)}")
         line.sendall(at.head("POST", f"{at.at_tool}:invoke", *expects))
-        said = line.recv(200)
-        assert said.startswith(b"HTTP/1.1 100 "), f"{said!r}"
+        response = line.recv(200)
+        assert response.startswith(b"HTTP/1.1 100 "), f"{response!r}"
         line.sendall(at.call)
         result_of(read(line, "POST"), 200)
 
@@ -134,10 +134,10 @@ def survives_what_is_no_http(at: Served) -> None:
         with closing(at.line()) as line:
             try:
                 line.sendall(data + b"\r\n")
-                said = line.recv(100)
+                response = line.recv(100)
             except OSError:
-                said = b""
-            assert re.match(rb"HTTP/1.1 4\d\d |$", said), f"{said!r}"
+                response = b""
+            assert re.match(rb"HTTP/1.1 4\d\d |$", response), f"{response!r}"
     assert at.send("GET", "/v1/tools").status == 200
 
 

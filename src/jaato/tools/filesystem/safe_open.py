@@ -164,7 +164,7 @@ class PathResolver:
         self.open: list[int] = []
         self.names: list[str] = []
         self.todo: deque[str] = deque()
-        self.patience = MAX_LINKS
+        self.links_left = MAX_LINKS
 
     def close(self) -> None:
         """Close every directory passed."""
@@ -184,8 +184,8 @@ class PathResolver:
 
     def spend(self) -> None:
         """Count a link or a swap; raises `PathRefused` when there are too many."""
-        self.patience -= 1
-        if self.patience < 0:
+        self.links_left -= 1
+        if self.links_left < 0:
             raise PathRefused(
                 f"{self.path!r} has too many symbolic links in it, or keeps changing; name the target."
             )

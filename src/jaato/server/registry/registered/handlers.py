@@ -242,6 +242,6 @@ def source_of(entry: StoredTool) -> dict[str, Any]:
     """What is said of a tool's source beside where it is served: what it was put with, and of its handler the kind alone.
     Each change has a revision of its own, so that its definition has a tag of its own."""
     given = entry.tool.source
-    said = {"name": given} if isinstance(given, str) else {} if given is UNSET else dict(given)
+    message = {"name": given} if isinstance(given, str) else {} if given is UNSET else dict(given)
     kind = {Webhook: "webhook", McpTool: "mcp", EntryPoint: "entry_point"}[type(entry.handler)]
-    return {**said, "handler": kind, "revision": entry.revision}
+    return {**message, "handler": kind, "revision": entry.revision}

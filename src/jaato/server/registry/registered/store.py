@@ -122,8 +122,8 @@ class ToolFolder:
         if self._changed and after.st_mtime_ns <= before.st_mtime_ns:
             os.utime(self.path, ns=(after.st_atime_ns, before.st_mtime_ns + 1))
             after = self.path.stat()
-        told = not self._changed or after.st_mtime_ns > before.st_mtime_ns
-        self._seen = mark_of(after) if self._whole and told else None
+        settled = not self._changed or after.st_mtime_ns > before.st_mtime_ns
+        self._seen = mark_of(after) if self._whole and settled else None
 
     def put(self, entry: StoredTool, known: dict[str, Stamp]) -> tuple[str, FileContent]:
         """Keep a tool, durable when this returns; what cannot be read in its place is set aside. `known` are the files there
