@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.datadesk import Desk
+from tests.data_workspace import Desk
 
 from jaato.errors import ToolError
 from jaato.plugins.archives.create import ArchiveWriter, is_excluded

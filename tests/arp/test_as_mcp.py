@@ -11,7 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from tests.arp.serving import TEXT, body, definition, shop
 from tests.arp.test_remote_sources import forwarding_registry
-from tests.mcp_server.house import ERAS, House
+from tests.mcp_server.serving import ERAS, House
 
 from jaato.errors import ConfigError
 from jaato.server.tool_sessions import Offer

@@ -15,7 +15,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.arp.serving import Shop, definition, shop
 from tests.arp.test_as_mcp import configured
-from tests.mcp_server.house import ERAS, House, names
+from tests.mcp_server.serving import ERAS, House, names
 
 from jaato.plugins.arp import remote_registry as source
 from jaato.server.mcp import list_changes as changes

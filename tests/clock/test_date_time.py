@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.datadesk import Desk
+from tests.data_workspace import Desk
 
 from jaato.errors import ToolError
 from jaato.plugins import clock as datetimes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.datadesk import Desk
+from tests.data_workspace import Desk
 
 from jaato.abc.plugin import Plugin
 from jaato.plugins.archives.plugin import ArchivesPlugin

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.datadesk import Desk
+from tests.data_workspace import Desk
 
 from jaato.errors import CancelledException, ToolError
 from jaato.plugins.data.plugin import DataPlugin

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.datadesk import Desk
+from tests.data_workspace import Desk
 
 from jaato.errors import ToolError
 from jaato.plugins.data.plugin import DataPlugin

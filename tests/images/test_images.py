@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.datadesk import Desk
+from tests.data_workspace import Desk
 from tests.kit import call, provider_of, results, say, session
 
 from jaato.errors import ToolError

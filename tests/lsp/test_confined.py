@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.deskwork import Bench
 from tests.hostile import ALL, Lair
-from tests.lsp.test_odd import ODD
+from tests.lsp.test_misbehaving_servers import ODD
+from tests.plugin_workspace import Bench
 
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.lsp.plugin import LspPlugin

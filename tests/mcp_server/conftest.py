@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.mcp_server.house import House
+from tests.mcp_server.serving import House
 
 
 @pytest.fixture

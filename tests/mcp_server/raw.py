@@ -7,7 +7,7 @@ import os
 import select
 from typing import IO, Any
 
-from tests.mcp_server.house import House
+from tests.mcp_server.serving import House
 
 HELLO = {
     "jsonrpc": "2.0",

@@ -10,7 +10,7 @@ import mcp_types as mcp
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from tests.mcp_server.house import ERAS, House, names, text_of
+from tests.mcp_server.serving import ERAS, House, names, text_of
 
 from jaato.protocol.events import SessionCreated, ToolCallEnd, ToolCallStart
 from jaato.protocol.messages import Media

@@ -9,7 +9,7 @@ from io import BytesIO
 
 import anyio
 from tests.mcp.node import program
-from tests.mcp_server.house import House
+from tests.mcp_server.serving import House
 from tests.mcp_server.test_calls import PIXEL
 
 from jaato.errors import ToolError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.mcp_server.house import House
+from tests.mcp_server.serving import House
 
 
 def test_wrong_flags_are_said_before_anything_is_served(house: House) -> None:

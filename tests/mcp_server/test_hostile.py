@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.mcp_server.house import House, Served
 from tests.mcp_server.raw import HELLO
+from tests.mcp_server.serving import House, Served
 from tests.mcp_server.test_stdio import SLEEPER, awaited, gone
 
 ACCEPT = "application/json, text/event-stream"

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.mcp_server.house import ERAS, House, Served, answering, decides, names, text_of
+from tests.mcp_server.serving import ERAS, House, Served, answering, decides, names, text_of
 from tests.mcp_server.test_stdio import SLEEPER, awaited, gone
 
 

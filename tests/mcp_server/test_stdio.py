@@ -12,8 +12,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.mcp_server.house import ERAS, NOISY, House, answering, decides, text_of
 from tests.mcp_server.raw import PATIENCE_S, PING, Raw
+from tests.mcp_server.serving import ERAS, NOISY, House, answering, decides, text_of
 
 from jaato.protocol.events import ToolCallEnd
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.datadesk import Desk
+from tests.data_workspace import Desk
 
 from jaato.errors import ToolError
 from jaato.plugins import memory as notes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deskwork import Bench
+from tests.plugin_workspace import Bench
 
 from jaato.errors import ToolError
 from jaato.plugins.notebook.plugin import NotebookPlugin

@@ -10,8 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.deskwork import Bench
 from tests.notebook.waiting import begun, endless
+from tests.plugin_workspace import Bench
 
 from jaato.errors import CancelledException
 from jaato.plugins.notebook.plugin import NotebookPlugin

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.deskwork import Bench
 from tests.hostile import ALL, Lair
+from tests.plugin_workspace import Bench
 
 from jaato.plugins.notebook.plugin import NotebookPlugin
 from jaato.protocol.specs import SandboxAccess

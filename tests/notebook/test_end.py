@@ -9,14 +9,14 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.deskwork import gone, python
 from tests.kit import call, results, say, session
+from tests.plugin_workspace import gone, python
 from tests.shell.test_edges import carrying
 
 PROGRAM = """
 import sys, tempfile
 from pathlib import Path
-from tests.deskwork import Bench
+from tests.plugin_workspace import Bench
 from jaato.plugins.notebook.plugin import NotebookPlugin
 
 tempfile.tempdir = sys.argv[3]

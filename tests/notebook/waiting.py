@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import anyio
-from tests.deskwork import Bench
+from tests.plugin_workspace import Bench
 
 
 def endless(bench: Bench) -> str:

@@ -17,7 +17,7 @@ from mcp_types import TextContent, TextResourceContents
 from tests.arp.serving import definition, shop
 from tests.arp.test_as_mcp import configured
 from tests.arp.test_pushed import Ear, hearing
-from tests.mcp_server.house import ERAS, House, Served, names
+from tests.mcp_server.serving import ERAS, House, Served, names
 from tests.registry.registering import Hook, put_body, webhook
 
 from jaato.runtime.session_options import SessionOptions

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.security.auth_server import Keep
 from tests.security.desk import Desk
-from tests.security.keep import Keep
 
 
 @pytest.fixture(scope="module")

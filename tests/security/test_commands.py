@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.security.keep import Keep, awaited
+from tests.security.auth_server import Keep, awaited
 
 from jaato.client.websocket import Closed
 from jaato.protocol.commands import Command

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.security.keep import Keep, Line, awaited, descriptors, status
+from tests.security.auth_server import Keep, Line, awaited, descriptors, status
 
 from jaato.client.websocket import BINARY, CLOSE, CONTINUATION, PING, TEXT, Closed, frame
 

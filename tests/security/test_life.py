@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from tests.processes import alive
+from tests.security.auth_server import Keep, awaited, status
 from tests.security.desk import Desk
-from tests.security.keep import Keep, awaited, status
 
 SLEEPER = "echo $$ > pid.txt; sleep 1000 & echo $! > child.txt; wait"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.security.keep import Keep, status
+from tests.security.auth_server import Keep, status
 
 HOSTS = [
     None,

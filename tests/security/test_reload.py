@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.permissions.ground import C4
-from tests.security.keep import Keep, awaited
+from tests.security.auth_server import Keep, awaited
 
 
 def run(command: str) -> dict[str, Any]:

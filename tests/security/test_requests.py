@@ -7,7 +7,7 @@ import socket
 from contextlib import closing, suppress
 
 import pytest
-from tests.security.keep import KEY, Keep, answer, awaited, descriptors, status
+from tests.security.auth_server import KEY, Keep, answer, awaited, descriptors, status
 
 HTTP: dict[str, tuple[bytes, set[int]]] = {
     "nothing": (b"\r\n\r\n", {400, 0}),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.security.keep import Keep, awaited, status
+from tests.security.auth_server import Keep, awaited, status
 
 from jaato.client.blocking import Client
 from jaato.client.connection import connect

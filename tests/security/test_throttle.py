@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.registry.test_keys import keyed, serve
-from tests.security.keep import Keep, answer, status
+from tests.security.auth_server import Keep, answer, status
 
 from jaato.client.websocket import Closed
 from jaato.server.auth.gate import MAX_ADDRESSES, Throttle

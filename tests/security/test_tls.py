@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.security.keep import Keep, answer, awaited, status
+from tests.security.auth_server import Keep, answer, awaited, status
 
 from jaato.client.blocking import Client
 from jaato.client.connection import connect

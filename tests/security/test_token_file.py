@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.security.keep import Keep, awaited, status
+from tests.security.auth_server import Keep, awaited, status
 
 
 def test_a_broken_file_of_tokens_lets_nobody_in_by_it(tmp_path: Path) -> None:

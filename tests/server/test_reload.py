@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 from tests.kit import call, say
 from tests.server.serving import Raw, served
-from tests.server.test_shown import begun, ends, over
+from tests.server.test_session_info import begun, ends, over
 
 from jaato.protocol.events import SystemMessage, TurnCompleted
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.datadesk import Desk
+from tests.data_workspace import Desk
 from tests.kit import call, recorded, reopened, results, say, session
 
 from jaato.errors import ToolError

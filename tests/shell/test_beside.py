@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.deskwork import python
+from tests.plugin_workspace import python
 
 TIGHT = """
 import asyncio, os, resource

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import desk as desk_fixture
 from tests.cli.desk import Desk, say
 from tests.cli.terminal import talking
-from tests.subagent.test_shown import DELEGATE, call
+from tests.subagent.test_output import DELEGATE, call
 
 desk = desk_fixture
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.datadesk import Desk
+from tests.data_workspace import Desk
 
 import jaato.plugins.templates as module
 from jaato.errors import ToolError

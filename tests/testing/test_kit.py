@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broken_plugins.plugins import AT_IMPORT, DECLARED, IN_THE_MAKING
 from tests.cli.desk import Desk
 from tests.compaction.test_room import Strategy
 from tests.spec.documented import Documented, Enriching
-from tests.zoo.animals import AT_IMPORT, DECLARED, IN_THE_MAKING
 
 from jaato.abc.plugin import Plugin, PromptEnrichmentResult, ToolSchema, UserCommand
 from jaato.runtime.plugins.discovery import load_module

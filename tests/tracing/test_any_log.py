@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from tests.kit import call, calls, say
 from tests.subagent.cast import Cast
-from tests.tracing.spying import once, plain, stored, traced, written
+from tests.tracing.collecting import once, plain, stored, traced, written
 
 from jaato.protocol.events import Event, MessageUser, SessionCreated
 from jaato.runtime.tracing.fold import MAX_NS, SpanFold, nanoseconds

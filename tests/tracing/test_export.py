@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext, TraceFlags
 from tests.kit import call, say
-from tests.tracing.spying import collector, decoded, spans_of, traced, tree
+from tests.tracing.collecting import collector, decoded, spans_of, traced, tree
 
 from jaato.protocol.events import SystemMessage
 from jaato.runtime.tracing import export

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.kit import USAGE, call, calls, say
 from tests.subagent.cast import Cast
-from tests.tracing.spying import Span, once, plain, stored, traced, tree, written
+from tests.tracing.collecting import Span, once, plain, stored, traced, tree, written
 
 from jaato.protocol.events import MessageUser, ToolCallStart, TurnCompleted
 from jaato.protocol.messages import Message, Text, Usage

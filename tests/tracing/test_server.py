@@ -11,7 +11,7 @@ import httpx2
 from tests.kit import say
 from tests.server.serving import served
 from tests.server.test_resume import begun, server, until
-from tests.tracing.spying import spans_of, stored, tree
+from tests.tracing.collecting import spans_of, stored, tree
 
 from jaato.client.blocking import Client
 from jaato.protocol.commands import PermissionResponse, SessionAttach, TurnContinue

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.security.keep import Keep, answer, status
+from tests.security.auth_server import Keep, answer, status
 
 from jaato.client.websocket import Closed
 from jaato.errors import ConfigError

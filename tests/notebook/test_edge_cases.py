@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.deskwork import Bench, gone
+from tests.plugin_workspace import Bench, gone
 
 from jaato.errors import ToolError
 from jaato.plugins.notebook.plugin import NotebookPlugin

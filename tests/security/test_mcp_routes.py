@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.mcp_server.house import names, text_of
-from tests.security.keep import Keep, status
+from tests.mcp_server.serving import names, text_of
+from tests.security.auth_server import Keep, status
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.broken_plugins.plugins import AT_IMPORT, DECLARED, ENRICHING, IN_THE_MAKING, LEAVES, plugin_text
 from tests.cli.desk import Desk, say
 from tests.kit import call, plan, results, runtime
 from tests.kit import say as scripted
-from tests.zoo.animals import AT_IMPORT, DECLARED, ENRICHING, IN_THE_MAKING, LEAVES, animal
 
 from jaato.runtime import enrichment
 from jaato.runtime.plugins import lifecycle as wiring
@@ -29,7 +29,7 @@ BROKEN = {
 }
 
 
-def zoo(path: Path, text: str, seconds: float = 5.0, name: str = "animal") -> PluginRegistry:
+def load_plugin(path: Path, text: str, seconds: float = 5.0, name: str = "animal") -> PluginRegistry:
     """A registry over a directory with this plugin, everything exposed."""
     folder = path / "plugins"
     folder.mkdir(exist_ok=True)
@@ -41,7 +41,7 @@ def zoo(path: Path, text: str, seconds: float = 5.0, name: str = "animal") -> Pl
     return registry
 
 
-def test_the_zoo_has_enough_animals() -> None:
+def test_there_are_enough_broken_plugins() -> None:
     """At least thirty ways to be broken before the first call."""
     assert len(BROKEN) >= 50
 
@@ -51,7 +51,7 @@ def test_the_zoo_has_enough_animals() -> None:
 def test_a_broken_plugin_is_named_and_left_out(tmp_path: Path, case: str) -> None:
     """Its problem is told in words under its name, nothing of it stays, and the others work."""
     text, words = BROKEN[case]
-    registry = zoo(tmp_path, text, 0.4 if "hangs" in case else 5.0)
+    registry = load_plugin(tmp_path, text, 0.4 if "hangs" in case else 5.0)
     try:
         assert words in registry.problems["animal"] or words in " ".join(registry.problems.values()), (
             registry.problems
@@ -71,7 +71,7 @@ def test_the_users_words_reach_the_model_whatever_a_plugin_does(
 ) -> None:
     """The prompt stays as it was, and the log names the plugin and what it did."""
     text, words = ENRICHING[case]
-    registry = zoo(tmp_path, text)
+    registry = load_plugin(tmp_path, text)
     try:
         assert registry.problems == {}
         assert registry.enrich_prompt("Fix it.").prompt == "Fix it."
@@ -83,9 +83,9 @@ def test_the_users_words_reach_the_model_whatever_a_plugin_does(
 def test_an_enrichment_that_hangs_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first prompt waits its time, the next does not."""
     monkeypatch.setattr(enrichment, "WITHIN_S", 0.1)
-    registry = zoo(
+    registry = load_plugin(
         tmp_path,
-        animal(
+        plugin_text(
             "asked = []\n"
             "def subscribes_to_prompt_enrichment(self): return True\n"
             "def enrich_prompt(self, prompt):\n    self.asked.append(1)\n    import time\n    time.sleep(30)"
@@ -116,7 +116,7 @@ def untouched() -> Iterator[None]:
 def test_what_a_plugin_changes_around_it_is_noticed(tmp_path: Path, case: str) -> None:
     """It runs, for it may have its reasons, and the user can read what it did."""
     statement, words = LEAVES[case]
-    registry = zoo(tmp_path, animal(after=statement))
+    registry = load_plugin(tmp_path, plugin_text(after=statement))
     assert "animal" in registry.list_exposed()
     assert words in registry.noticed["animal"]
     registry.shutdown()
@@ -133,7 +133,7 @@ def test_a_shutdown_that_fails_or_hangs_holds_nobody_up(
 ) -> None:
     """The registry lets go of everything, twice if it is told twice, in its time."""
     monkeypatch.setattr(wiring, "NOTIFY_TIMEOUT_S", 0.1)
-    registry = zoo(tmp_path, animal(f"def shutdown(self): {statement}"))
+    registry = load_plugin(tmp_path, plugin_text(f"def shutdown(self): {statement}"))
     begun = time.monotonic()
     registry.shutdown()
     registry.shutdown()
@@ -183,7 +183,7 @@ def test_a_tool_that_misbehaves_ends_its_call_only(tmp_path: Path, case: str) ->
     async def main() -> None:
         folder = tmp_path / "plugins"
         folder.mkdir()
-        text = animal("def get_executors(self): return {'growl': run}", after=code)
+        text = plugin_text("def get_executors(self): return {'growl': run}", after=code)
         (folder / "animal.py").write_text(text)
         made = runtime(tmp_path)
         other = PluginRegistry(workspace=tmp_path / "work", plugin_dirs=[folder], services={"environ": {}})
@@ -209,9 +209,9 @@ def test_a_tool_that_misbehaves_ends_its_call_only(tmp_path: Path, case: str) ->
 
 def test_a_thousand_tools_are_no_trouble(tmp_path: Path) -> None:
     """They are all there, and found; only their number would be one."""
-    registry = zoo(
+    registry = load_plugin(
         tmp_path,
-        animal(
+        plugin_text(
             "def get_tool_schemas(self):\n"
             "    return [ToolSchema(f'growl_{n}', f'Growl at visitor {n}.', PARAMETERS) for n in range(1000)]\n"
             "def get_executors(self): return {f'growl_{n}': len for n in range(1000)}"
@@ -233,7 +233,7 @@ def test_a_real_process_with_the_whole_zoo_answers_and_names_every_animal(tmp_pa
             (folder / f"zoo{number}.py").write_text(text.replace("'animal'", f"'zoo{number}'"))
             names[f"zoo{number}"] = case
     (folder / "loud.py").write_text(
-        "print('I am here')\n" + animal("name = 'loud'").replace("growl", "shout")
+        "print('I am here')\n" + plugin_text("name = 'loud'").replace("growl", "shout")
     )
     done = desk.run("run", *desk.script(say("All is well.")), "--output", "json", "How are you?")
     assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ class Animal:
 """
 
 
-def animal(members: str = "", after: str = "") -> str:
+def plugin_text(members: str = "", after: str = "") -> str:
     """A good plugin with these members added to its class, and these lines after it."""
     lines = "\n".join(f"    {line}" for line in members.splitlines())
     return GOOD.format(members=lines, after=after)
@@ -28,7 +28,7 @@ def animal(members: str = "", after: str = "") -> str:
 
 def schemas(expression: str, before: str = "pass") -> str:
     """One whose `get_tool_schemas` gives this."""
-    return animal(f"def get_tool_schemas(self):\n    {before}\n    return {expression}")
+    return plugin_text(f"def get_tool_schemas(self):\n    {before}\n    return {expression}")
 
 
 AT_IMPORT: dict[str, tuple[str, str]] = {
@@ -52,42 +52,48 @@ AT_IMPORT: dict[str, tuple[str, str]] = {
 
 IN_THE_MAKING: dict[str, tuple[str, str]] = {
     "has no class": ("PLUGIN_KIND = 'tool'", "defines 0 plugin classes"),
-    "has two classes": (animal(after="class Second(Animal): pass"), "defines 2 plugin classes"),
-    "makes nothing": (animal(after="def create_plugin(): return None"), "has no `name`"),
-    "fails to make": (animal(after="def create_plugin(): raise OSError('no disk')"), "OSError: no disk"),
+    "has two classes": (plugin_text(after="class Second(Animal): pass"), "defines 2 plugin classes"),
+    "makes nothing": (plugin_text(after="def create_plugin(): return None"), "has no `name`"),
+    "fails to make": (plugin_text(after="def create_plugin(): raise OSError('no disk')"), "OSError: no disk"),
     "hangs when made": (
-        animal("def __init__(self):\n    import time\n    time.sleep(30)"),
+        plugin_text("def __init__(self):\n    import time\n    time.sleep(30)"),
         "has not answered for",
     ),
-    "has a name that raises": (animal("@property\ndef name(self): raise KeyError('who')"), "KeyError: 'who'"),
-    "has a number for a name": (animal("name = 7"), "has no `name`"),
+    "has a name that raises": (
+        plugin_text("@property\ndef name(self): raise KeyError('who')"),
+        "KeyError: 'who'",
+    ),
+    "has a number for a name": (plugin_text("name = 7"), "has no `name`"),
     "has a name that ends the program": (
-        animal("@property\ndef name(self): raise KeyboardInterrupt"),
+        plugin_text("@property\ndef name(self): raise KeyboardInterrupt"),
         "KeyboardInterrupt",
     ),
     "has a name that hangs": (
-        animal("@property\ndef name(self):\n    import time\n    time.sleep(30)"),
+        plugin_text("@property\ndef name(self):\n    import time\n    time.sleep(30)"),
         "has not answered for",
     ),
-    "has a name that clears the screen": (animal("name = '\\x1b[2Jcli'"), "a name that cannot be shown"),
-    "has a name without end": (animal("name = 'n' * 10_000"), "a name that cannot be shown"),
-    "initialises later": (animal("async def initialize(self, config=None): pass"), "is asynchronous"),
-    "needs what nobody gives": (animal("def __init__(self, what): pass"), "TypeError"),
-    "answers to everything": (animal("def __getattr__(self, _name): return 7\nname = ''"), "has no `name`"),
+    "has a name that clears the screen": (plugin_text("name = '\\x1b[2Jcli'"), "a name that cannot be shown"),
+    "has a name without end": (plugin_text("name = 'n' * 10_000"), "a name that cannot be shown"),
+    "initialises later": (plugin_text("async def initialize(self, config=None): pass"), "is asynchronous"),
+    "needs what nobody gives": (plugin_text("def __init__(self, what): pass"), "TypeError"),
+    "answers to everything": (
+        plugin_text("def __getattr__(self, _name): return 7\nname = ''"),
+        "has no `name`",
+    ),
     "initialise raises": (
-        animal("def initialize(self, config=None): raise ValueError('key')"),
+        plugin_text("def initialize(self, config=None): raise ValueError('key')"),
         "ValueError: key",
     ),
-    "initialise exits": (animal("def initialize(self, config=None): exit(2)"), "SystemExit"),
+    "initialise exits": (plugin_text("def initialize(self, config=None): exit(2)"), "SystemExit"),
     "initialise interrupts": (
-        animal("def initialize(self, config=None): raise KeyboardInterrupt"),
+        plugin_text("def initialize(self, config=None): raise KeyboardInterrupt"),
         "KeyboardInterrupt",
     ),
     "initialise hangs": (
-        animal("def initialize(self, config=None):\n    import time\n    time.sleep(30)"),
+        plugin_text("def initialize(self, config=None):\n    import time\n    time.sleep(30)"),
         "has not answered for",
     ),
-    "takes no configuration": (animal("def initialize(self): pass"), "TypeError"),
+    "takes no configuration": (plugin_text("def initialize(self): pass"), "TypeError"),
 }
 """From the module to an initialised plugin."""
 
@@ -98,9 +104,12 @@ DECLARED: dict[str, tuple[str, str]] = {
         schemas("(ToolSchema(f't{n}', 'd', {}) for n in __import__('itertools').count())"),
         "more than 10,000",
     ),
-    "schemas that come later": (animal("async def get_tool_schemas(self): return []"), "is asynchronous"),
+    "schemas that come later": (
+        plugin_text("async def get_tool_schemas(self): return []"),
+        "is asynchronous",
+    ),
     "commands without end": (
-        animal("def get_user_commands(self):\n    while True: yield UserCommand('a', 'b')"),
+        plugin_text("def get_user_commands(self):\n    while True: yield UserCommand('a', 'b')"),
         "more than 1,000",
     ),
     "a category that clears the screen": (
@@ -130,52 +139,55 @@ DECLARED: dict[str, tuple[str, str]] = {
     ),
     "one tool twice": (schemas("[ToolSchema('growl', 'd', {})] * 2"), "growl"),
     "the name of a built-in tool": (
-        animal("def get_executors(self): return {'readFile': print}")
+        plugin_text("def get_executors(self): return {'readFile': print}")
         + "    pass\nAnimal.get_tool_schemas = lambda self: [ToolSchema('readFile', 'd', {})]",
         "file_edit and animal",
     ),
-    "the name of a built-in plugin": (animal("name = 'cli'"), "Two plugins are called 'cli'"),
+    "the name of a built-in plugin": (plugin_text("name = 'cli'"), "Two plugins are called 'cli'"),
     "a command of another plugin": (
-        animal("def get_user_commands(self): return [UserCommand('plan', 'd')]"),
+        plugin_text("def get_user_commands(self): return [UserCommand('plan', 'd')]"),
         "the command /plan: todo and animal",
     ),
-    "no executors": (animal("def get_executors(self): return None"), "get_executors() has no such key"),
+    "no executors": (plugin_text("def get_executors(self): return None"), "get_executors() has no such key"),
     "a number for an executor": (
-        animal("def get_executors(self): return {'growl': 7}"),
+        plugin_text("def get_executors(self): return {'growl': 7}"),
         "the executor of growl",
     ),
     "instructions of bytes": (
-        animal("def get_system_instructions(self): return b'do'"),
+        plugin_text("def get_system_instructions(self): return b'do'"),
         "instructions are bytes, not text",
     ),
     "instructions without end": (
-        animal("def get_system_instructions(self): return 'do ' * 99_999"),
+        plugin_text("def get_system_instructions(self): return 'do ' * 99_999"),
         "longer than 20,000",
     ),
-    "a number for what is approved": (animal("def get_auto_approved_tools(self): return 7"), "not iterable"),
-    "text for commands": (animal("def get_user_commands(self): return ['x']"), "TypeError"),
-    "a number for a command": (animal("def get_user_commands(self): return [(7, 'd')]"), "user command"),
+    "a number for what is approved": (
+        plugin_text("def get_auto_approved_tools(self): return 7"),
+        "not iterable",
+    ),
+    "text for commands": (plugin_text("def get_user_commands(self): return ['x']"), "TypeError"),
+    "a number for a command": (plugin_text("def get_user_commands(self): return [(7, 'd')]"), "user command"),
     "a prompt it does not enrich": (
-        animal("def subscribes_to_prompt_enrichment(self): return True"),
+        plugin_text("def subscribes_to_prompt_enrichment(self): return True"),
         "no enrich_prompt()",
     ),
     "a priority of words": (
-        animal(
+        plugin_text(
             "def subscribes_to_prompt_enrichment(self): return True\n"
             "def enrich_prompt(self, prompt): return PromptEnrichmentResult(prompt)\n"
             "def get_enrichment_priority(self): return 'high'"
         ),
         "ValueError",
     ),
-    "requirements of a number": (animal("def get_model_requirements(self): return 7"), "not iterable"),
-    "a workspace it refuses": (animal("def set_workspace_path(self, path): exit(1)"), "SystemExit"),
+    "requirements of a number": (plugin_text("def get_model_requirements(self): return 7"), "not iterable"),
+    "a workspace it refuses": (plugin_text("def set_workspace_path(self, path): exit(1)"), "SystemExit"),
 }
 """What it declares, and how it is wired."""
 
 
 def enriching(statement: str) -> str:
     """One that enriches prompts by this."""
-    return animal(
+    return plugin_text(
         "def subscribes_to_prompt_enrichment(self): return True\n"
         f"def enrich_prompt(self, prompt):\n    {statement}"
     )

@@ -12,14 +12,14 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.deskwork import Bench, gone, python
+from tests.plugin_workspace import Bench, gone, python
 from tests.shell.test_edges import carrying
 
 from jaato.errors import ConfigError, ToolError
 from jaato.plugins.lsp import client
 from jaato.plugins.lsp.plugin import LspPlugin
 
-ODD = Path(__file__).with_name("odd_server.py")
+ODD = Path(__file__).with_name("misbehaving_server.py")
 
 
 class Odd:
@@ -195,7 +195,7 @@ def test_a_server_is_shared_and_its_files_are_told_anew(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.lsp.test_odd import Odd
+from tests.lsp.test_misbehaving_servers import Odd
 
 odd = Odd(Path(sys.argv[1]), "nothing")
 odd.ask()

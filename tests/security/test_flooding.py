@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.security.keep import Keep, Line, descriptors, status
+from tests.security.auth_server import Keep, Line, descriptors, status
 
 from jaato.client.websocket import CONTINUATION, PING, TEXT, Closed, frame
 

@@ -9,7 +9,7 @@ import mcp_types as mcp
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from tests.mcp_server.house import ERAS, House, answering, decides, text_of
+from tests.mcp_server.serving import ERAS, House, answering, decides, text_of
 
 from jaato.abc.asker import Clarification, Question
 from jaato.protocol.events import PermissionGranted, PermissionRequested, PermissionResolved, ToolCallStart

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.deskwork import Bench
-from tests.lsp.test_odd import Odd
+from tests.lsp.test_misbehaving_servers import Odd
+from tests.plugin_workspace import Bench
 
 from jaato import settings
 from jaato.errors import ToolError
