@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.providers.server import Answer, Received, answer, events, play, read_request, stream
+from tests.providers.server import Answer, Received, answer, events, listen, play, read_request, stream
 from tests.providers.server import Server as Played
 
 Messages = list[dict[str, Any]]
@@ -55,7 +55,6 @@ async def model_server(
     limit: int, speak: Speak, refusal: str = "maximum context length is {limit} tokens, requested {tokens}"
 ) -> AsyncIterator[ModelServer]:
     """A server whose model reads `limit` tokens."""
-    tasks: set[asyncio.Task[None]] = set()
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -67,21 +66,9 @@ async def model_server(
         finally:
             writer.close()
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(attend(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0, limit=2**20)
-    server = ModelServer(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", limit, speak, refusal)
-    try:
+    async with listen(attend) as port:
+        server = ModelServer(f"http://127.0.0.1:{port}", limit, speak, refusal)
         yield server
-    finally:
-        listener.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await listener.wait_closed()
 
 
 def tool_call(name: str, number: int, **arguments: Any) -> dict[str, Any]:

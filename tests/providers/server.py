@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -125,11 +125,34 @@ async def play(
 
 
 @asynccontextmanager
+async def listen(
+    attend: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Serve connections on a free loopback port, which is given; those that are open at the end are cancelled."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(attend(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls, limit=2**20)
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await listener.wait_closed()
+
+
+@asynccontextmanager
 async def serve(
     *answers: Answer, tls: ssl.SSLContext | None = None, lists_models: bool = True
 ) -> AsyncIterator[Server]:
     """A server on a free loopback port that gives the answers in order, to whoever asks."""
-    tasks: set[asyncio.Task[None]] = set()
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server.connections += 1
@@ -148,23 +171,10 @@ async def serve(
         finally:
             writer.close()
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(attend(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls, limit=2**20)
-    port = listener.sockets[0].getsockname()[1]
-    server = Server(f"{'https' if tls else 'http'}://127.0.0.1:{port}", port, list(answers))
-    server.lists_models = lists_models
-    try:
+    async with listen(attend, tls) as port:
+        server = Server(f"{'https' if tls else 'http'}://127.0.0.1:{port}", port, list(answers))
+        server.lists_models = lists_models
         yield server
-    finally:
-        listener.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await listener.wait_closed()
 
 
 @dataclass
@@ -179,7 +189,6 @@ class Proxy:
 @asynccontextmanager
 async def tunnel(port: int, refuse: int | None = None) -> AsyncIterator[Proxy]:
     """A CONNECT proxy whose every tunnel ends at a loopback port, or which refuses with a status."""
-    tasks: set[asyncio.Task[None]] = set()
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -208,18 +217,6 @@ async def tunnel(port: int, refuse: int | None = None) -> AsyncIterator[Proxy]:
         finally:
             writer.close()
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(attend(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0)
-    proxy = Proxy(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
-    try:
+    async with listen(attend) as own_port:
+        proxy = Proxy(f"http://127.0.0.1:{own_port}")
         yield proxy
-    finally:
-        listener.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await listener.wait_closed()
