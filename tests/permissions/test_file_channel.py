@@ -83,7 +83,7 @@ def test_a_wrong_answer_file_does_not_count(tmp_path: Path, text: str) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(answer_wrongly)
             with pytest.raises(TimeoutError):
-                await FileChannel(str(place), 0.5, state_dir=tmp_path).asked(mine)
+                await FileChannel(str(place), 0.5, state_dir=tmp_path).ask_async(mine)
 
     anyio.run(main)
     assert [name for name in os.listdir(place) if not name.startswith(".")] == []
@@ -107,7 +107,7 @@ def test_a_link_is_no_answer(tmp_path: Path) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(link)
             with pytest.raises(TimeoutError):
-                await FileChannel(str(place), 0.3, state_dir=tmp_path).asked(mine)
+                await FileChannel(str(place), 0.3, state_dir=tmp_path).ask_async(mine)
 
     anyio.run(main)
 

@@ -100,7 +100,7 @@ def test_a_webhook_is_asked_and_answers(tmp_path: Path) -> None:
 
         async with approver(tmp_path, change) as (port, seen):
             mine = question()
-            given = await channel(tmp_path, port).asked(mine)
+            given = await channel(tmp_path, port).ask_async(mine)
         assert given == Answer(answer="c", comment="later", by="webhook 127.0.0.1 (ann [2J)")
         [(asked, good)] = seen
         assert good
@@ -126,7 +126,7 @@ def test_an_answer_to_something_else_does_not_count(tmp_path: Path, change: Chan
 
     async def main() -> None:
         async with approver(tmp_path, change) as (port, _):
-            assert await channel(tmp_path, port).asked(question()) is None
+            assert await channel(tmp_path, port).ask_async(question()) is None
 
     anyio.run(main)
 
@@ -137,7 +137,7 @@ def test_an_answer_that_is_signed_for_another_question_does_not_count(tmp_path: 
 
     async def main() -> None:
         async with approver(tmp_path, sign=lambda _: {"nonce": "0" * 32}) as (port, _):
-            assert await channel(tmp_path, port).asked(question()) is None
+            assert await channel(tmp_path, port).ask_async(question()) is None
 
     anyio.run(main)
 
@@ -157,7 +157,7 @@ def test_a_hostile_endpoint_allows_nothing(tmp_path: Path, reply: Reply) -> None
 
     async def main() -> None:
         async with serve(reply) as server:
-            assert await channel(tmp_path, server.port).asked(question()) is None
+            assert await channel(tmp_path, server.port).ask_async(question()) is None
             assert len(server.requests) == 1
 
     anyio.run(main)

@@ -26,7 +26,7 @@ OUTSIDE = ("webhook", "file")
 class OutsideChannel(Protocol):
     """A channel that a loop can wait for."""
 
-    def ask(self, question: Question) -> Awaitable[Answer | None]: ...
+    def ask_async(self, question: Question) -> Awaitable[Answer | None]: ...
 
 
 class ChannelDispatcher:
@@ -72,7 +72,7 @@ class ChannelDispatcher:
         answer: Answer | None = None
         late = False
         try:
-            answer = await channel.ask(redact_struct(question, self._secrets))
+            answer = await channel.ask_async(redact_struct(question, self._secrets))
         except TimeoutError:
             LOG.warning("The permission channel has not answered the question %s in time", question.id)
             late = True

@@ -129,9 +129,9 @@ class WebhookChannel:
 
     def ask(self, question: Question) -> Answer | None:
         """The answer, waited for in this thread. Raises `TimeoutError` when the time is over."""
-        return run_in_thread(lambda: self.asked(question))
+        return run_in_thread(lambda: self.ask_async(question))
 
-    async def asked(self, question: Question) -> Answer | None:
+    async def ask_async(self, question: Question) -> Answer | None:
         """The answer; None when none that counts comes. Raises `TimeoutError` when the time is over."""
         try:
             with anyio.fail_after(self._timeout_s):
@@ -204,9 +204,9 @@ class FileChannel:
 
     def ask(self, question: Question) -> Answer | None:
         """The answer, waited for in this thread. Raises `TimeoutError` when the time is over."""
-        return run_in_thread(lambda: self.asked(question))
+        return run_in_thread(lambda: self.ask_async(question))
 
-    async def asked(self, question: Question) -> Answer | None:
+    async def ask_async(self, question: Question) -> Answer | None:
         """The answer; None when the directory cannot be used. Raises `TimeoutError` when the time is over."""
         try:
             await anyio.to_thread.run_sync(self._put, question)
