@@ -171,7 +171,7 @@ def test_a_slow_endpoint_is_left_at_the_deadline(tmp_path: Path, steps: list[Any
     async def main() -> None:
         async with serve(Reply(steps)) as server:
             with pytest.raises(TimeoutError):
-                await channel(tmp_path, server.port, 0.2).asked(question())
+                await channel(tmp_path, server.port, 0.2).ask_async(question())
             await server.gone.wait()
 
     anyio.run(main)
@@ -183,7 +183,9 @@ def test_private_addresses_and_plain_http_are_refused(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serve(answer({})) as server:
-            assert await channel(tmp_path, server.port, reach=WebhookNetwork({})).asked(question()) is None
+            assert (
+                await channel(tmp_path, server.port, reach=WebhookNetwork({})).ask_async(question()) is None
+            )
             assert server.connections == 0
 
     anyio.run(main)
