@@ -47,7 +47,7 @@ def test_what_is_kept_and_the_rest_give_the_same_state(
 ) -> None:
     """However often it was kept in between, the state is that of the whole log, to the byte, and only what has come since
     is read."""
-    monkeypatch.setattr(module, "KEPT_AFTER", 40)
+    monkeypatch.setattr(module, "SAVE_AFTER", 40)
     monkeypatch.setattr(module, "AT_ONCE", 1)
     session_id = happenings.journal.state.session_id
     for _ in range(6):
@@ -60,7 +60,7 @@ def test_what_is_kept_and_the_rest_give_the_same_state(
         since = happenings.journal.state.seq - before
         assert since <= turns < since + 40
         with monkeypatch.context() as patch:
-            patch.setattr(module, "KEPT_AFTER", 10**9)
+            patch.setattr(module, "SAVE_AFTER", 10**9)
             patch.setattr(type(happenings.store), "load_snapshot", lambda *_: None)
             whole, all_turns = folded(happenings)
         assert all_turns == happenings.journal.state.seq
@@ -69,7 +69,7 @@ def test_what_is_kept_and_the_rest_give_the_same_state(
 
 def test_what_does_not_hold_is_not_taken(happenings: Happenings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was kept by other code, of another session, as of another event, or is damaged, is as good as nothing."""
-    monkeypatch.setattr(module, "KEPT_AFTER", 40)
+    monkeypatch.setattr(module, "SAVE_AFTER", 40)
     session_id = happenings.journal.state.session_id
     whole = encode(folded(happenings)[0])
     data = happenings.store.load_snapshot(session_id)
@@ -93,7 +93,7 @@ def test_what_does_not_hold_is_not_taken(happenings: Happenings, monkeypatch: py
 
 def test_what_is_kept_goes_with_its_session(happenings: Happenings, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is private, is removed with the session, and nothing is kept of one that is gone."""
-    monkeypatch.setattr(module, "KEPT_AFTER", 40)
+    monkeypatch.setattr(module, "SAVE_AFTER", 40)
     store, session_id = happenings.store, happenings.journal.state.session_id
     folded(happenings)
     (file,) = (store.path.parent / "folds").iterdir()
@@ -111,7 +111,7 @@ def test_a_secret_that_is_known_since_is_masked(
     happenings: Happenings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A state is shown without what is secret now, also where it was kept when that was not known."""
-    monkeypatch.setattr(module, "KEPT_AFTER", 40)
+    monkeypatch.setattr(module, "SAVE_AFTER", 40)
     words = Message("user", [Text("the word is kq7-winter-garden")], id="m1")
     happenings.record(MessageUser, message=words, turn_id="t1")
     assert b"kq7-winter-garden" in encode(folded(happenings)[0])
