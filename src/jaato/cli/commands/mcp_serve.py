@@ -94,7 +94,7 @@ async def open_tools(args: Namespace, offer: Offer) -> AsyncIterator[ToolSession
 
 @asynccontextmanager
 async def begin(sessions: ToolSessions, offer: Offer) -> AsyncIterator[ToolSessions]:
-    """Check that the tools to serve exist, and close the door in the end."""
+    """Check that the tools to serve exist, and close the sessions in the end."""
     try:
         if offer.tools:
             await sessions.begin()

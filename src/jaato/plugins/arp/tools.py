@@ -40,7 +40,7 @@ STALE = frozenset(("tool.invalid_args", "request.invalid_shape", "tool.not_found
 
 
 class RegistryTool:
-    """Where one tool is. Known by its name and description until somebody asks."""
+    """Where one tool is. Known by its name and description until its definition is requested."""
 
     def __init__(self, source: RemoteRegistry, definitions: Definitions, view: ToolView, pins: Pins) -> None:
         self.source = source
@@ -50,7 +50,7 @@ class RegistryTool:
         self._checked_hashes: dict[str, str] = {}
         """By which definition calls were judged: its hash by the call's id, empty where none was known."""
         self._allowed_changed: set[str] = set()
-        """Of these calls, those that are made though nobody has looked at what has changed."""
+        """Of these calls, those made without a review of the change."""
 
     @property
     def place(self) -> str:
@@ -91,7 +91,7 @@ class RegistryTool:
         is_allowed_changed = call.id in self._allowed_changed
         self._allowed_changed.discard(call.id)
         if checked is None:
-            return  # nobody's permission was needed
+            return  # no permission was needed
         now, pinned = hash_of(known.definition), self._pins.holds(self.view.name)
         if checked != now and (checked or pinned not in ("", now)):
             raise RegistryRefusal(
@@ -151,7 +151,7 @@ class RegistryTool:
             raise
 
     def _output_callback(self, call: Call) -> OnOutput | None:
-        """Who wants to hear what the tool says while it is under way."""
+        """The callback for output that arrives while the call runs."""
         return None if call.output is no_output else call.output
 
     async def _refresh_definition(self, tool: Tool, known: KnownDefinition, error: RegistryRefusal) -> None:

@@ -133,7 +133,7 @@ class ProviderResponse:
 class ProviderConfig:
     """How a provider is reached: a Google Cloud `project` and `location` mean Gemini on Vertex AI.
 
-    What is not given comes from the environment and the settings, as for every other door.
+    What is not given comes from the environment and the settings, as for every other session.
     """
 
     project: str | None = None

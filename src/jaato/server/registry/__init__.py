@@ -1,1 +1,1 @@
-"""The tool registry's door: tools of this machine for programs elsewhere, over HTTP."""
+"""The tool registry: serves tools of this machine to other programs over HTTP."""

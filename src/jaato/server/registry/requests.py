@@ -128,7 +128,7 @@ class Route(Struct, frozen=True):
 
 
 class Request(Struct):
-    """What the door needs to know; `path` is as it was sent, without the query. Header names are in lower case. `told` are
+    """What the registry reads of a request; `path` is as it was sent, without the query. Header names are in lower case. `told` are
     headers that every answer to it has; `spend` counts what it asks for beyond one thing, where there is a rate."""
 
     method: bytes
