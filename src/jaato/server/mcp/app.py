@@ -128,10 +128,10 @@ class Application:
             from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
             from mcp.server.auth.provider import AccessToken
 
-            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=held.who.key, scopes=[]))
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=held.principal.key, scopes=[]))
         await self._manager.handle_request(scope, receive, send)
         if scope["method"] == "DELETE":
-            whose = "" if held is None else f" with {held.who.key}"
+            whose = "" if held is None else f" with {held.principal.key}"
             key = f"session {header(scope, b'mcp-session-id')}{whose}"
             self._handlers.changes.forget(key)
             await self._sessions.leave(key)
