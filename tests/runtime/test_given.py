@@ -19,12 +19,12 @@ from tests.runtime.agents import agent
 from jaato import Plugin, SubagentProfile, ToolSchema, tool
 from jaato.abc.provider import ModelRequest
 from jaato.errors import ConfigError, JaatoError, PluginError
-from jaato.plugins.mcp.plugin import MAX_DECLARED
 from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.plugins.subagent.profiles import Config
 from jaato.providers.scripted import Answer, Step
 from jaato.runtime.plugins.given import make_given_configs
 from jaato.runtime.session_options import ProgramOptions
+from jaato.tools.catalog import MAX_DECLARED
 
 
 def shout(text: str) -> str:
