@@ -229,12 +229,12 @@ def test_the_count_survives_a_restart(tmp_path: Path) -> None:
             state.agent_id = state.agent_id or event.agent_id
             state.apply(event)
         assert state.repetition == before
-        assert before.found(ASK_AFTER) is not None
+        assert before.find(ASK_AFTER) is not None
         async with reopened(tmp_path, session_id, [say("done")] * 12, TOOLS) as again:
             turn = await again.post("go on")
             assert turn is not None
             assert turn.reason == "stop"
-            assert again.state.repetition.found(NUDGE_AFTER) is None
+            assert again.state.repetition.find(NUDGE_AFTER) is None
             assert any(isinstance(event, MessageUser) for event in events)
             assert provider_of(again).requests
 
@@ -295,7 +295,7 @@ def test_only_real_repetitions_are_found(steps: list[tuple[str, str]]) -> None:
                 *NUDGE_AFTER.cycle.items(),
             )
         )
-        assert (fold.found(NUDGE_AFTER) is not None) == expected
+        assert (fold.find(NUDGE_AFTER) is not None) == expected
 
 
 @given(st.lists(st.sampled_from(["fine", "disk", "net"]), max_size=40))
@@ -308,7 +308,7 @@ def test_errors_are_counted_in_a_row(outcomes: list[str]) -> None:
         problem = None if outcome == "fine" else Problem("failed", outcome)
         fold.add_step([made], {made.call_id: ToolResult(made.call_id, "t", outcome == "fine", error=problem)})
         row = 0 if outcome == "fine" else row + 1 if number and outcomes[number - 1] == outcome else 1
-        assert (fold.found(NUDGE_AFTER) is not None) == (row >= NUDGE_AFTER.error)
+        assert (fold.find(NUDGE_AFTER) is not None) == (row >= NUDGE_AFTER.error)
 
 
 def test_the_order_of_arguments_does_not_matter() -> None:
@@ -318,4 +318,4 @@ def test_the_order_of_arguments_does_not_matter() -> None:
         text = '{"a": 1, "b": 2}' if number % 2 else '{"b": 2, "a": 1}'
         made = ToolCall(f"c{number}", "t", json.loads(text))
         fold.add_step([made], {made.call_id: ToolResult(made.call_id, "t", True)})
-    assert fold.found(NUDGE_AFTER) is not None
+    assert fold.find(NUDGE_AFTER) is not None

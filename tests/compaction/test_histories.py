@@ -21,7 +21,7 @@ from tests.providers.histories import check_anthropic, check_gemini, check_local
 from jaato.abc.compactor import GCConfig
 from jaato.abc.provider import ModelRequest
 from jaato.agent.compaction.chars import chars_of
-from jaato.agent.compaction.history import required_positions
+from jaato.agent.compaction.history import find_required_positions
 from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.journal import Journal
 from jaato.agent.session import Session
@@ -268,7 +268,7 @@ def check(live: Session, before: list[Message], history: History) -> None:
     if history.plan:
         assert "paint the hull" in note
         assert "bg7" in note
-    required = [before[at] for at in required_positions(before)]
+    required = [before[at] for at in find_required_positions(before)]
     there = {message.id: message for message in state.messages}
     assert all(message.id in there for message in required)
     for source in ("user", "parent"):

@@ -329,7 +329,7 @@ class ModelClient:
             return await attempt(None)
         agent_id, input_tokens = self._journal.state.agent_id, count_input()
         least, most, is_sure = self._expect_output(input_tokens)
-        needs = [self._needed(account, input_tokens, output) for output in (least, most)]
+        needs = [self._estimate_need(account, input_tokens, output) for output in (least, most)]
         share = await account.reserve(agent_id, *needs, asks=asks)
         granted = least + int((most - least) * share)
         is_limited = granted < most or not is_sure
@@ -355,7 +355,7 @@ class ModelClient:
         usual = max(USUAL_OUTPUT_TOKENS, last.output_tokens if last else 0)
         return min(most, usual), most, known is not None
 
-    def _needed(self, account: BudgetAccount, input_tokens: int, output_tokens: int) -> Amount:
+    def _estimate_need(self, account: BudgetAccount, input_tokens: int, output_tokens: int) -> Amount:
         """What the next call uses with so much output, the input written to the provider's cache where that costs more. Raises
         `LimitReached` when its price is unknown and a budget is in money."""
         price = self.price(Usage(input_tokens, output_tokens))

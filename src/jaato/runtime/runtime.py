@@ -14,7 +14,7 @@ import msgspec
 from jaato.abc.asker import Asker
 from jaato.abc.provider import Provider
 from jaato.abc.store import Store
-from jaato.agent.active_tools import ACTIVATOR, MAX_DECLARED, choose_first_tools
+from jaato.agent.active_tools import ACTIVATOR, choose_first_tools
 from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.window import ContextLimits
 from jaato.agent.journal import Journal
@@ -44,6 +44,7 @@ from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.subagent_factory import SubagentSessionFactory
 from jaato.runtime.user_commands import run_command
 from jaato.tools.call import SERVICES, Call
+from jaato.tools.catalog import MAX_DECLARED
 from jaato.tools.filesystem.control_files import STANDARD
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Gate, Policy, preview_call

@@ -61,25 +61,25 @@ class SummarizeGCPlugin(TruncateGCPlugin):
     def question(self, history: list[Message], context_usage: dict[str, Any], config: GCConfig) -> str | None:
         """A request to summarise everything before the recent turns."""
         from jaato.agent.compaction import summary
-        from jaato.agent.compaction.history import is_notice, required_positions
+        from jaato.agent.compaction.history import find_required_positions, is_notice
 
-        first, last = self.told(history, context_usage, config)
-        kept = set(required_positions(history))
+        first, last = self.select_range(history, context_usage, config)
+        kept = set(find_required_positions(history))
         if all(at in kept or is_notice(history[at]) for at in range(first, last)):
             return None
         most = summary.summary_chars(context_usage)
         room = summary.transcript_chars(context_usage)
-        untold = summary.requests_of(history[:first])
-        before = f"{ASKED_BEFORE}{untold}\n\n" if untold else ""
+        older_requests = summary.requests_of(history[:first])
+        before = f"{ASKED_BEFORE}{older_requests}\n\n" if older_requests else ""
         carried = filter(summary.is_summary, history[:first])
         text = summary.transcript([*carried, *history[first:last]], max(room // 2, room - len(before)))
         wanted = f"{WISHES}{config.instructions}\n" if config.instructions else ""
-        told = f"{before}{text}".replace(
+        marked = f"{before}{text}".replace(
             "</conversation", "< /conversation"
         )  # no content ends the marked text
-        return f"{ASK.format(words=most // 8)}{wanted}\n<conversation>\n{told}\n</conversation>"
+        return f"{ASK.format(words=most // 8)}{wanted}\n<conversation>\n{marked}\n</conversation>"
 
-    def told(
+    def select_range(
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig
     ) -> tuple[int, int]:
         """From where to where the history is summarised; what is before is dropped, what is after stays."""
@@ -108,7 +108,7 @@ class SummarizeGCPlugin(TruncateGCPlugin):
         """The recent turns, after the summary."""
         from jaato.agent.compaction.summary import SUMMARY_HEAD, shorten, summary_chars
 
-        _, last = self.told(history, context_usage, config)
+        _, last = self.select_range(history, context_usage, config)
         summary = Text(SUMMARY_HEAD + shorten(answer.strip(), summary_chars(context_usage)))
         kept = [Message("user", [summary], source="system"), *history[last:]]
         return kept, GCResult(items_collected=last, plugin_name=self.name, trigger_reason=reason)
@@ -120,7 +120,7 @@ class HybridGCPlugin(SummarizeGCPlugin):
 
     name = "gc_hybrid"
 
-    def told(
+    def select_range(
         self, history: list[Message], context_usage: dict[str, Any], config: GCConfig
     ) -> tuple[int, int]:
         """The newer half of what is not recent."""

@@ -133,7 +133,7 @@ class BudgetAccount:
             self._clock = (open_turn, time.monotonic() - self._questions.waited_s)
         return time.monotonic() - self._questions.waited_s - self._clock[1] if open_turn else 0.0
 
-    def _exceeded(self, need: Amount, *, with_reserved: bool) -> Exceeded | None:
+    def _find_exceeded(self, need: Amount, *, with_reserved: bool) -> Exceeded | None:
         """The first limit a call would exceed, after what is used and, if asked, reserved."""
         for key in self._limits:
             limit, used, unit = self.get_limit(key) or 0.0, self.get_used(key), key[1]
@@ -163,9 +163,9 @@ class BudgetAccount:
             async with contextlib.nullcontext() if self._day is None else self._day.lock():
                 if self._stopped is not None and self._stopped[0] == self._spending.turn_id:
                     raise LimitReached(self._stopped[1])
-                if self._exceeded(least, with_reserved=True) is None:
+                if self._find_exceeded(least, with_reserved=True) is None:
                     return self._grant(agent_id, least, most or least)
-            exceeded = self._exceeded(least, with_reserved=False)
+            exceeded = self._find_exceeded(least, with_reserved=False)
             if not asks:
                 raise LimitReached("The budget does not allow it.")
             if exceeded is not None:
@@ -215,7 +215,7 @@ class BudgetAccount:
     async def _ask(self, agent_id: str, need: Amount) -> None:
         """Ask the user for more. Raises `LimitReached` when there is none."""
         async with self._asking:
-            exceeded = self._exceeded(need, with_reserved=False)
+            exceeded = self._find_exceeded(need, with_reserved=False)
             if exceeded is None or (self._stopped is not None and self._stopped[0] == self._spending.turn_id):
                 return  # the question of another agent has settled it
             step = self._steps[exceeded.key]

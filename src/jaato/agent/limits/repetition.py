@@ -108,10 +108,10 @@ class RepetitionFold(msgspec.Struct):
         self.error = error
         self.steps.append(step)
         self.tools.append(tools)
-        if self.found(NUDGE_AFTER) is None:
+        if self.find(NUDGE_AFTER) is None:
             self.nudged = False
 
-    def found(self, after: Thresholds) -> Repetition | None:
+    def find(self, after: Thresholds) -> Repetition | None:
         """The repetition that has lasted for so many steps; None when there is none."""
         recent, runs = list(self.tools), self.runs
         if runs.get(1) and runs[1] + 1 >= after.call:
