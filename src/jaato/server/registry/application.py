@@ -98,7 +98,7 @@ def open_registry(
         whole=True, scope=partial(is_served, named=frozenset(blueprint.allow), only=frozenset(tools))
     )
     retention = log_retention_of(settings)
-    callers = Callers.opened(described, offer)
+    callers = Callers.open(described, offer)
     with ExitStack() as undo:
         undo.callback(callers.abandon)
         callers.retention = retention
@@ -375,7 +375,7 @@ def principal_in(scope: Scope) -> Principal:
     """The principal of a request, by its key or token."""
     held = scope.get("state", {}).get(KEY)
     if held is not None and held.key is not None:
-        return cast("Principal", held.key.who)
+        return cast("Principal", held.key.principal)
     if held is None or held.identity is None:
         return Principal()
     name = held.identity.name or held.identity.role
