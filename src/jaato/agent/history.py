@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from jaato.protocol.codec import decode_message, encode
 from jaato.protocol.events import Event, MessageModel, MessageUser, ToolCallEnd, TurnCompleted
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Problem, Text, ToolCall, ToolResult, Usage
+from jaato.protocol.usage import get_history_time
 
 History = Sequence[Message | Mapping[str, Any]] | str | bytes
 """Messages, the same as plain data (`{"role": "user", "content": "…"}` for text), or the JSON text of a list of them."""
@@ -102,8 +102,7 @@ def history_events(
 ) -> Iterator[Event]:
     """The events that make a log of these messages: turns that ended before the session was created at this time, and are not
     counted as its usage. `next_head` gives the common fields of the next event."""
-    moment = datetime.fromisoformat(created_at) - timedelta(milliseconds=1)
-    timestamp = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    timestamp = get_history_time(created_at)
 
     def head() -> dict[str, Any]:
         return next_head() | {"timestamp": timestamp}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
@@ -95,3 +96,12 @@ COUNTED = tuple(
     b'%s%s"' % (BEGINNING, name)
     for name in (b"agent.created", b"message.model", b"gc.completed", b"tool.call_end", b"turn.completed")
 )
+
+
+def get_history_time(created_at: str) -> str:
+    """The timestamp of the events of a history that a session was created with at this time; "" for what is no time."""
+    try:
+        moment = datetime.fromisoformat(created_at) - timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return ""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

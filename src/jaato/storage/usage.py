@@ -10,7 +10,14 @@ import msgspec
 from jaato.abc.store import Damaged, UsageQuery, UsageRow
 from jaato.errors import SessionNotFound
 from jaato.protocol.codec import is_unicode
-from jaato.protocol.usage import BEGINNING, COUNTED, DECODER, AgentBegan, UsageRecord
+from jaato.protocol.usage import (
+    BEGINNING,
+    COUNTED,
+    DECODER,
+    AgentBegan,
+    UsageRecord,
+    get_history_time,
+)
 from jaato.storage.database import ConnectionGuard
 from jaato.storage.event_table import MISSING, read_chunk
 from jaato.storage.schema import SEQ_BITS
@@ -40,10 +47,12 @@ def read_usage(guard: ConnectionGuard, query: UsageQuery) -> Iterator[tuple[Usag
     """What sessions have used since `query.since`, session by session in the order of their logs.
 
     What a fork or an import has copied was used before the session was created, and is left out: the events at the beginning
-    of its log that are older. After its first own event nothing is, even if the clock is set back.
+    of its log that are older. After its first own event nothing is, even if the clock is set back, but a history that it was
+    created with.
     """
     for log in list_stored_logs(guard, query):
         after = query.read_up_to.get(log.row.session_id, 0)
+        history_time = get_history_time(log.row.created_at)
         try:
             is_own = after > 0 and log.row.session_id in query.own
             for record in read_log(guard, log, after):
@@ -51,7 +60,7 @@ def read_usage(guard: ConnectionGuard, query: UsageQuery) -> Iterator[tuple[Usag
                     yield log.row, record
                     continue
                 is_own = is_own or record.timestamp >= log.row.created_at
-                if is_own or isinstance(record, AgentBegan):
+                if isinstance(record, AgentBegan) or (is_own and record.timestamp != history_time):
                     yield log.row, record
             if is_own:
                 query.own.add(log.row.session_id)
