@@ -11,8 +11,8 @@ import jaato
 
 PUBLIC = """Agent Allow AllowAlways AllowTurn Answer AuthenticationError Call CancelToken CancelledException ConfigError Deny
 DenyAlways Flow FlowRun FlowStep Host
-JaatoClient JaatoError JaatoRuntime JaatoSession LimitReached Message ModelInfo ModelSettings Output PermissionDenied Plugin
-PluginError PluginRegistry PromptEnrichmentResult Provider ProviderError Question RateLimited Result RetryPolicy
+JaatoClient JaatoError JaatoRuntime JaatoSession LimitReached Message Model ModelInfo ModelSettings Output PermissionDenied Plugin
+PluginError PluginRegistry PromptEnrichmentResult Provider ProviderError Question RateLimited Result RetryPolicy RunOptions
 SessionNotFound StoreError SubagentProfile TokenLedger Tool ToolError ToolExecutor ToolPlugin ToolSchema ToolSpec Usage UserCommand tool"""
 
 

@@ -149,7 +149,7 @@ def test_an_answer_that_never_fits_is_a_provider_failure(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is not JSON"),
+        ("{", "must be a JSON object, such as"),
         ("nowhere.json", "cannot be read"),
         ('{"type": 7}', "not a JSON Schema"),
         ("[", "cannot be read"),

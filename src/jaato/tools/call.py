@@ -106,6 +106,11 @@ class Call(msgspec.Struct, Generic[D], eq=False):
         return self.alias or self.name
 
     @property
+    def door(self) -> CallerKind:
+        """Deprecated: the former name of `caller`."""
+        return self.caller
+
+    @property
     def dependencies(self) -> D:
         """The object that the program gave for its tools (`Agent(dependencies=…)`); None without one. No model sees it."""
         given: Dependencies = self.services.get("dependencies", NO_DEPENDENCIES)

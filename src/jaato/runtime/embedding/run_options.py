@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from jaato.abc.provider import Provider
-from jaato.agent.session import Session
 from jaato.errors import ConfigError
 from jaato.protocol.events import SessionUpdated
 from jaato.runtime.known_providers import NAMES
 
 if TYPE_CHECKING:
     from jaato.agent.history import History
+    from jaato.agent.session import Session
     from jaato.settings import Settings
 
 OWN_NAMES_HAVE_SLASHES = ("github_models",)
