@@ -13,6 +13,7 @@ from jaato.protocol.events import Event, MessageModel, MessageUser, ToolCallEnd,
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Problem, Text, ToolCall, ToolResult, Usage
 from jaato.protocol.usage import get_history_time
+from jaato.typed_decoding import convert
 
 History = Sequence[Message | Mapping[str, Any]] | str | bytes
 """Messages, the same as plain data (`{"role": "user", "content": "…"}` for text), or the JSON text of a list of them."""
@@ -52,7 +53,7 @@ def to_message(entry: Any) -> Message:
     if isinstance(entry, Mapping) and "parts" not in entry and isinstance(entry.get("content"), str):
         entry = {"role": entry.get("role"), "parts": [{"type": "text", "text": entry["content"]}]}
     if not isinstance(entry, Message):
-        entry = msgspec.convert(entry, Message)
+        entry = convert(entry, Message)
     return decode_message(encode(entry))
 
 

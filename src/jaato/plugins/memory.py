@@ -23,6 +23,7 @@ from jaato.tools.invisible_text import escape_invisible, one_line, quote
 from jaato.tools.search.bm25 import Bm25Index
 from jaato.tools.search.tokenizer import terms
 from jaato.tools.tool import tool
+from jaato.typed_decoding import decode_json
 
 FILE = "memories.jsonl"
 NEAR = 0.3  # the share of a note's words that makes a text akin to it
@@ -82,7 +83,7 @@ def parse_notes(data: bytes) -> Page:
         if not line.strip():
             continue
         try:
-            note = msgspec.json.decode(line, type=Note)
+            note = decode_json(line, Note)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             damaged.append(line)
             continue

@@ -22,6 +22,7 @@ from jaato.tools.host_services import roots_of, source_directories
 from jaato.tools.invisible_text import escape_invisible, one_line, quote
 from jaato.tools.markdown import mentions
 from jaato.tools.tool import tool
+from jaato.typed_decoding import convert
 
 FILE = "references.json"
 FOLDER = "references"
@@ -110,7 +111,7 @@ def add_all(found: Declared, place: SourceDirectory, data: bytes, label: str) ->
             found.blame(f"{label} has more than {2 * MAX_REFERENCES} sources.")
             return
         try:
-            source = msgspec.convert(entry, Source)
+            source = convert(entry, Source)
         except (msgspec.ValidationError, RecursionError) as error:
             found.blame(f"{label}, source {number}: {str(error)[:200]}.")
             continue

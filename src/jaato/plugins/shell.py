@@ -20,6 +20,7 @@ from jaato.tools.processes.sandbox.cleanup import QuarantinedFile, add_to_result
 from jaato.tools.processes.sandbox.sandbox import Confinement, sandbox_of
 from jaato.tools.processes.streams import join_output
 from jaato.tools.tool import tool
+from jaato.typed_decoding import convert
 
 ALIAS = {"cmd": "command"}
 LONGEST_BYTES = 16 << 20
@@ -62,8 +63,8 @@ class ShellPlugin(Plugin):
         super().__init__(host)
         given = dict(host.config)
         try:
-            self.environment = msgspec.convert(given, Environment, strict=False)
-            self.limits = msgspec.convert(
+            self.environment = convert(given, Environment, strict=False)
+            self.limits = convert(
                 {key: value for key, value in given.items() if key in CommandLimits.__dataclass_fields__},
                 CommandLimits,
             )

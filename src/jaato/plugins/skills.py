@@ -29,6 +29,7 @@ from jaato.tools.invisible_text import escape_all, find_invisible, one_line
 from jaato.tools.markdown import SLASH, slash_name
 from jaato.tools.prompt_arguments import fill_slots
 from jaato.tools.tool import Tool, tool
+from jaato.typed_decoding import decode_json
 
 FENCE = "---"
 KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
@@ -230,7 +231,7 @@ def load_cache(cache: Path | None) -> dict[str, CachedFile]:
     if cache is None:
         return {}
     try:
-        return msgspec.json.decode(read_bounded(cache, MAX_CACHE_BYTES) or b"{}", type=dict[str, CachedFile])
+        return decode_json(read_bounded(cache, MAX_CACHE_BYTES) or b"{}", dict[str, CachedFile])
     except (ConfigError, msgspec.DecodeError):
         return {}
 

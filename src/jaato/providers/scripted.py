@@ -15,6 +15,7 @@ from jaato.protocol.events import Event, MessageModel
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import FinishReason, Message, Part, Text, Thinking, ToolCall, Usage
 from jaato.protocol.specs import ModelInfo
+from jaato.typed_decoding import decode_json
 
 
 class ScriptedCall(msgspec.Struct, frozen=True):
@@ -94,7 +95,7 @@ class ScriptedProvider:
     def from_file(cls, path: Path) -> ScriptedProvider:
         """A script from a JSON file: a list of steps, or a `Script`. Raises `ConfigError` naming the file and what is wrong."""
         try:
-            script = msgspec.json.decode(path.read_bytes(), type=list[Step] | Script)
+            script = decode_json(path.read_bytes(), list[Step] | Script)
             return cls(script.steps, info=script.info(path)) if isinstance(script, Script) else cls(script)
         except OSError as error:
             raise ConfigError(f"The script {path} cannot be read: {error.strerror}.") from None

@@ -13,6 +13,7 @@ from jaato.protocol.codec import decode_event
 from jaato.protocol.events import Event, MessageModel
 from jaato.providers.scripted import ScriptedProvider
 from jaato.storage.bundle_import import is_bundle, open_bundle
+from jaato.typed_decoding import decode_json
 
 DAMAGED = b'{"damaged"'
 
@@ -72,7 +73,7 @@ def read_export(path: Path) -> Iterator[Event] | None:
         raise ConfigError(f"The script {path} cannot be read: {error.strerror}.") from None
     if data.startswith(b"["):
         try:
-            rows = msgspec.json.decode(data, type=list[msgspec.Raw])
+            rows = decode_json(data, list[msgspec.Raw])
         except msgspec.MsgspecError:
             return None
         return (
@@ -84,7 +85,7 @@ def read_export(path: Path) -> Iterator[Event] | None:
 def is_event(record: bytes) -> bool:
     """Whether a record says what kind of event it is, which no step of a script does."""
     try:
-        return msgspec.json.decode(record, type=Tagged).type is not None or record.startswith(DAMAGED)
+        return decode_json(record, Tagged).type is not None or record.startswith(DAMAGED)
     except msgspec.MsgspecError:
         return False
 

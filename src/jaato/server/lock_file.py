@@ -15,6 +15,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.settings import environment, user_dir
 from jaato.tools.filesystem.atomic import read_bounded
+from jaato.typed_decoding import decode_json
 
 LAST_SERVER = "last-server"
 STOP_S = 30.0
@@ -49,7 +50,7 @@ def find_server(path: Path) -> ServerRecord | None:
             return None  # another user's claim
         data = os.pread(fd, 10_000, 0)
         try:
-            return msgspec.json.decode(data, type=ServerRecord)
+            return decode_json(data, ServerRecord)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return ServerRecord(0, "", 0.0, str(path), [])  # it is starting
     finally:

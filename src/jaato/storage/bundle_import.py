@@ -33,6 +33,7 @@ from jaato.storage.blobs import CHUNK_BYTES, DIGEST, Blobs
 from jaato.storage.database import ConnectionGuard
 from jaato.storage.errors import file_error
 from jaato.storage.fork import SessionDraft, draft_session
+from jaato.typed_decoding import decode_json
 
 FORMAT = "jaato-bundle"
 VERSION = 1
@@ -106,12 +107,12 @@ class Bundle:
         if len(data) > MAX_MANIFEST_BYTES:
             raise bundle_error(self.path, "its manifest is too large")
         try:
-            head = msgspec.json.decode(data, type=BundleHeader)
+            head = decode_json(data, BundleHeader)
             if head.format == FORMAT and head.version > VERSION:
                 raise bundle_error(
                     self.path, f"a newer jaato made it (version {head.version}, this one knows {VERSION})"
                 )
-            manifest = msgspec.json.decode(data, type=Manifest)
+            manifest = decode_json(data, Manifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise bundle_error(self.path, f"its manifest cannot be read: {error}") from None
         if manifest.format != FORMAT or manifest.version != VERSION:

@@ -14,6 +14,7 @@ from jaato.abc.store import BudgetDay
 from jaato.storage.errors import file_error
 from jaato.storage.leases import try_lock
 from jaato.storage.private_files import FILE_MODE, private_directory
+from jaato.typed_decoding import decode_json
 
 MOST_BYTES = 1 << 20
 OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,7 +55,7 @@ class FileDayLedger:
     def load_day(self) -> BudgetDay:
         """The day as it was saved; an empty one where it was not. Under the lock."""
         try:
-            return msgspec.json.decode((self._directory / "day").read_bytes()[:MOST_BYTES], type=BudgetDay)
+            return decode_json((self._directory / "day").read_bytes()[:MOST_BYTES], BudgetDay)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return BudgetDay()
 
@@ -85,7 +86,7 @@ class FileDayLedger:
     def _entries(self) -> Iterator[tuple[Reserved, Path]]:
         for path in self._directory.glob("*.reserved"):
             with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-                yield msgspec.json.decode(path.read_bytes(), type=Reserved), path
+                yield decode_json(path.read_bytes(), Reserved), path
 
     def _path(self, session_id: str) -> Path:
         return self._directory / f"{hashlib.sha256(session_id.encode()).hexdigest()[:32]}.reserved"

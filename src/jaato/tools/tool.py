@@ -13,6 +13,7 @@ from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.specs import Access, SandboxAccess, ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.schema import Validator, arguments_struct, compact, foreign_value, schema_of
+from jaato.typed_decoding import prepare_type
 
 WIRE_NAME = lazy_pattern(r"[A-Za-z0-9_-]{1,64}")
 MARK = "__jaato_tool__"
@@ -256,7 +257,9 @@ class ArgumentBinder:
     def run(self, arguments: dict[str, Any], call: Call) -> Any:
         """Call it. Raises `InvalidArguments`, and what it raises."""
         if self._signature is None:
-            self._signature = arguments_struct(unwrap_function(self._function))
+            signature = arguments_struct(unwrap_function(self._function))
+            prepare_type(signature[0])  # two first calls may run in two threads
+            self._signature = signature
         struct, call_parameter = self._signature
         try:
             typed = msgspec.convert(arguments, struct, dec_hook=foreign_value)

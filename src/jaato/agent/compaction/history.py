@@ -13,6 +13,7 @@ from jaato.agent.compaction.chars import chars_of
 from jaato.errors import PluginError
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, ToolResult
+from jaato.typed_decoding import decode_json
 
 TOO_MUCH, AIM, MOST = 0.55, 0.4, 0.6
 """Recent turns that would fill more than the first part of the threshold are cut to the second part of it, and removed where
@@ -145,7 +146,7 @@ def positions(history: Sequence[Message], proposed: object) -> dict[Key, Message
 def check_message(message: Message) -> Message:
     """A message somebody else made, if the log can carry it."""
     try:
-        return msgspec.json.decode(msgspec.json.encode(message), type=Message)
+        return decode_json(msgspec.json.encode(message), Message)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"the history has a message that cannot be stored: {error}") from None
 

@@ -36,6 +36,7 @@ from jaato.errors import PluginError
 from jaato.protocol.events import GcCompleted, Placed
 from jaato.protocol.messages import Message
 from jaato.protocol.specs import ContextRecord
+from jaato.typed_decoding import decode_json
 
 if TYPE_CHECKING:
     from jaato.agent.compaction.setup import CompactionContext, CompactionSetup
@@ -134,7 +135,7 @@ class CompactionRun:
         """What the strategy leaves of a history, made whole. Raises `PluginError`."""
         chars = sum(map(chars_of, history))
         usage = self.usage | {"total_tokens": self._tokens_of(chars)}
-        copies = msgspec.json.decode(msgspec.json.encode(history), type=list[Message])
+        copies = decode_json(msgspec.json.encode(history), list[Message])
         answer = await self._answer(copies, usage)
         if answer is not None:
             self.cost = answer.cost

@@ -10,6 +10,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.protocol.arp import ToolDefinition, ToolView
 from jaato.tools.filesystem.atomic import read_bounded, write_private
+from jaato.typed_decoding import decode_json
 
 FORM = 1
 MAX_BYTES = 16_000_000
@@ -71,7 +72,7 @@ def load_cached(cache_dir: Path, what: str, nothing: K) -> K:
     """What is kept; `nothing` where it cannot be read, or is of another form or configuration."""
     try:
         content = read_bounded(place(cache_dir, nothing.digest, what), MAX_BYTES)
-        found = msgspec.json.decode(content or b"", type=type(nothing))
+        found = decode_json(content or b"", type(nothing))
     except (ConfigError, ValueError, RecursionError):
         return nothing
     return found if (found.form, found.digest) == (FORM, nothing.digest) else nothing

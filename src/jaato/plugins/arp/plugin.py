@@ -21,6 +21,7 @@ from jaato.tools.catalog import wire_name
 from jaato.tools.host_services import service_of, trust_of
 from jaato.tools.remote.sources import host_context
 from jaato.tools.tool import Tool, tool
+from jaato.typed_decoding import decode_json
 
 KNOWN = Path(__file__).parents[1] / "known.json"
 MAX_SHOWN = 100
@@ -43,7 +44,7 @@ class KnownTools(msgspec.Struct):
 def own_names() -> frozenset[str]:
     """The names of all tools that come with jaato, used here or not: what a rule allows of them is not meant for a
     stranger's."""
-    plugins = msgspec.json.decode(KNOWN.read_bytes(), type=dict[str, KnownTools])
+    plugins = decode_json(KNOWN.read_bytes(), dict[str, KnownTools])
     tools = [tool for plugin in plugins.values() for tool in plugin.tools]
     return frozenset(name for tool in tools for name in (str(tool.spec["name"]), *tool.aliases))
 

@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
 
 from jaato.abc.plugin import Host, Plugin
@@ -39,6 +38,7 @@ from jaato.tools.filesystem.transactions import recover_transactions
 from jaato.tools.filesystem.undo import find_backup, restore, undo
 from jaato.tools.host_services import roots_of
 from jaato.tools.tool import tool
+from jaato.typed_decoding import convert
 
 FILES = "filesystem"
 MOVED = {"old_path": "source_path", "new_path": "destination_path"}
@@ -308,7 +308,7 @@ class FilesPlugin(Plugin):
 
     def preview_many(self, arguments: dict[str, Any]) -> str:
         """The edits of each file."""
-        return previews.preview_edits(self.changes, msgspec.convert(arguments["edits"], list[Edit]))
+        return previews.preview_edits(self.changes, convert(arguments["edits"], list[Edit]))
 
     def preview_replacements(self, arguments: dict[str, Any]) -> str:
         """The edits of each file in which something would be replaced."""

@@ -13,6 +13,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.tools.filesystem.atomic import read_bounded, write_private
 from jaato.tools.schema import depth_within
+from jaato.typed_decoding import decode_json
 
 VERSION = 1
 MAX_FILE_BYTES = 16_777_216
@@ -96,7 +97,7 @@ def load(cache_dir: Path, digest: str) -> Manifest | None:
         content = read_bounded(path_of(cache_dir, digest), MAX_FILE_BYTES)
         if content is None:
             return None
-        found = msgspec.json.decode(content, type=Manifest)
+        found = decode_json(content, Manifest)
     except (ConfigError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return found if found.version == VERSION and found.digest == digest else None

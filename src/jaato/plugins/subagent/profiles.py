@@ -20,6 +20,7 @@ from jaato.tools.filesystem.containment import similar_names
 from jaato.tools.filesystem.private_directory import SourceDirectory
 from jaato.tools.host_services import service_of, source_directories, trust_of
 from jaato.tools.permissions.trust import Trust
+from jaato.typed_decoding import convert
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_PROFILES = 200
@@ -90,7 +91,7 @@ class ProfileSet(NamedTuple):
 def to_config(value: Any, where: str) -> Config:
     """Plain data as a configuration. Raises `NoProfile` naming the key that is wrong."""
     try:
-        return msgspec.convert(value, Config)
+        return convert(value, Config)
     except (msgspec.ValidationError, RecursionError) as error:
         known = ", ".join(Config.__struct_fields__)
         raise NoProfile(f"{where}: {str(error)[:300]}. It may say: {known}.") from None
@@ -101,7 +102,7 @@ def profile_of(name: str, value: Any) -> Profile:
     where = f"subagents[{name!r:.100}]"
     config = to_config(value, where)
     try:
-        own = msgspec.convert(name, Name)
+        own = convert(name, Name)
     except msgspec.ValidationError:
         raise NoProfile(f"{where}: a name has letters, digits, '.', '_' and '-', at most 64.") from None
     return Profile(own, config, "program", Path(where))
@@ -163,7 +164,7 @@ class ProfileStore:
             raise ValueError("has gone")
         config = to_config(decode_profile(name, data), "it is no profile")
         own = config.name or name.rsplit(".", 1)[0]
-        msgspec.convert(own, Name)
+        convert(own, Name)
         left_out: tuple[str, ...] = ()
         if not self._counts(place.owner, path, data):
             left_out = tuple(key for key in WIDENS if getattr(config, key) is not None)

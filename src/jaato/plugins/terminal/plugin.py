@@ -23,6 +23,7 @@ from jaato.tools.processes.loop_thread import LoopThread
 from jaato.tools.processes.sandbox.cleanup import add_to_result
 from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files, sandbox_of
 from jaato.tools.tool import tool
+from jaato.typed_decoding import convert
 
 T = TypeVar("T")
 MAX_WAIT_S = 120.0
@@ -47,7 +48,7 @@ class TerminalPlugin(Plugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         try:
-            self.options = msgspec.convert(dict(host.config), TerminalConfig, strict=False)
+            self.options = convert(dict(host.config), TerminalConfig, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(f"The configuration of the plugin {self.name} is not valid: {error}.") from None
         self.launcher = WardenClient()

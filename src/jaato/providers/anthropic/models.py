@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from jaato.protocol.specs import ModelInfo
+from jaato.typed_decoding import decode_json
 
 Thought = Literal["none", "budget", "adaptive"]
 FAMILY = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
@@ -105,7 +106,7 @@ class Page(Struct):
 
 def read_models(body: bytes, provider: str = "anthropic") -> tuple[list[ModelInfo], str | None]:
     """The models on a page of `GET /v1/models`, and the next page's path; raises msgspec's `DecodeError`."""
-    page = msgspec.json.decode(body, type=Page)
+    page = decode_json(body, Page)
     models = []
     for listed in page.data:
         known = describe(listed.id, provider)

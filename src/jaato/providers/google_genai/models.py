@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from jaato.protocol.specs import ModelInfo
+from jaato.typed_decoding import decode_json
 
 Effort = Literal["minimal", "low", "medium", "high"]
 GENERATION = re.compile(r"gemini-(\d{1,2})(?:\.(\d{1,2}))?(?!\d)")
@@ -81,7 +82,7 @@ def read_models(body: bytes, provider: str = "google_genai") -> tuple[list[Model
 
     Raises msgspec's `DecodeError` for an answer of another shape.
     """
-    page = msgspec.json.decode(body, type=Page)
+    page = decode_json(body, Page)
     models = []
     for listed in page.models:
         methods = listed.supported_generation_methods

@@ -10,6 +10,7 @@ import msgspec
 
 from jaato.lazy_pattern import lazy_pattern, matches_glob
 from jaato.protocol.specs import ModelInfo
+from jaato.typed_decoding import decode_json
 
 
 class Known(NamedTuple):
@@ -162,7 +163,7 @@ def read_models(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
 
     def read(body: bytes) -> Page:
         found = []
-        for row in msgspec.json.decode(body, type=Rows).data:
+        for row in decode_json(body, Rows).data:
             if any(matches_glob(row.id, pattern) for pattern in NO_CHAT):
                 continue
             info = about(row.id)
@@ -179,7 +180,7 @@ def read_catalog(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
 
     def read(body: bytes) -> Page:
         found = []
-        for row in msgspec.json.decode(body, type=list[CatalogRow]):
+        for row in decode_json(body, list[CatalogRow]):
             if row.supported_output_modalities is not None and "text" not in row.supported_output_modalities:
                 continue
             limits = row.limits or Limits()
@@ -199,7 +200,7 @@ def read_tags(about: Callable[[str], ModelInfo]) -> Callable[[bytes], Page]:
     """A reader of the models an Ollama has fetched."""
 
     def read(body: bytes) -> Page:
-        return [about(tag.name) for tag in msgspec.json.decode(body, type=Tags).models or []], None
+        return [about(tag.name) for tag in decode_json(body, Tags).models or []], None
 
     return read
 
@@ -216,7 +217,7 @@ class ModelDetails(msgspec.Struct):
 
 def read_details(body: bytes) -> int | None:
     """The limit in an answer of `POST /api/show`: the `num_ctx` the model is run with, else what it was trained for."""
-    details = msgspec.json.decode(body, type=ModelDetails)
+    details = decode_json(body, ModelDetails)
     if found := NUM_CTX.search(details.parameters):
         return int(found[1]) or None
     limits = (tokens for name, tokens in details.model_info.items() if name.endswith(".context_length"))

@@ -12,6 +12,7 @@ from jaato.errors import MalformedReply
 from jaato.protocol.events import TurnCompleted
 from jaato.protocol.messages import Message, Usage
 from jaato.tools.schema import foreign_value
+from jaato.typed_decoding import prepare_type
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
@@ -67,6 +68,7 @@ def parse(text: str, kind: Any) -> Any:
     stripped = text.strip()
     if stripped.startswith("```"):
         stripped = stripped.split("\n", 1)[-1].rsplit("```", 1)[0]
+    prepare_type(kind)
     return msgspec.json.decode(stripped, type=kind, dec_hook=foreign_value)
 
 

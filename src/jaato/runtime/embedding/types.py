@@ -16,6 +16,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import AnyPart, Message, Text, ToolCall, Usage
 from jaato.protocol.specs import ModelSettings
 from jaato.tools.call import Call, Outcome, problem_of, result_of
+from jaato.typed_decoding import decode_json
 
 if TYPE_CHECKING:
 
@@ -152,6 +153,6 @@ def serialize_history(history: Sequence[Message]) -> str:
 def deserialize_history(data: str) -> list[Message]:
     """Messages from `serialize_history`. Raises `ConfigError` for anything else."""
     try:
-        return msgspec.json.decode(data, type=list[Message])
+        return decode_json(data, list[Message])
     except (msgspec.MsgspecError, UnicodeEncodeError) as error:
         raise ConfigError(f"That is no serialized history: {error}.") from None

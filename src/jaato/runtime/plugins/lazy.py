@@ -19,6 +19,7 @@ from jaato.protocol.specs import SandboxAccess, ToolSpec
 from jaato.runtime.plugins.adapter import Toolset, ToolsetSource
 from jaato.tools.call import Call
 from jaato.tools.tool import Tool
+from jaato.typed_decoding import decode_json
 
 MANIFESTS = Path(jaato.plugins.__file__).with_name("known.json")
 """What the built-in plugins declare; `make docs` writes it, and a test compares it with the code."""
@@ -164,7 +165,7 @@ class LazyPlugin(ToolsetSource):
 @functools.cache
 def load_manifests() -> dict[str, PluginManifest]:
     """What every built-in plugin that can wait declares, by name."""
-    return msgspec.json.decode(MANIFESTS.read_bytes(), type=dict[str, PluginManifest])
+    return decode_json(MANIFESTS.read_bytes(), dict[str, PluginManifest])
 
 
 def can_defer(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> PluginManifest | None:

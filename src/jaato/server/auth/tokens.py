@@ -21,6 +21,7 @@ from jaato.log import logger
 from jaato.protocol.frames import Role
 from jaato.server.auth.identity import Identity
 from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
+from jaato.typed_decoding import decode_json
 
 LOG = logger("server")
 TOKENS_FILE = "tokens.json"
@@ -111,10 +112,10 @@ class SecretFile(Generic[E]):
             raise ConfigError(f"Other users can read {self.path}: chmod 600 {self.path}.")
         remedy = f"Remove it and create the {self.what} again."
         try:
-            parts = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-            msgspec.json.decode(parts["version"], type=int)
+            parts = decode_json(content, dict[str, msgspec.Raw])
+            decode_json(parts["version"], int)
             kind: Any = list[self._entry]  # type: ignore[name-defined]
-            entries: list[E] = msgspec.json.decode(parts[self.what], type=kind)
+            entries: list[E] = decode_json(parts[self.what], kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
             raise ConfigError(f"{self.path} is not a valid file of {self.what}: {error}. {remedy}") from None
         for entry in entries:

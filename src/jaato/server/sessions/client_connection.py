@@ -35,6 +35,7 @@ from jaato.server.http.asgi import Refused
 from jaato.server.sessions.command_handlers import CommandHandlers
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.subscription import Wire, encode_frame
+from jaato.typed_decoding import decode_json
 from jaato.version import __version__
 
 LOG = logger("server")
@@ -202,6 +203,6 @@ def id_of(text: str) -> str:
         id: str = ""
 
     try:
-        return msgspec.json.decode(text, type=Named).id[:200]
+        return decode_json(text, Named).id[:200]
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return ""

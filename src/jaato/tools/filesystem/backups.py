@@ -27,6 +27,7 @@ from jaato.tools.filesystem.backup_directory import (
     folder_of,
     refuse_backup,
 )
+from jaato.typed_decoding import decode_json
 
 FOLDER = "pins"
 REST = "others"
@@ -66,7 +67,7 @@ def pins_of(workspace: Path, session_id: str) -> Pins:
 def read_pins(top: int, name: str) -> Pins | None:
     """The pins in a file; None for none and for a damaged one."""
     try:
-        return msgspec.json.decode(read_at(top, f"{FOLDER}/{name}", MAX_BYTES), type=Pins)
+        return decode_json(read_at(top, f"{FOLDER}/{name}", MAX_BYTES), Pins)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -331,7 +332,7 @@ class Backups:
                 for name in list_names(top, "staging"):
                     if name.endswith(SET):
                         data = read_at(top, f"staging/{name}", 16 << 20)
-                        found[name] = msgspec.json.decode(data, type=list[Record])
+                        found[name] = decode_json(data, list[Record])
             except (OSError, msgspec.DecodeError):
                 return found
         return found
@@ -349,7 +350,7 @@ class Backups:
                     continue
                 try:
                     data = read_at(records, f"{name}/{file}", 1 << 20)
-                    yield f"{name}/{file}", msgspec.json.decode(data, type=Record)
+                    yield f"{name}/{file}", decode_json(data, Record)
                 except (OSError, msgspec.DecodeError):
                     continue
 

@@ -15,6 +15,7 @@ from jaato.protocol.events import now
 from jaato.protocol.ids import new_id
 from jaato.protocol.specs import Grant, SandboxAccess, Scope
 from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
+from jaato.typed_decoding import convert
 
 if TYPE_CHECKING:
     from jaato.tools.call import Call
@@ -116,7 +117,7 @@ class GrantBook:
             return ()
         try:
             document: Any = json.loads(content)
-            return tuple(msgspec.convert(document["grants"], list[Grant]))
+            return tuple(convert(document["grants"], list[Grant]))
         except (ValueError, TypeError, KeyError, RecursionError):
             raise ConfigError(
                 f'{self.path} is damaged: it should be {{"version": 1, "grants": [...]}}. '

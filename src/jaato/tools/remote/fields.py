@@ -15,6 +15,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.protocol.codec import is_unicode
 from jaato.tools.invisible_text import find_invisible, strings_in
+from jaato.typed_decoding import convert
 
 MAX_DEPTH = 32
 VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -184,7 +185,7 @@ def check_header(name: str, value: str, reserved: frozenset[str] = RESERVED_HEAD
 def convert_entry(values: Mapping[str, Any], kind: type[S]) -> S:
     """The fields of an entry that are there and not null. Raises `Malformed` saying which is wrong."""
     try:
-        return msgspec.convert({key: value for key, value in values.items() if value is not None}, kind)
+        return convert({key: value for key, value in values.items() if value is not None}, kind)
     except msgspec.ValidationError as error:
         what, _, field = str(error).partition(" - at ")
         field = field.replace("$.", "").replace("`", '"')

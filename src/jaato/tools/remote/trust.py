@@ -17,6 +17,7 @@ from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.permissions.trust import Trust
 from jaato.tools.remote.fields import C, SourceConfig
 from jaato.tools.schema import depth_within
+from jaato.typed_decoding import decode_json
 
 MAX_FILE_BYTES = 33_554_432
 MAX_DIFF_LINES = 400
@@ -32,7 +33,7 @@ def read_pins(path: Path, kind: type[P], version: str, current: int, noun: str) 
     if content is None:
         return kind()
     try:
-        known = msgspec.json.decode(content, type=kind)
+        known = decode_json(content, kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         known = None
     if known is None or getattr(known, version) != current:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from jaato.errors import ConfigError, ToolError
+from jaato.typed_decoding import convert
 
 Method = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
@@ -153,7 +154,7 @@ def options_of(given: Any, server: str) -> Options:
     if isinstance(found.get("scopes"), str):
         found["scopes"] = found["scopes"].split()
     try:
-        options = msgspec.convert(found, Options)
+        options = convert(found, Options)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{server}: oauth: {error}.") from None
     check_options(options, server)

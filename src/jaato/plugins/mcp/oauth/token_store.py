@@ -19,6 +19,7 @@ from jaato.plugins.mcp.config import ServerConfig
 from jaato.plugins.mcp.oauth.options import OAuthFault, Options, Record, options_of
 from jaato.tools.filesystem.atomic import read_bounded, reason, write_private
 from jaato.tools.network.addresses import AddressRefused, Url, parse_url
+from jaato.typed_decoding import decode_json
 
 SERVICE = "jaato-mcp"
 MAX_BYTES = 1_048_576
@@ -135,8 +136,8 @@ class TokenStore:
         try:
             if content.strip() == b'{"keyring": true}':
                 kept = self._from_keyring(name)
-                return None if kept is None else msgspec.json.decode(kept, type=Record)
-            return msgspec.json.decode(content, type=Record)
+                return None if kept is None else decode_json(kept, Record)
+            return decode_json(content, Record)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None  # the next login replaces it
 
