@@ -70,6 +70,8 @@ def test_slots() -> None:
     """Each form of a slot, and one for which nothing was given."""
     assert fill_slots("$1 {{$2}} $ARGUMENTS {{$0}} $10 $$", ["a", "b"], "p") == "a b a b a b $10 $$"
     assert fill_slots("{{$0:all}} {{$1:}}", [], "p") == "all "
+    assert fill_slots("{{$00}} {{$01}}", ["a", "b"], "p") == "a b a"
+    assert fill_slots("{{$00}}", "isn't \"it", "p") == "isn't \"it"
 
 
 def test_a_prompt_cannot_be_filled_without_bound() -> None:
@@ -101,6 +103,7 @@ def test_a_prompt_cannot_be_filled_without_bound() -> None:
         (r"'a\' \\", ["a\\", "\\"]),
         ("end\\", ["end\\"]),
         ('"a"b', ["ab"]),
+        ("\\=\"a b\" ='c d'", ["\\=a b", "=c d"]),
     ],
 )
 def test_arguments_are_split_as_in_a_shell(line: str, words: list[str]) -> None:
@@ -115,6 +118,12 @@ def test_a_quote_that_is_not_closed(line: str) -> None:
         InvalidArguments, match=r"in the arguments of /p is not closed.*for the character itself"
     ):
         split_words(line, "p")
+
+
+def test_a_long_argument_in_quotes_is_split_in_time() -> None:
+    """As many steps as characters: a megabyte that was pasted in quotes does not block the event loop."""
+    pasted = 'it\'s \\"so\\" ' * 200_000
+    assert split_words(f'"{pasted}" x', "p") == ['it\'s "so" ' * 200_000, "x"]
 
 
 def test_a_text_is_split_only_where_it_must() -> None:

@@ -8,7 +8,7 @@ from jaato.errors import InvalidArguments
 
 MAX_FILLED_CHARS = 1_000_000
 SLOT = re.compile(r"\{\{\$(\d{1,2})(?::([^{}]*))?\}\}|\$(ARGUMENTS|[1-9])\b")
-NUMBERED = re.compile(r"\{\{\$(?!0[:}])\d|\$[1-9]\b")
+NUMBERED = re.compile(r"\{\{\$(?!00?[:}])\d|\$[1-9]\b")
 """A placeholder of one argument; for the others a message need not be split."""
 QUOTES, ESCAPABLE = "\"'", "\"'\\ "
 
@@ -24,22 +24,25 @@ def split_words(line: str, name: str) -> list[str]:
     """The words of a line as a shell splits them: one in quotes keeps its blanks, a backslash keeps a quote or a blank. A quote
     inside a word, as in `don't`, is a character of it. Raises `InvalidArguments` for a quote that is not closed."""
     words: list[str] = []
-    word: str | None = None
+    word: list[str] | None = None
     quote = ""
     letters = iter(line)
     for letter in letters:
         if letter == "\\" and quote != "'":
             following = next(letters, "")
-            kept = following if following and following in ESCAPABLE else letter + following
-            word = (word or "") + kept
-        elif quote:
-            word, quote = (word, "") if letter == quote else ((word or "") + letter, quote)
-        elif letter in QUOTES and (not word or word.endswith("=")):
-            word, quote = word or "", letter
+            word = word or []
+            word.append(following if following and following in ESCAPABLE else letter + following)
+        elif letter == quote:
+            quote = ""
+        elif quote and word is not None:
+            word.append(letter)
+        elif letter in QUOTES and (not word or word[-1].endswith("=")):
+            word, quote = word or [], letter
         elif not letter.isspace():
-            word = (word or "") + letter
+            word = word or []
+            word.append(letter)
         elif word is not None:
-            words.append(word)
+            words.append("".join(word))
             word = None
     if quote:
         raise InvalidArguments(
@@ -47,7 +50,7 @@ def split_words(line: str, name: str) -> list[str]:
             f"\\{quote} for the character itself.",
             [("/args", f"has {quote} that is not closed")],
         )
-    return words if word is None else [*words, word]
+    return words if word is None else [*words, "".join(word)]
 
 
 def fill_slots(body: str, given: list[str] | str, name: str) -> str:
@@ -77,9 +80,9 @@ def fill_slots(body: str, given: list[str] | str, name: str) -> str:
 
     def value(slot: re.Match[str]) -> str:
         number, default, plain = slot.groups()
-        if plain == "ARGUMENTS" or number == "0":
+        at = 0 if plain == "ARGUMENTS" else int(number or plain)
+        if at == 0:
             return whole or (default or "")
-        at = int(number or plain)
         if 1 <= at <= len(words):
             return words[at - 1]
         if default is None and number is not None:
