@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import anyio
@@ -11,7 +12,9 @@ from tests.subagent.cast import PLUGINS, Cast
 from tests.usage.test_budgets import limits, look, turns
 
 from jaato.abc.provider import ModelRequest
-from jaato.protocol.events import BudgetUpdated
+from jaato.abc.store import BudgetDay
+from jaato.errors import StoreError
+from jaato.protocol.events import BudgetUpdated, now
 from jaato.providers.scripted import Step
 
 
@@ -87,5 +90,115 @@ def test_the_day_of_other_sessions_has_the_time_of_their_turns(tmp_path: Path) -
                 assert second.budget.get_used(("day", "s")) - own == pytest.approx(took)
         finally:
             made.close()
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    "damage", ["negative", "torn", "link", "pipe", "directory", "binary", "long", "number"]
+)
+def test_a_damaged_reservation_neither_counts_nor_blocks(tmp_path: Path, damage: str) -> None:
+    """What is no reservation frees nothing of the budget, is not waited for, and goes if it is a file."""
+    spoiled = {
+        "negative": b'{"session_id":"%b","tokens":-90000,"usd":-9}',
+        "torn": b'{"session_id":"s","tok',
+        "binary": b"\xff\x00\xff",
+        "long": b"[" * 2_000_000,
+        "number": b"7",
+    }
+
+    async def main() -> None:
+        made = runtime(tmp_path, [look])
+        try:
+            budget = limits(day_tokens=4_000)
+            async with (
+                made.create(plan(tmp_path, [])) as other,
+                made.create(plan(tmp_path, turns(60), budget=budget)) as live,
+            ):
+                spoiled["negative"] %= other.state.session_id.encode()
+                ledger = live.journal.store.day_ledger
+                unlock = ledger.try_lock()
+                assert unlock is not None
+                unlock()
+                place = next(tmp_path.rglob("budget"))
+                path = place / "spoiled.reserved"
+                if damage == "link":
+                    (tmp_path / "elsewhere").write_bytes(spoiled["negative"])
+                    path.symlink_to(tmp_path / "elsewhere")
+                elif damage == "pipe":
+                    os.mkfifo(path)
+                elif damage == "directory":
+                    path.mkdir()
+                else:
+                    path.write_bytes(spoiled[damage])
+                for day in (spoiled["torn"], b'{"date":"zzzz"}', b'{"date":"2020-01-01","late":{"s":-1}}'):
+                    (place / "day").write_bytes(day)
+                    turn = await live.post("go")
+                    assert turn is not None
+                    assert turn.reason in ("stop", "limit")
+                    assert live.budget is not None
+                    assert 0 < live.budget.get_used(("day", "tokens")) <= 4_000
+                    assert live.journal.session_state.spending.date == now()[:10]
+                assert path.exists() is (damage == "directory")
+        finally:
+            made.close()
+
+    anyio.run(main)
+
+
+def test_what_a_dead_process_has_half_written_does_not_count(tmp_path: Path) -> None:
+    """A shorter reservation over a longer one, whose writer ended before it had cut the file: the first line is valid."""
+
+    async def main() -> None:
+        async with session(tmp_path, [], budget=limits(day_tokens=4_000)) as live:
+            ledger, own = live.journal.store.day_ledger, live.state.session_id
+            unlock = ledger.try_lock()
+            assert unlock is not None
+            ledger.reserve(own, 123_456_789, 0.5)
+            (path,) = tmp_path.rglob("*.reserved")
+            longer = path.read_bytes()
+            ledger.reserve(own, 7, 0.5)
+            shorter = path.read_bytes()
+            path.write_bytes(shorter + longer[len(shorter) :])
+            assert ledger.read_reserved("another") == (7, 0.5)
+            ledger.save_day(BudgetDay("2031-01-01", {own: 10**9}))
+            longer = (path.parent / "day").read_bytes()
+            ledger.save_day(BudgetDay("2031-01-02", {own: 1}))
+            shorter = (path.parent / "day").read_bytes()
+            (path.parent / "day").write_bytes(shorter + longer[len(shorter) :])
+            assert ledger.load_day() == BudgetDay("2031-01-02", {own: 1})
+            unlock()
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("kind", ["file", "link", "nothing"])
+def test_a_ledger_that_goes_during_a_call(tmp_path: Path, kind: str, fails: bool) -> None:
+    """The reply, or the provider's error, is that of the running call; the next call is made with a new ledger, or ends in an
+    error that names the path."""
+
+    async def main() -> None:
+        def spoil(_request: ModelRequest) -> Step:
+            place = next(tmp_path.rglob("budget"))
+            place.rename(tmp_path / "away")
+            if kind == "file":
+                place.write_text("no directory")
+            elif kind == "link":
+                place.symlink_to(tmp_path / "away")
+            return say("") if not fails else Step(error="provider_authentication")
+
+        async with session(tmp_path, [spoil, say("more")], budget=limits(day_tokens=9_000)) as live:
+            turn = await live.post("go")
+            assert turn is not None
+            assert turn.reason == ("error" if fails else "stop")
+            assert turn.error is None or "The script says" in turn.error.message
+            if kind != "nothing":
+                with pytest.raises(StoreError, match=r"budget is not a directory.*Move it away"):
+                    await live.post("again")
+                (tmp_path / "state" / "budget").unlink()
+            turn = await live.post("and again")
+            assert turn is not None
+            assert turn.reason == "stop"
 
     anyio.run(main)

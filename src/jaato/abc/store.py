@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from jaato.errors import StoreError
 from jaato.protocol.events import Event
@@ -103,7 +103,7 @@ class BudgetDay(Struct, frozen=True):
     """The day that a day's budget is about (ISO 8601, UTC), and which sessions have worked in it with a clock that showed an
     earlier one: each with the number of the event after which that was so."""
 
-    date: str = ""
+    date: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\d$")] = ""
     late: dict[str, int] = {}
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from jaato.abc.store import BudgetDay
 from jaato.storage.errors import file_error
@@ -16,16 +19,19 @@ from jaato.storage.leases import try_lock
 from jaato.storage.private_files import FILE_MODE, private_directory
 from jaato.typed_decoding import decode_json
 
+T = TypeVar("T")
+
 MOST_BYTES = 1 << 20
-OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Reserved(msgspec.Struct, frozen=True):
     """What the running calls of a session may use."""
 
     session_id: str
-    tokens: int
-    usd: float
+    tokens: Annotated[int, Meta(ge=0)]
+    usd: Annotated[float, Meta(ge=0)]
 
 
 class FileDayLedger:
@@ -44,7 +50,7 @@ class FileDayLedger:
         private_directory(self._directory)
         path = self._directory / "day"
         try:
-            descriptor = os.open(path, OPEN, FILE_MODE)
+            descriptor = os.open(path, WRITE, FILE_MODE)
         except OSError as error:
             raise file_error(error, path) from error
         if try_lock(descriptor):
@@ -54,51 +60,66 @@ class FileDayLedger:
 
     def load_day(self) -> BudgetDay:
         """The day as it was saved; an empty one where it was not. Under the lock."""
-        try:
-            return decode_json((self._directory / "day").read_bytes()[:MOST_BYTES], BudgetDay)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return BudgetDay()
+        return read_line(self._directory / "day", BudgetDay) or BudgetDay()
 
     def save_day(self, day: BudgetDay) -> None:
         """Save the day. Under the lock."""
-        self._write(self._directory / "day", msgspec.json.encode(day))
+        path = self._directory / "day"
+        try:
+            write_line(path, day)
+        except OSError as error:
+            raise file_error(error, path) from error
 
     def read_reserved(self, except_session: str) -> tuple[int, float]:
         """Tokens and US dollars that the other sessions have reserved. Under the lock."""
         tokens, usd = 0, 0.0
-        for one, path in self._entries():
-            if one.session_id == except_session:
+        for path in self._directory.glob("*.reserved"):
+            one = read_line(path, Reserved)
+            if one is not None and one.session_id == except_session:
                 continue
-            if self._is_alive(one.session_id):
+            if one is not None and self._is_alive(one.session_id):
                 tokens, usd = tokens + one.tokens, usd + one.usd
-            else:
-                path.unlink(missing_ok=True)
+            else:  # of a session that has ended, or damaged
+                with contextlib.suppress(OSError):
+                    path.unlink()
         return tokens, usd
 
     def reserve(self, session_id: str, tokens: int, usd: float) -> None:
         """Write what a session has reserved now, in all; nothing removes its file."""
-        path = self._path(session_id)
-        if tokens or usd:
-            self._write(path, msgspec.json.encode(Reserved(session_id, tokens, usd)))
-        else:
-            path.unlink(missing_ok=True)
-
-    def _entries(self) -> Iterator[tuple[Reserved, Path]]:
-        for path in self._directory.glob("*.reserved"):
-            with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-                yield decode_json(path.read_bytes(), Reserved), path
-
-    def _path(self, session_id: str) -> Path:
-        return self._directory / f"{hashlib.sha256(session_id.encode()).hexdigest()[:32]}.reserved"
-
-    def _write(self, path: Path, data: bytes) -> None:
-        """Write a small file in place, so that a lock on it stays."""
+        path = self._directory / f"{hashlib.sha256(session_id.encode()).hexdigest()[:32]}.reserved"
         try:
-            descriptor = os.open(path, OPEN, FILE_MODE)
-            try:
-                os.pwrite(descriptor, data, 0)
-                os.ftruncate(descriptor, len(data))
-            finally:
-                os.close(descriptor)
+            if tokens or usd:
+                write_line(path, Reserved(session_id, tokens, usd))
+            else:
+                path.unlink(missing_ok=True)
         except OSError as error:
             raise file_error(error, path) from error
+
+
+def read_line(path: Path, kind: type[T]) -> T | None:
+    """What the first line of a small file says; None for one that is missing, damaged or no regular file."""
+    try:
+        descriptor = os.open(path, READ)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        line, _, _ = os.read(descriptor, MOST_BYTES).partition(b"\n")
+        return decode_json(line, kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def write_line(path: Path, value: Reserved | BudgetDay) -> None:
+    """Write a small file in place, so that a lock on it stays. Its first line is what counts: what an end of this process
+    leaves behind it does no harm. Raises `OSError`."""
+    descriptor = os.open(path, WRITE, FILE_MODE)
+    try:
+        data = msgspec.json.encode(value) + b"\n"
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+    finally:
+        os.close(descriptor)

@@ -187,9 +187,10 @@ class BudgetAccount:
                 left = (self.get_limit(key) or 0.0) - self.get_used(key)
                 free = min(left - self._get_reserved(key), left / agents)
                 share = min(share, max(0.0, free - least.of(unit)) / extra)
-        self._reserved[agent_id] = least.grown(most, share)
+        reserved = {**self._reserved, agent_id: least.grown(most, share)}
         if self._day is not None:
-            self._day.reserve(self._pending)
+            self._day.reserve(total_of(reserved, self._spending.unrecorded))
+        self._reserved = reserved
         return share
 
     @property
