@@ -218,6 +218,34 @@ def test_the_first_search_starts_servers_that_have_never_run(tmp_path: Path) -> 
     anyio.run(main)
 
 
+def test_a_first_start_that_hangs_is_given_up_with_the_session(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its process ends at once, not after `start_timeout_s`; what another wrote to its errors reaches the log and the model
+    without control characters."""
+    mark = f"--{tmp_path.name}-hangs"
+    escapes = 'printf "\\033]0;owned\\007\\033[2J\\342\\200\\256txt\\n" >&2; exit 3'
+    bad = {"command": "sh", "args": ["-c", escapes]}
+    configure(tmp_path, {"hangs": raw("hang", mark, start_timeout_s=300), "bad": bad})
+
+    async def main() -> None:
+        script = [model_call("list_tools", query="anything"), say("done")]
+        async with session(tmp_path, script, plugins=("introspection", "mcp")) as live:
+            await live.post("go")
+            first = str(results(live)[0].content)
+            assert '"starting":["hangs"]' in first
+            assert "x1b]0;owned" in first
+            assert processes(mark)
+        await anyio.to_thread.run_sync(SERVER_POOL.close)
+        assert not processes(mark)
+        assert "did not end within" not in caplog.text
+        assert "exit code 3" in caplog.text
+        for text in (first, caplog.text):
+            assert not set("\x1b\x07\u202e") & set(text)
+
+    anyio.run(main)
+
+
 def test_a_denied_tool_stays_denied_by_any_name(tmp_path: Path) -> None:
     """A rule for a server's tool holds for call_mcp_tool too."""
     configure(tmp_path, {"raw": raw()})

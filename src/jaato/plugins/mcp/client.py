@@ -60,6 +60,8 @@ class McpClient:
         self._on_manifest = on_manifest
         self._workspace = workspace
         self._stopping = asyncio.Event()
+        self._scope = anyio.CancelScope()
+        """Of the start, and the connection."""
         self._sdk: Client | None = None
         self._callers: list[CallContext] = []
         self._changed = asyncio.Event()
@@ -99,7 +101,8 @@ class McpClient:
 
     async def _connect_and_serve(self) -> None:
         seconds = self.config.start_timeout_s
-        with anyio.move_on_after(seconds) as starting:
+        self._scope.deadline = anyio.current_time() + seconds
+        with self._scope:
             async with SdkClient(
                 self._transport,
                 mode="legacy" if self._handshake_first else "auto",
@@ -113,10 +116,10 @@ class McpClient:
             ) as sdk:
                 manifest = await self._discover(sdk)
                 self._sdk = sdk
-                starting.deadline = math.inf
+                self._scope.deadline = math.inf
                 self.ready.set_result(manifest)
                 await self._serve(sdk)
-        if starting.cancelled_caught:
+        if self._scope.cancelled_caught and not self.stopped:
             self.why = f"It did not answer within {seconds:g} s of its start (start_timeout_s)."
 
     async def _discover(self, sdk: Client) -> Manifest:
@@ -182,8 +185,10 @@ class McpClient:
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Close the connection; `over` is set when that is done."""
+        """Close the connection, or give up its start; `over` is set when that is done."""
         self._stopping.set()
+        if self._sdk is None:
+            self._scope.cancel()
 
     # --- requests and notifications of the server -----------------------------------------------------------------
 

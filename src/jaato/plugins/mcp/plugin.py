@@ -106,8 +106,8 @@ class MCPToolPlugin(Plugin):
         for name in starts.keys() - missing.keys() - self._reported:
             self._reported.add(name)
             if failure := result_of(starts[name]):
-                LOG.warning("%s", failure)
-                missing[name] = failure[:MAX_TEXT]
+                LOG.warning("%s", escape_all(failure))
+                missing[name] = shorten(failure)
         return missing
 
     async def start_given(self) -> None:
