@@ -19,6 +19,7 @@ from jaato.agent.compaction.record import RecordFold, constraints_in, record_lin
 from jaato.agent.compaction.setup import CompactionSetup
 from jaato.agent.compaction.strategies import TruncateGCPlugin
 from jaato.agent.compaction.summary import Note, note_message
+from jaato.agent.compaction.window import count_pin_chars
 from jaato.agent.session import Session
 from jaato.agent.state import State
 from jaato.errors import ConfigError
@@ -325,6 +326,14 @@ def test_pins_take_a_part_of_the_context_at_most(tmp_path: Path) -> None:
             assert list(live.state.pins) == ["p1"]
 
     anyio.run(main)
+
+
+def test_a_small_window_has_room_for_a_pin_of_any_script() -> None:
+    """What pins may take at least is counted in tokens: a script with a token for each character has no more of the window."""
+    assert count_pin_chars(1_000, 400, 0.25) == 600
+    assert count_pin_chars(1_000, 400, 1.0) == 150
+    assert count_pin_chars(1_000, 1_500, 2.0) == 75
+    assert count_pin_chars(200_000, 10_000, 1.0) == 28_500
 
 
 def test_pins_of_a_larger_context_do_not_fill_a_smaller_one(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ LEAST_TOKENS = 256
 MOST_TOKENS_PER_CHAR = 2.0
 
 
-PINS_PART, LEAST_PIN_CHARS = 0.15, 600
+PINS_PART, LEAST_PIN_TOKENS = 0.15, 150
 """The part of a context, without the system prompt and the tools, that pins may take; and what they may in any."""
 
 
@@ -109,7 +109,7 @@ def measure_usage(
 
 def count_pin_chars(limit: int, fixed_tokens: int, rate: float) -> int:
     """How many characters pins may take in a context, at so many tokens a character."""
-    return max(LEAST_PIN_CHARS, int(PINS_PART * (limit - fixed_tokens) / rate))
+    return int(max(LEAST_PIN_TOKENS, PINS_PART * (limit - fixed_tokens)) / rate)
 
 
 def tokens_with_reply(
