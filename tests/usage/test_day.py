@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from jaato.agent.session import Session
 from jaato.protocol.events import ClarificationQuestion, Event
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.protocol.specs import ModelInfo, ModelSettings
+from jaato.storage.bundle_export import write_bundle
 
 desk = desk_fixture
 DAY_S = 86_400
@@ -328,5 +330,39 @@ def test_a_fork_begins_with_nothing_used_before_and_after_a_set_clock(
             assert spent(fork).tokens == 0
             await fork.post("two")
             assert spent(fork).tokens == 110
+
+    anyio.run(main)
+
+
+def test_a_bundle_from_the_future_uses_up_nothing_and_evades_nothing(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    """A session of a machine whose clock is ahead: what it has used there is not used here, the day stays that of the clock,
+    and its further calls count."""
+
+    async def main() -> None:
+        clock[0] = 400.0 * DAY_S
+        for place in ("there", "here"):
+            (tmp_path / place).mkdir()
+        async with session(tmp_path / "there", [say("hi")] * 9, budget=limits(day_tokens=9_000)) as live:
+            await live.post("one")
+            store, made = live.journal.store, live.state.session_id
+            path = tmp_path / "trip.jaato"
+            write_bundle(store, made, lambda: store.read(made), lambda file: file.read_bytes(), path)
+        clock[0] = 0.0
+        budget = limits(day_tokens=1_900)
+        async with session(tmp_path / "here", [say("hi")], budget=budget) as first:
+            imported = first.journal.store.import_bundle(path, tmp_path)
+            turn = await first.post("one")
+            assert turn is not None
+            assert turn.reason == "stop"
+            assert first.budget is not None
+            assert first.budget.get_used(("day", "tokens")) == 110
+        async with reopened(tmp_path / "here", imported, [say("hi")] * 30, budget=budget) as again:
+            ends = [await again.post("on") for _ in range(20)]
+            assert again.budget is not None
+            assert 330 < again.budget.get_used(("day", "tokens")) <= 1_900
+            assert [end.reason for end in ends if end is not None][-1] == "limit"
+            assert again.journal.session_state.spending.date == datetime.now(UTC).date().isoformat()
 
     anyio.run(main)

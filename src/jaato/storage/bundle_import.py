@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
@@ -242,7 +243,8 @@ def import_session(
 ) -> None:
     """Make the session `made`, which works in `workspace`, of the bundle at `path`.
 
-    Its times are those of the log, its place in the list is now. Permissions it was given elsewhere are taken back.
+    Its times are those of the log, but none is later than now: what was used elsewhere is not used here, whatever clock was
+    there. Its place in the list is now. Permissions it was given elsewhere are taken back.
     Raises `StoreError`; nothing is stored then.
     """
     with open_bundle(path) as bundle, draft_session(guard, made) as draft:
@@ -263,16 +265,20 @@ def add_events(bundle: Bundle, draft: SessionDraft, workspace: str, name: str | 
     """The events under the new id, then what takes rights back and gives the name."""
     grants: dict[str, None] = {}
     root, called, seq = "", None, 0
+    imported_at = now()
+    before = (datetime.now(UTC) - timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     for at, line, event in bundle.events():
         seq = at
         if event is None:
             draft.add(at, line, None)
             continue
         changes: dict[str, Any] = {"session_id": made}
+        if event.timestamp >= imported_at:
+            changes["timestamp"] = before
         match event:
             case SessionCreated() if at == 1:
                 root, called = event.agent_id, event.name
-                changes |= {"workspace": workspace, "timestamp": now()}
+                changes |= {"workspace": workspace, "timestamp": imported_at}
             case SessionUpdated():
                 called = event.name or called
                 changes["mode"] = None

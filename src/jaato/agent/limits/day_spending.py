@@ -46,7 +46,7 @@ class DaySpending:
     def own(self) -> Amount:
         """What this session has used in the day."""
         spending = self._journal.session_state.spending
-        return spending.day if spending.date == self.date else Amount()
+        return spending.day if spending.date >= self.date else Amount()
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
