@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jaato.errors import SessionBusy
-from jaato.storage.leases import SessionLocks
+from jaato.errors import SessionBusy, StoreError
+from jaato.storage.leases import SessionLocks, try_lock
 
 HOLDER = """
 import sys, time
@@ -80,3 +81,16 @@ def test_takers_that_race_never_hold_together(tmp_path: Path) -> None:
         thread.join()
     assert most
     assert max(most) == 1
+
+
+def test_a_file_that_cannot_be_locked_is_not_taken_for_a_locked_one(tmp_path: Path) -> None:
+    """As on a file system without locks: the error says so, instead of another process that there is not."""
+    (tmp_path / "file").touch()
+    descriptor = os.open(tmp_path / "file", os.O_PATH)
+    try:
+        with pytest.raises(
+            StoreError, match=r"Files cannot be locked here: Bad file descriptor\. Keep the store"
+        ):
+            try_lock(descriptor)
+    finally:
+        os.close(descriptor)

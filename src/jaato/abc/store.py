@@ -111,7 +111,7 @@ class DayLedger(Protocol):
     """What sessions have reserved of the day's budget, shared by all processes of a store. Raises `StoreError`s."""
 
     def try_lock(self) -> Callable[[], None] | None:
-        """Lock the ledger; returns the function that unlocks it, None while somebody else has it."""
+        """Lock the ledger; returns the function that unlocks it, None while another process or session has it."""
         ...
 
     def load_day(self) -> BudgetDay: ...

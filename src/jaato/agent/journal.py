@@ -30,14 +30,14 @@ Held = tuple[Event, Callable[[], None] | None, "Journal"]
 
 
 class Unit(Struct, eq=False):
-    """Events of which all are stored or none, who waits for their commit, and why they could not be stored."""
+    """Events of which all are stored or none, the future of the task that waits for it, and why they could not be stored."""
 
     events: tuple[Event, ...]
     done: asyncio.Future[None] | None = None
     error: JaatoError | None = None
 
     def resolve(self, error: Exception | None = None) -> None:
-        """Resume who waits; an error is raised there."""
+        """Resume the task that waits for the commit; an error is raised there."""
         if self.done is None or self.done.done():
             return
         if error is None:

@@ -37,7 +37,7 @@ class Reserved(msgspec.Struct, frozen=True):
 class FileDayLedger:
     """The reservations in a directory. One of a session whose holder has died does not count, and is removed.
 
-    A session writes its own file; to add to it takes the lock, so that nobody reserves between what it has read and what it
+    A session writes its own file; to add to it takes the lock, so that no other session reserves between what it has read and what it
     writes. To take away from it does not: what was used is in the log by then.
     """
 
@@ -53,10 +53,13 @@ class FileDayLedger:
             descriptor = os.open(path, WRITE, FILE_MODE)
         except OSError as error:
             raise file_error(error, path) from error
-        if try_lock(descriptor):
-            return lambda: os.close(descriptor)
-        os.close(descriptor)
-        return None
+        is_ours = False
+        try:
+            is_ours = try_lock(descriptor)
+        finally:
+            if not is_ours:
+                os.close(descriptor)
+        return (lambda: os.close(descriptor)) if is_ours else None
 
     def load_day(self) -> BudgetDay:
         """The day as it was saved; an empty one where it was not. Under the lock."""

@@ -98,9 +98,14 @@ class SessionLocks:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise file_error(error, path) from error
-        if not try_lock(descriptor):
-            holder = os.read(descriptor, READ_BYTES).decode("ascii", "replace").strip()
-            os.close(descriptor)
+        is_ours = False
+        try:
+            is_ours = try_lock(descriptor)
+            holder = "" if is_ours else os.read(descriptor, READ_BYTES).decode("ascii", "replace").strip()
+        finally:
+            if not is_ours:
+                os.close(descriptor)
+        if not is_ours:
             raise SessionBusy(
                 f"The session {session_id} is open in another process{f' ({holder})' if holder else ''}; "
                 "close it there, or begin a new session. `jaato sessions show` can read it meanwhile."
@@ -114,13 +119,17 @@ class SessionLocks:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Whether the lock of an open file is ours now."""
+    """Whether the lock of an open file is ours now. Raises `StoreError` where files cannot be locked."""
     for left in range(TRIES, 0, -1):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             if left > 1:
                 time.sleep(TRY_AGAIN_S)
+        except OSError as error:
+            raise StoreError(
+                f"Files cannot be locked here: {error.strerror}. Keep the store on a local file system."
+            ) from error
         else:
             return True
     return False

@@ -51,8 +51,8 @@ class DaySpending:
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
         """Keep other sessions from reserving, with all that was used and reserved up to now. Raises `StoreError`, and
-        `LimitReached` where another process does not let go of the ledger."""
-        await self._read(is_locked=False)  # what is new then is little: nobody waits long
+        `LimitReached` where another process does not unlock the ledger."""
+        await self._read(is_locked=False)  # so that little is read, and the lock is held briefly
         for _ in range(LOCK_TRIES):
             if (unlock := self._ledger.try_lock()) is not None:
                 break

@@ -24,7 +24,7 @@ class Thresholds(NamedTuple):
 
 
 NUDGE_AFTER = Thresholds(4, 5, {2: 8, 3: 8, 4: 12, 5: 15, 6: 18})
-"""Steps after which the model is told of a repetition; of a long cycle three rounds, as two may be chance."""
+"""Steps after which the model gets a message about a repetition; of a long cycle three rounds, as two may be chance."""
 ASK_AFTER = Thresholds(10, 10, {2: 12, 3: 12, 4: 16, 5: 20, 6: 24})
 """Steps after which the user is asked."""
 PERIODS = (1, *NUDGE_AFTER.cycle)

@@ -147,7 +147,7 @@ class JaatoClient:
         return self.get_session().get_history()
 
     def reset_session(self, history: History | None = None) -> None:
-        """Begin a new conversation with the same tools, `history` being what was said in it so far; the old one stays
+        """Begin a new conversation with the same tools, `history` being its messages so far; the old one stays
         stored. Raises `ConfigError` for a history of the wrong form, and keeps the old one."""
         messages = parse_history(history or ())
         self._end()
