@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -348,7 +349,7 @@ def test_a_bundle_from_the_future_uses_up_nothing_and_evades_nothing(
             await live.post("one")
             store, made = live.journal.store, live.state.session_id
             path = tmp_path / "trip.jaato"
-            write_bundle(store, made, lambda: store.read(made), lambda file: file.read_bytes(), path)
+            write_bundle(store, made, lambda: store.read(made), nullcontext, path)
         clock[0] = 0.0
         budget = limits(day_tokens=1_900)
         async with session(tmp_path / "here", [say("hi")], budget=budget) as first:
