@@ -37,8 +37,8 @@ class Reserved(msgspec.Struct, frozen=True):
 class FileDayLedger:
     """The reservations in a directory. One of a session whose holder has died does not count, and is removed.
 
-    A session writes its own file; to add to it takes the lock, so that no other session reserves between what it has read and what it
-    writes. To take away from it does not: what was used is in the log by then.
+    A session writes its own file; to add to it takes the lock, so that no other session reserves between what it has read
+    and what it writes. To take away from it does not: what was used is in the log by then.
     """
 
     def __init__(self, directory: Path, is_alive: Callable[[str], bool]) -> None:
