@@ -17,7 +17,10 @@ from tests.cli.desk import Desk, call
 from tests.kit import plan, reopened, runtime, say, session
 from tests.usage.test_budgets import limits, look, turns
 
+from jaato.abc.compactor import GCConfig
 from jaato.abc.provider import Chunk, ModelRequest, Reply
+from jaato.agent.compaction.setup import CompactionSetup
+from jaato.agent.compaction.strategies import HybridGCPlugin
 from jaato.agent.session import Session
 from jaato.protocol.events import ClarificationQuestion, Event
 from jaato.protocol.messages import Message, Text, Usage
@@ -245,6 +248,29 @@ def test_a_reservation_of_a_dead_process_does_not_count(tmp_path: Path) -> None:
             assert turn.reason == "stop"
             assert list(tmp_path.rglob("*.reserved")) == []
         made.close()
+
+    anyio.run(main)
+
+
+def test_a_summary_without_reported_usage_counts(tmp_path: Path) -> None:
+    """Where the provider does not report what a summary has used, a budget takes an estimate."""
+
+    async def main() -> None:
+        talker = Talker(None, 300, reports=False)
+        async with session(tmp_path, [], provider=talker, budget=limits(session_tokens=200_000)) as live:
+            live.compaction.use(CompactionSetup(HybridGCPlugin(), GCConfig(80.0, 1)))
+            for number in range(5):
+                await live.post(f"question {number} " + "q" * 2_000)
+            before = spent(live).tokens
+            assert await live.compact()
+            done = live.compaction.last
+            assert done is not None
+            assert done.usage is not None
+            assert done.usage.output_tokens == 300
+            assert done.usage.input_tokens > 500
+            assert spent(live).tokens == before + done.usage.input_tokens + 300
+            assert live.budget is not None
+            assert live.budget.get_used(("session", "tokens")) == spent(live).tokens
 
     anyio.run(main)
 

@@ -24,7 +24,6 @@ from jaato.abc.provider import (
 )
 from jaato.agent.active_tools import ActiveTools
 from jaato.agent.compaction.account import Account, spec_chars
-from jaato.agent.compaction.chars import chars_of
 from jaato.agent.compaction.window import (
     CHARS_PER_TOKEN,
     NO_LIMITS,
@@ -32,6 +31,7 @@ from jaato.agent.compaction.window import (
     ContextLimits,
     ContextUsage,
     count_pin_chars,
+    estimate_usage,
     measure_usage,
     resolve_limit,
     tokens_per_char,
@@ -336,7 +336,7 @@ class ModelClient:
         used: Amount | None = None
         try:
             reply = await attempt(granted if is_limited else None)
-            usage = reply.usage or Usage(input_tokens, chars_of(reply.message) // CHARS_PER_TOKEN)
+            usage = reply.usage or estimate_usage(reply.message, input_tokens)
             used = Amount(usage.input_tokens + usage.output_tokens, self.price(usage) or 0.0)
             self.is_clipped = is_limited and usage.output_tokens >= granted * SAFE_PART
             self._unreported_usd = used.usd if reply.usage is None and account.limits_money else None
@@ -395,6 +395,8 @@ class ModelClient:
                 reply = await self._within_budget(lambda: tokens, attempt, asks=False)
             except (ProviderError, LimitReached) as error:
                 return ModelAnswer(None, str(error))
+            if self._budget is not None and reply.usage is None:  # a budget has to know it
+                reply = msgspec.structs.replace(reply, usage=estimate_usage(reply.message, tokens))
             return self._answer_in(reply, purpose)
         return ModelAnswer(None, f"it has not answered for {timeout_s:g} seconds")
 

@@ -112,6 +112,11 @@ def count_pin_chars(limit: int, fixed_tokens: int, rate: float) -> int:
     return int(max(LEAST_PIN_TOKENS, PINS_PART * (limit - fixed_tokens)) / rate)
 
 
+def estimate_usage(reply: Message, input_tokens: int) -> Usage:
+    """The usage of a reply whose provider does not report it."""
+    return Usage(input_tokens, chars_of(reply) // CHARS_PER_TOKEN)
+
+
 def tokens_with_reply(
     state: State, limit: ContextLimit, fixed_chars: int, reply: Message, usage: Usage | None
 ) -> int:
