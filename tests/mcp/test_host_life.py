@@ -14,6 +14,7 @@ from tests.mcp.hosting import call, configure, hosted, places, processes, raw
 
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.errors import ServerFault, ServerUnusable
+from jaato.plugins.mcp.plugin import MAX_STARTING
 from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.tools.permissions.gate import Policy
 
@@ -242,6 +243,25 @@ def test_a_first_start_that_hangs_is_given_up_with_the_session(
         assert "exit code 3" in caplog.text
         for text in (first, caplog.text):
             assert not set("\x1b\x07\u202e") & set(text)
+
+    anyio.run(main)
+
+
+def test_servers_beyond_those_started_at_once_are_started_by_the_next_search(tmp_path: Path) -> None:
+    """A session starts a limited number at once; each of the others is tried, too, once."""
+    names = [f"s{number:02}" for number in range(MAX_STARTING + 2)]
+    fails = 'echo "$0" >> "$1"; exit 1'
+    tries = tmp_path / "tries"
+    configure(tmp_path, {name: {"command": "sh", "args": ["-c", fails, name, str(tries)]} for name in names})
+
+    async def main() -> None:
+        search = model_call("list_tools", query="anything")
+        script = [search, say("done")] * 30
+        async with session(tmp_path, script, plugins=("introspection", "mcp")) as live:
+            await live.post("go")
+            assert not set(tries.read_text().split()) & set(names[MAX_STARTING:])
+            while set(tries.read_text().split()) != set(names):  # on a slow machine some are still starting
+                await live.post("again")
 
     anyio.run(main)
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from jaato.plugins.mcp.supervisor import ServerSupervisor
 
 LOG = logger("mcp")
-MAX_STARTED = 20
-"""Servers without a manifest that one session starts to learn their tools."""
+MAX_STARTING = 20
+"""Servers without a manifest that one session starts at once to learn their tools; a later search starts the others."""
 MAX_ROWS = 200
 MAX_TEXT = 300
 
@@ -88,14 +88,16 @@ class MCPToolPlugin(Plugin):
     async def start_unvisited(self, within_s: float) -> dict[str, str]:
         """Start each trusted server without a manifest, once, to learn its tools. Returns the servers that have not
         listed them after `within_s` seconds: empty for those that continue in the background, else their failure, once."""
+        running = sum(not start.done() for start in self._first_starts.values())
         for config in self.directory.sources.values():
             name = config.name
-            if name in self._first_starts or len(self._first_starts) == MAX_STARTED:
+            if name in self._first_starts or running >= MAX_STARTING:
                 continue
             if config.disabled or not self.directory.trusts(config) or self.directory.review(config):
                 continue
             try:
                 self._first_starts[name] = self.servers.submit(name, list_first_time)
+                running += 1
             except (ToolError, PluginError) as error:
                 refused: Future[str] = Future()
                 refused.set_result(str(error))
