@@ -355,14 +355,20 @@ def print_turn_end(
     console: Console, turn: TurnCompleted, session_id: str, subagent_turns: Sequence[TurnCompleted]
 ) -> None:
     """Print why a turn ended, unless it completed, and what it used."""
+    for line, look in turn_end_lines(turn):
+        console.note(line, look)
+    console.note(summary_line([turn], session_id, subagent_turns), "dim")
+
+
+def turn_end_lines(turn: TurnCompleted) -> Iterator[Line]:
+    """Why a turn ended, unless it completed."""
     match turn.reason:
         case "error" | "limit" if turn.error is not None:
-            console.note(turn.error.message, "red")
+            yield turn.error.message, "red"
         case "cancelled" | "interrupted":
-            console.note("Interrupted; completed work is kept.", "yellow")
+            yield "Interrupted; completed work is kept.", "yellow"
         case "refusal" | "length":
-            console.note(f"The answer is incomplete: {turn.reason}.", "yellow")
-    console.note(summary_line([turn], session_id, subagent_turns), "dim")
+            yield f"The answer is incomplete: {turn.reason}.", "yellow"
 
 
 def summary_line(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jaato.abc.asker import Answer
 from jaato.cli.output.console import Console, Look, one_line, visible
-from jaato.cli.output.printer import SubagentNames, indent_argument
+from jaato.cli.output.printer import Line, SubagentNames, indent_argument
 from jaato.cli.repl.editor import NO_INPUT, PASTE, LineReader, get_typed_text
 from jaato.protocol.commands import ClarificationResponse, Command, PermissionResponse
 from jaato.protocol.events import (
@@ -159,24 +159,8 @@ class Questions:
     def _show_call(self, question: PermissionRequested) -> None:
         note = self._console.note
         note(f"{self._prefix(question)}May {question.tool} run?", "yellow")
-        for name, value in question.arguments.items():
-            if not question.preview or name not in IN_PREVIEW:
-                note(indent_argument(name, value))
-        for line in visible(question.preview).splitlines():
-            note(f"  {line}", diff_look(line))
-        if question.access is not None:
-            look: Look = "red" if question.access.profile == "full" else "yellow"
-            note("  yes allows:", "yellow")
-            for line in access_lines(question.access):
-                note(f"    {line}", look)
-        note(f"  because {visible(question.reason)}", "dim")
-        if question.shape:
-            shapes = question.shape.replace("\n", "; ")
-            note(f"  'always' would cover: {one_line(shapes, 300)}", "dim")
-        else:
-            note("  the answer applies to this call only", "dim")
-        if question.deadline:
-            note(f"  denied at {local_time(question.deadline)} without an answer", "dim")
+        for line, look in [*argument_lines(question), *preview_lines(question), *condition_lines(question)]:
+            note(line, look)
         note(KEYS if question.shape else CALL_KEYS, "dim")
         self._ask("allow? ")
 
@@ -272,6 +256,36 @@ class Questions:
                     )
                 case ClarificationQuestion():
                     self._answer(question.question_id, [None] * len(question.questions))
+
+
+def argument_lines(question: PermissionRequested) -> Iterator[Line]:
+    """The lines of a call's arguments, except those that its diff shows."""
+    for name, value in question.arguments.items():
+        if not question.preview or name not in IN_PREVIEW:
+            yield indent_argument(name, value), ""
+
+
+def preview_lines(question: PermissionRequested) -> Iterator[Line]:
+    """The lines of the diff of what a call would change."""
+    for line in visible(question.preview).splitlines():
+        yield f"  {line}", diff_look(line)
+
+
+def condition_lines(question: PermissionRequested) -> Iterator[Line]:
+    """The lines that say what a yes opens, why the question is asked, what `always` covers, and when it ends."""
+    if question.access is not None:
+        look: Look = "red" if question.access.profile == "full" else "yellow"
+        yield "  yes allows:", "yellow"
+        for line in access_lines(question.access):
+            yield f"    {line}", look
+    yield f"  because {visible(question.reason)}", "dim"
+    if question.shape:
+        shapes = question.shape.replace("\n", "; ")
+        yield f"  'always' would cover: {one_line(shapes, 300)}", "dim"
+    else:
+        yield "  the answer applies to this call only", "dim"
+    if question.deadline:
+        yield f"  denied at {local_time(question.deadline)} without an answer", "dim"
 
 
 def diff_look(line: str) -> Look:

@@ -22,11 +22,11 @@ from jaato.protocol.frames import Done, Opened
 from jaato.settings import environment
 
 if TYPE_CHECKING:
-    from jaato.cli.output.console import Console
-    from jaato.cli.repl.session_output import SessionOutput
+    from jaato.cli.output.console import Look
     from jaato.client.connection import Client
     from jaato.client.session import RemoteSession
     from jaato.protocol.commands import File, SessionCreate
+    from jaato.protocol.events import TurnCompleted
 
 ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usage", "status": "session"}
 AT_REST = {"model", "new", "resume", "fork", "continue", "delete-session"}
@@ -36,19 +36,46 @@ CONTINUE_S = 2.0
 """How long the prompt waits for a turn that is resumed; it may fail at once."""
 
 
+class NoteWriter(Protocol):
+    """Where commands write lines."""
+
+    @property
+    def width(self) -> int:
+        """The columns of a line."""
+
+    def note(self, text: str, look: Look = "") -> None:
+        """Write a line."""
+
+
+class Shown(Protocol):
+    """What is known of the session where it is shown."""
+
+    mode: str
+    turns: list[TurnCompleted]
+
+    async def wait_for_change(self) -> None:
+        """Wait until the agent starts or stops working, or asks."""
+
+
 class CommandContext(Protocol):
-    """What a command works on: the REPL."""
+    """What a command works on: the REPL, or the full-screen client."""
 
     client: Client
     session: RemoteSession
-    console: Console
-    output: SessionOutput
     creation: SessionCreate | None
     """How the session was created or resumed; None when it was only attached to."""
     first_creation: SessionCreate | None
     """`creation` as given on the command line."""
     attachments: list[File]
     """The files for the next message."""
+
+    @property
+    def console(self) -> NoteWriter:
+        """Where the command writes."""
+
+    @property
+    def output(self) -> Shown:
+        """What is shown."""
 
     async def open_session(self, creation: SessionCreate | None, session_id: str | None) -> None:
         """Switch to another session. Raises `JaatoError`, and stays in this one."""
