@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import pexpect
 import pytest
 from tests.cli.desk import Desk, call, say
 
@@ -49,10 +50,23 @@ def test_the_extras_are_not_there() -> None:
     """What the other environment of the tests has, this one lacks; else these tests could not fail."""
     code = (
         "import importlib.util as u; print([n for n in "
-        "('mcp', 'mcp_types', 'pydantic', 'prompt_toolkit', 'onnxruntime', 'yaml') if u.find_spec(n)])"
+        "('mcp', 'mcp_types', 'pydantic', 'prompt_toolkit', 'textual', 'onnxruntime', 'yaml') if u.find_spec(n)])"
     )
     made = subprocess.run([CORE / "python", "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout == "[]\n"
+
+
+def test_the_full_screen_client_says_what_it_needs(core: CoreDesk) -> None:
+    """At a terminal without textual: what to install, and what works without; `jaato` alone shows the help."""
+    for words, part in ((["tui"], "pip install 'jaato\\[tui]'"), ([], "COMMAND")):
+        env = {**core.env, "TERM": "xterm", "COLUMNS": "200"}
+        child = pexpect.spawn(
+            str(CORE / "jaato"), words, cwd=str(core.work), env=env, encoding="utf-8", timeout=60
+        )
+        child.expect(part)
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 2
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_program(words: Sequence[str], *, own: bool) -> int:
     """Run one command line; `own` is that of this process. A process of this program ends with it, and so does another one
     in which it has left a thread that may never end, such as that of a cancelled tool."""
+    words = words or default_words()
     if not own:
         return run_line(words)
     import threading
@@ -43,6 +44,17 @@ def run_program(words: Sequence[str], *, own: bool) -> int:
     if any(not thread.daemon for thread in threading.enumerate() if thread not in before):
         leave(code)
     return code
+
+
+def default_words() -> list[str]:
+    """The command line without words: the full-screen client at a terminal, if it is installed; else none."""
+    from jaato.cli.full_screen import can_draw, is_accessible, is_installed
+    from jaato.settings import environment
+
+    environ = environment()
+    if not can_draw(environ):
+        return []
+    return ["tui"] if is_installed() or is_accessible(None, environ) else []
 
 
 def run_line(words: Sequence[str]) -> int:
@@ -64,5 +76,7 @@ def run_line(words: Sequence[str]) -> int:
 
 def attach(argv: Sequence[str] | None = None) -> int:
     """`jaato attach --new` with these arguments, or those of this process: a terminal at a session of a server, which is
-    started where the directory has none."""
-    return run_program(["attach", "--new", *(sys.argv[1:] if argv is None else argv)], own=argv is None)
+    started where the directory has none; full-screen where that is installed."""
+    return run_program(
+        ["attach", "--new", "--full-screen", *(sys.argv[1:] if argv is None else argv)], own=argv is None
+    )

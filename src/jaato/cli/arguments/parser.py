@@ -172,7 +172,7 @@ TYPE_CHECKING = False  # as in typing, which is slow to import
 
 MAX_COMPLAINT_CHARS = 500
 TABLES = {
-    "sessions": "run chat attach events context sessions usage",
+    "sessions": "run chat tui attach events context sessions usage",
     "settings": "tools models permissions sandbox plugins config login logout doctor",
     "servers": "serve tokens mcp registry flow",
 }
@@ -181,6 +181,7 @@ TOP = """examples:
   jaato run "what does this project do?"
   git diff | jaato run --read-only "review this change"
   jaato run --continue --allow 'run(pytest *)' "now make the tests pass"
+  jaato tui                              the full-screen client; jaato alone starts it, too
   jaato chat
   jaato doctor
 

@@ -42,6 +42,14 @@ ATTACH = """examples:
   jaato attach s01k --connect ws://laptop:8391 --token-file ~/.config/jaato/laptop-token
 
 Ctrl-C interrupts the turn, for all clients. Ctrl-D detaches; the turn continues."""
+TUI = """Enter sends, Shift+Enter or Ctrl+J begins a line. Escape stops the agent; Ctrl+C twice leaves, and a turn that runs in the server
+continues. F1 lists the keys, Ctrl+P the commands. `jaato` without a command does the same at a terminal.
+
+examples:
+  jaato tui
+  jaato tui -c
+  jaato tui "what changed since yesterday?"
+  jaato tui --accessible                 plain lines, without drawing: for screen readers (also ACCESSIBLE=1)"""
 EVENTS = """examples:
   jaato events s01k                      the stored events
   jaato events s01k --follow --after 120 | jq .type
@@ -102,6 +110,9 @@ OPTIONS = {
     "--until": value("TIME", "before this time"),
     "--output:usage": choice(("text", "json"), "text (default) or one JSON object", default="text"),
     "--workspace:usage": value("DIR", "only sessions of this directory (default: of all)"),
+    "--accessible": flag("plain lines without drawing, for screen readers"),
+    "--no-mouse": flag("leave the mouse to the terminal"),
+    "--full-screen": flag("show the session in the full-screen client"),
     "--new": flag("start a session if this directory has none"),
     "--follow": flag("keep printing new events until Ctrl-C"),
     "--after": value("SEQ", "only events after this sequence number", type=natural, default=0),
@@ -151,14 +162,20 @@ COMMANDS = (
         f"[prompt...] {AGENT} --image --schema --output",
         RUN,
     ),
-    Command("chat", "start an interactive session", f"[prompt:chat...] {AGENT}", CHAT),
+    Command("chat", "start an interactive session", f"[prompt:chat...] {AGENT} --accessible", CHAT),
     Command(
         "attach",
         "attach this terminal to a session of the server",
-        "[session:attach] --new --workspace --verbose --connect --token-file",
+        "[session:attach] --new --full-screen --accessible --workspace --verbose --connect --token-file",
         ATTACH,
         module="commands.chat",
-        unused=f"{MODEL} --system-prompt --max-turns --budget --continue --name {PERMISSIONS}",
+        unused=f"{MODEL} --system-prompt --max-turns --budget --continue --name --no-daemon {PERMISSIONS}",
+    ),
+    Command(
+        "tui",
+        "start the full-screen client in a new or resumed session",
+        f"[prompt:chat...] {AGENT} --accessible --no-mouse",
+        TUI,
     ),
     Command(
         "events",

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from jaato.cli.arguments.values import session_create, workspace_of
 from jaato.cli.connect import client_name, connect_to, connect_to_server, in_process_options, parse_address
+from jaato.cli.full_screen import can_draw, is_accessible, is_installed, run_full_screen
 from jaato.cli.output.console import Console
 from jaato.cli.repl.loop import Repl
 from jaato.client.address import Address, socket_path
@@ -21,7 +22,12 @@ from jaato.settings import environment
 
 def main(args: Namespace) -> int:
     """Run the REPL in a new or resumed session, or in one that is attached to."""
-    console = Console(environment())
+    environ = environment()
+    if is_accessible(args, environ):
+        environ["TERM"] = "dumb"  # no colours, no redrawing, the terminal's own line editing
+    elif getattr(args, "full_screen", False) and is_installed() and can_draw(environ):
+        return run_full_screen(args)
+    console = Console(environ)
     creation = None
     if args.command == "attach":
         address = parse_address(args) or Address(path=socket_path(environment()))
@@ -36,7 +42,7 @@ def main(args: Namespace) -> int:
     else:
         creation = session_create(args, local=True, in_process=True)
         connection = connect_in_process(args, console)
-    return asyncio.run(Repl(args, console, connection, creation).run())
+    return asyncio.run(Repl(args, console, connection, creation, environ).run())
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import anyio
 
 from jaato.cli.arguments.values import workspace_of
+from jaato.cli.full_screen import is_installed
 from jaato.cli.output.console import Console, Look, print_json, print_line, size_text, time_text
 from jaato.errors import JaatoError
 from jaato.runtime.plugins.setup import create_registry
@@ -213,6 +214,15 @@ def check_chat(_settings: Settings, _workspace: Path) -> Check:
     return Check("ok", "using prompt_toolkit")
 
 
+def check_full_screen(_settings: Settings, _workspace: Path) -> Check:
+    """The full-screen client."""
+    if not is_installed():
+        return Check(
+            "warn", "textual is not installed; jaato chat works without it", "pip install 'jaato[tui]'"
+        )
+    return Check("ok", "jaato tui can be used")
+
+
 def check_tracing(settings: Settings, workspace: Path) -> Check:
     """The export of traces."""
     from jaato.runtime.tracing.config import read_config
@@ -237,5 +247,6 @@ CHECKS: dict[str, Callable[[Settings, Path], Check]] = {
     "keyring": check_keyring,
     "ripgrep": check_ripgrep,
     "chat": check_chat,
+    "tui": check_full_screen,
     "tracing": check_tracing,
 }

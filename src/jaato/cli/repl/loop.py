@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from argparse import Namespace
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
@@ -29,7 +29,6 @@ from jaato.errors import JaatoError, SessionBusy
 from jaato.protocol.commands import ClientConfig, File, MessageSend, SessionCreate, SessionDetach
 from jaato.protocol.events import InitProgress
 from jaato.protocol.frames import Opened, Settled, Taken
-from jaato.settings import environment
 
 MAX_INTERRUPTS = 3
 """How often Ctrl-C is pressed in one turn until the program exits."""
@@ -50,10 +49,11 @@ class Repl:
         console: Console,
         connection: AbstractAsyncContextManager[Client],
         creation: SessionCreate | None,
+        environ: Mapping[str, str],
     ) -> None:
         self.args = args
         self.console = console
-        self.keyboard = Keyboard(environment(), console, [f"/{name}" for name in COMMANDS])
+        self.keyboard = Keyboard(environ, console, [f"/{name}" for name in COMMANDS])
         self.creation = self.first_creation = creation
         self.client: Client
         self.session: RemoteSession

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from jaato.abc.store import Store
+from jaato.agent.compaction.account import spec_chars
+from jaato.agent.compaction.window import CHARS_PER_TOKEN
 from jaato.errors import SessionNotFound
 from jaato.protocol.specs import SessionEntry
 from jaato.server.sessions.interrupted import InterruptedSessions, InterruptedStatus
@@ -70,6 +72,7 @@ def tools_of(live: Live) -> list[dict[str, object]]:
             "plugin": tool.plugin,
             "category": tool.spec.category,
             "declared": tool.name in session.active_tools,
+            "tokens": spec_chars(tool.spec) // CHARS_PER_TOKEN,
         }
         for tool in session.catalog
     ]

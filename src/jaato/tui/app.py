@@ -1,0 +1,372 @@
+"""The application: it runs the link to the session, and its keys work on the screen and the session."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.markup import escape
+from textual.screen import Screen
+
+from jaato.errors import JaatoError
+from jaato.protocol.events import SessionInfo
+from jaato.protocol.events.state import State
+from jaato.tui.link import Connection, Link
+from jaato.tui.preferences import Preferences
+from jaato.tui.prompt.area import PromptArea
+from jaato.tui.prompt.completion import list_commands
+from jaato.tui.prompt.editor import Prompt
+from jaato.tui.prompt.memory import Memory
+from jaato.tui.questions.dialogs import ConfirmDialog
+from jaato.tui.questions.panel import QuestionPanel
+from jaato.tui.screens.browser import Browser, Subject
+from jaato.tui.screens.keys import KeysScreen
+from jaato.tui.screens.searches import ConversationSubject, HistorySubject
+from jaato.tui.screens.subjects import (
+    PERMISSIONS,
+    PINS,
+    USAGE,
+    ContextSubject,
+    PlanSubject,
+    SessionSubject,
+    TaskSubject,
+    TextSubject,
+    ToolSubject,
+    WaypointSubject,
+)
+from jaato.tui.session_screen import SessionScreen
+
+FRAME_S = 1 / 30
+TICK_S = 0.1
+LEAVE_S = 2.0
+"""How long the second Ctrl+C may come after the first."""
+
+
+SCREENS = {
+    "sessions": ("Sessions", "search, preview and open sessions (F3)"),
+    "search": ("Search", "search in the conversation (Ctrl+F)"),
+    "history": ("Messages sent before", "search and reuse them (Ctrl+R)"),
+    "plans": ("Plans", "the plans of all agents, with their steps (F4)"),
+    "waypoints": ("Waypoints", "the tree, what restoring would change, restore"),
+    "tasks": ("Background tasks", "their output; stop one"),
+    "tools": ("Tools", "all tools and their price in tokens; switch one off"),
+    "mcp": ("MCP servers", "the tools of MCP servers"),
+    "permissions": ("Permissions", "lasting answers and the mode"),
+    "usage": ("Usage", "tokens, price and time by agent, model, tool and day"),
+    "context": ("Context", "what the model's context consists of, as bars"),
+    "pins": ("Pinned texts", "what every compaction keeps"),
+    "keys": ("Keys", "all keys (F1)"),
+}
+"""The screens: title and description."""
+TEXTS = {"usage": USAGE, "permissions": PERMISSIONS, "pins": PINS}
+
+
+class FullScreenClient(App[int]):
+    """The full-screen client of one session."""
+
+    TITLE = "jaato"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "stop", "Stop the agent", show=False, id="app.stop"),
+        Binding("ctrl+c", "interrupt", "Leave (twice)", show=False, id="app.interrupt"),
+        Binding("f2", "next_agent", "Next agent", id="app.next_agent", priority=True),
+        Binding("pageup", "scroll(-1)", "Scroll up", show=False, id="app.page_up"),
+        Binding("pagedown", "scroll(1)", "Scroll down", show=False, id="app.page_down"),
+        Binding("ctrl+end", "newest", "Newest line", show=False, id="app.newest"),
+        Binding("ctrl+o", "unfold", "Unfold the newest", show=False, id="app.unfold"),
+        Binding("f1", "open('keys')", "Keys", show=False, id="app.keys", priority=True),
+        Binding("f3", "open('sessions')", "Sessions", show=False, id="app.sessions"),
+        Binding("f4", "open('plans')", "Plans", show=False, id="app.plans"),
+        Binding("ctrl+f", "open('search')", "Search", show=False, id="app.search", priority=True),
+        Binding("ctrl+r", "open('history')", "Messages sent before", show=False, id="app.history"),
+        Binding("f9", "mouse", "Mouse", show=False, id="app.mouse"),
+    ]
+
+    def __init__(
+        self,
+        connection: Connection,
+        memory: Memory,
+        preferences: Preferences,
+        *,
+        first: str = "",
+        draft_key: str = "",
+    ) -> None:
+        super().__init__(
+            ansi_color=True if preferences.no_color else None
+        )  # of which Textual can remove the colours
+        self.preferences = preferences
+        self.memory = memory
+        if preferences.theme in self.available_themes:
+            self.theme = preferences.theme
+        self.set_keymap(preferences.keys)
+        self.link = Link(connection, self.schedule_frame, lambda: self.size.width)
+        self.link.on_leave = self.leave
+        self.link.on_open = self._session_opened
+        self.view = SessionScreen(self.link, PromptArea(memory, draft_key, self._known))
+        self.view.warning = self._warning
+        self.failure: JaatoError | None = None
+        """What has ended the client."""
+        self.left = asyncio.Event()
+        """Set when the session was left, or could not be opened."""
+        self._first = first
+        self._dirty = True
+        self._frame_due = False
+        self._last_frame = 0.0
+        self._interrupted_at = 0.0
+        self._leaving = False
+        self._has_mouse = preferences.mouse
+
+    def get_default_screen(self) -> SessionScreen:
+        """The screen of the session."""
+        return self.view
+
+    def on_mount(self) -> None:
+        """Begin to connect; the prompt can be typed in meanwhile."""
+        self.theme_changed_signal.subscribe(self, lambda theme: self.preferences.keep_theme(theme.name))
+        if not self.is_headless:
+            gc.freeze()  # modules and style sheets: a collection in mid-frame need not look at them
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):  # the keys come as keys, these from elsewhere
+                loop.add_signal_handler(number, self.leave)
+        self.run_worker(self._run_link())
+        self.set_interval(TICK_S, self._tick)
+        if not self._has_mouse:
+            self.call_after_refresh(self._set_mouse)
+
+    # --- the link ------------------------------------------------------------------------------------------------
+
+    async def _run_link(self) -> None:
+        code = 0
+        try:
+            await self.link.run(self._first)
+        except JaatoError as error:
+            self.failure, code = error, error.exit_code
+        self.view.area.close()
+        self.left.set()
+        self.exit(code, return_code=code)
+
+    def _known(self) -> tuple[State, SessionInfo | None] | None:
+        """The session, once there is one."""
+        return (self.link.session.state, self.link.session.info) if self.link.is_open else None
+
+    def _session_opened(self) -> None:
+        link = self.link
+        is_here = bool(link.client.welcome.state_dir or link.client.in_process)
+        self.view.area.workspace = Path(link.session.state.workspace) if is_here else None
+        if self.preferences.problem:
+            link.conversation.note(self.preferences.problem, "yellow")
+        self.view.show_session()
+
+    async def confirm(self, text: str) -> bool:
+        """Ask whether to go on."""
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.push_screen(ConfirmDialog(text), lambda yes: answer.set_result(bool(yes)))
+        return await answer
+
+    def leave(self) -> None:
+        """Leave: detach from the session, and end."""
+        if self._leaving:
+            return
+        self._leaving = True
+        self.view.area.close()
+        if self.link.is_open:
+            self.link.close()
+        else:
+            self.left.set()
+            self.exit(0)
+
+    # --- drawing -------------------------------------------------------------------------------------------------
+
+    def schedule_frame(self) -> None:
+        """Draw what has changed, at most thirty times a second."""
+        self._dirty = True
+        if not self._frame_due and self.is_running:
+            self._frame_due = True
+            wait = max(0.0, self._last_frame + FRAME_S - time.monotonic())
+            self.set_timer(wait, self._draw_frame) if wait else self.call_later(self._draw_frame)
+
+    def _draw_frame(self) -> None:
+        self._frame_due = False
+        self._last_frame = time.monotonic()
+        if self._dirty and self.is_running and self.link.is_open:
+            self._dirty = False
+            self.view.draw()
+
+    def _tick(self) -> None:
+        if self.view.is_mounted and self.view.tick():
+            self.schedule_frame()
+
+    def _warning(self) -> str:
+        is_recent = time.monotonic() - self._interrupted_at < LEAVE_S
+        return "Ctrl+C again leaves" if is_recent else ""
+
+    # --- what is typed -------------------------------------------------------------------------------------------
+
+    def on_prompt_area_submitted(self, event: PromptArea.Submitted) -> None:
+        """Send what was typed."""
+        if not self.link.is_open:
+            self.notify("Not connected yet; the message stays in the prompt.", markup=False)
+            return
+        self.view.area.take(event.text)
+        self.view.transcript.following = True
+        self.link.start(self._submit(event.text))
+
+    async def _submit(self, text: str) -> None:
+        try:
+            await self.link.submit(text)
+        except JaatoError:
+            if not self.view.prompt.text:
+                self.view.prompt.put(text)  # it was not taken: nothing is lost
+            raise
+
+    def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
+        """Send an answer."""
+        self.link.start(self.link.answer(event.question, event.answer))
+
+    # --- actions -------------------------------------------------------------------------------------------------
+
+    def action_stop(self) -> None:
+        """Stop the agent; the draft stays."""
+        if self.link.is_busy:
+            self.link.start(self.link.session.stop())
+        else:
+            self.view.prompt.focus()
+
+    def action_interrupt(self) -> None:
+        """Leave at the second press; a selection is copied instead."""
+        if text := self.screen.get_selected_text():
+            self.copy_to_clipboard(text)
+            self.screen.clear_selection()
+        elif self._warning():
+            self.leave()
+        else:
+            self._interrupted_at = time.monotonic()
+            self.set_timer(LEAVE_S, self.view.draw_status)
+            self.view.draw_status()
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self.leave()
+
+    def action_focus_prompt(self) -> None:
+        """Go back to the prompt."""
+        self.view.prompt.focus()
+
+    def action_answer(self) -> None:
+        """Go to the question, or else to the conversation and back."""
+        panel = self.view.questions
+        if panel.display and not panel.has_focus_within:
+            panel.query_one("#question").focus()
+        elif self.view.prompt.has_focus:
+            self.view.transcript.focus()
+        else:
+            self.view.prompt.focus()
+
+    def action_next_agent(self) -> None:
+        """Show the conversation of the next agent."""
+        if self.link.is_open:
+            self.view.show_next_agent()
+
+    def action_scroll(self, pages: int) -> None:
+        """Scroll the conversation by a page."""
+        transcript = self.view.transcript
+        lines = max(1, transcript.size.height - 2)
+        transcript.scroll_by_user()
+        transcript.scroll_relative(y=pages * lines, animate=False, force=True)
+        self.view.draw_status()
+
+    def action_newest(self) -> None:
+        """Show the newest line, and follow."""
+        self.view.transcript.action_follow()
+        self.view.draw_status()
+
+    def action_unfold(self) -> None:
+        """Fold or unfold the newest call or thought."""
+        self.view.transcript.marked = None
+        self.view.transcript.action_fold()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """What the command palette lists."""
+        del screen
+        for name, (title, text) in SCREENS.items():
+            yield SystemCommand(title, text, partial(self.action_open, name))
+        yield SystemCommand("Theme", "choose colours, light or dark", self.action_change_theme)
+        yield SystemCommand("Mouse", "give the mouse to the terminal, or take it (F9)", self.action_mouse)
+        yield SystemCommand("Leave", "leave; a turn in the server continues", self.leave)
+        if self.link.is_open:
+            for choice in list_commands(self.link.session.state):
+                # the palette reads both as markup
+                title, text = escape(choice.text), escape(choice.meaning)
+                yield SystemCommand(title, text, partial(self._begin_command, choice.text))
+
+    def _begin_command(self, text: str) -> None:
+        self.view.prompt.put(f"{text} ")
+        self.view.prompt.focus()
+
+    def action_open(self, name: str) -> None:
+        """Open a screen."""
+        if name == "keys":
+            if isinstance(self.screen, KeysScreen):
+                self.screen.dismiss(None)
+            else:
+                self.push_screen(KeysScreen(self.preferences.keys))
+        elif self.link.is_open and self.screen is self.view:
+            self.push_screen(Browser(self._subject(name)))
+
+    def _subject(self, name: str) -> Subject:
+        link, view = self.link, self.view
+        match name:
+            case "search":
+                layout = link.conversation.layout(view.agent_id)
+                return ConversationSubject(layout, view.transcript.show_block)
+            case "history":
+                return HistorySubject(self.memory.entries, view.prompt.put)
+            case "sessions":
+                return SessionSubject(link)
+            case "plans":
+                return PlanSubject(link)
+            case "waypoints":
+                return WaypointSubject(link)
+            case "tasks":
+                return TaskSubject(link)
+            case "context":
+                return ContextSubject(link)
+            case "tools" | "mcp":
+                return ToolSubject(link, "mcp" if name == "mcp" else "")
+        return TextSubject(link, SCREENS[name][0], TEXTS[name])
+
+    def action_mouse(self) -> None:
+        """Give the mouse to the terminal, so that it selects and scrolls itself, or take it again."""
+        self._has_mouse = not self._has_mouse
+        self._set_mouse()
+        state = "the client's" if self._has_mouse else "the terminal's"
+        self.notify(f"The mouse is {state} now; F9 changes that.", markup=False)
+
+    def _set_mouse(self) -> None:
+        name = "_enable_mouse_support" if self._has_mouse else "_disable_mouse_support"
+        change = getattr(self._driver, name, None)  # a terminal has it, a test's screen has not
+        if change is not None and self._driver is not None:
+            change()
+            self._driver.flush()
+
+    def on_prompt_image_pasted(self, event: Prompt.ImagePasted) -> None:
+        """Attach an image whose path was pasted, as a terminal does with a file that is dropped on it."""
+        if self.link.is_open:
+            self.link.start(self.link.submit(f"/image {event.path}"))
+
+    def on_transcript_near_top(self) -> None:
+        """Load earlier entries."""
+        if self.link.is_open and self.link.conversation.first_seq is not None:
+            self.link.start(self._load_earlier())
+
+    async def _load_earlier(self) -> None:
+        grown = await self.link.load_earlier()
+        self.view.transcript.shift(grown.get(self.view.agent_id, 0))
+        self.schedule_frame()

@@ -1,0 +1,342 @@
+"""The link of the full-screen client to its session: it joins or makes it, follows its events, and sends what is typed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
+
+import msgspec
+
+from jaato.abc.asker import Answer
+from jaato.cli.arguments.values import is_command
+from jaato.cli.output.console import Look, one_line
+from jaato.cli.output.printer import sandbox_lines
+from jaato.cli.repl.questions import answer_command
+from jaato.cli.repl.slash_commands import run_slash_command
+from jaato.client.connection import Client
+from jaato.client.session import RemoteSession
+from jaato.errors import JaatoError, SessionBusy
+from jaato.protocol.commands import File, MessageSend, SessionCreate, SessionDetach
+from jaato.protocol.events import Event, InitProgress, PermissionRequested, SessionInfo, TurnCompleted
+from jaato.protocol.frames import Opened, Settled
+from jaato.tui.questions.lines import Question
+from jaato.tui.questions.panel import describe_answer
+from jaato.tui.transcript.blocks import NoteBlock, UserBlock
+from jaato.tui.transcript.conversation import Conversation
+
+Connection = AbstractAsyncContextManager[tuple[Client, str, SessionCreate | None]]
+HISTORY_PAGE = 100
+DETACH_TIMEOUT_S = 2.0
+
+
+class Notes:
+    """Where a command writes: lines of one block."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._block: NoteBlock | None = None
+
+    @property
+    def width(self) -> int:
+        """The columns of a line."""
+        return max(40, self._link.width() - 3)
+
+    def note(self, text: str, look: Look = "") -> None:
+        """Write a line."""
+        if self._block is None:
+            self._block = self._link.conversation.add_notes([])
+        self._block.add(text, look)
+        self._link.changed()
+
+
+class Shown:
+    """What commands know of the session where it is shown."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self.turns: list[TurnCompleted] = []
+        self.changed = asyncio.Event()
+
+    async def wait_for_change(self) -> None:
+        """Wait until the agent starts or stops working, or asks."""
+        self.changed.clear()
+        await self.changed.wait()
+
+
+class Link:
+    """One session at a time, and the connection to its server. `changed` is called whenever something is to be drawn."""
+
+    def __init__(self, connection: Connection, changed: Callable[[], None], width: Callable[[], int]) -> None:
+        self.client: Client
+        self.session: RemoteSession
+        self.conversation: Conversation
+        self.creation: SessionCreate | None = None
+        self.first_creation: SessionCreate | None = None
+        self.attachments: list[File] = []
+        self.output = Shown("")
+        self.console = Notes(self)
+        self.changed = changed
+        self.width = width
+        self.on_leave: Callable[[], None] = lambda: None
+        self.on_open: Callable[[], None] = lambda: None
+        """Called when another session is shown."""
+        self.progress = ""
+        """What a new session waits for."""
+        self.state = "connecting"
+        """`connecting`, `connected`, `reconnecting`."""
+        self._connection = connection
+        self._following: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+        self._loading = False
+        self._activity = (False, 0)
+        """Whether a turn runs, and how many questions wait, as of the last event."""
+        self.failure: JaatoError | None = None
+        self.was_busy = False
+        """Whether the turn went on when this client left."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a session is shown."""
+        return hasattr(self, "conversation")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs."""
+        return self.is_open and self.conversation.is_busy
+
+    @property
+    def questions(self) -> list[Question]:
+        """The questions that wait."""
+        if not self.is_open or self.conversation.interrupted:
+            return []
+        return list(self.session.state.questions.values())
+
+    async def run(self, first: str = "") -> None:
+        """Connect, open the session, send the first message, and stay until `close` or the end of the connection. Raises
+        `JaatoError`s."""
+        async with self._connection as (self.client, session, creation):
+            self.client.on_connection = self._connection_changed
+            self.client.on_progress = self._show_progress
+            self.creation = self.first_creation = creation
+            await self._open(creation, session)
+            self.state = "connected"
+            self.changed()
+            if first:
+                self.start(self.send(first))
+            await self._stop.wait()
+            await self._detach()
+        if self.failure is not None:
+            raise self.failure
+
+    def close(self) -> None:
+        """Leave the session, which goes on if it is at work in a server."""
+        self._stop.set()
+
+    async def _detach(self) -> None:
+        self.was_busy = self.is_busy and not self.client.in_process
+        if self._following is not None:
+            self._following.cancel()
+        if self.was_busy:
+            return  # the connection ends, and the turn goes on
+        if self.is_busy:
+            with suppress(JaatoError):
+                await self.session.stop()
+        self.session.watched = False
+        try:
+            async with asyncio.timeout(DETACH_TIMEOUT_S):
+                await self.client.ask(SessionDetach(session_id=self.session.id))
+        except (JaatoError, TimeoutError):
+            return
+
+    # --- the session ---------------------------------------------------------------------------------------------
+
+    async def _open(self, creation: SessionCreate | None, session_id: str | None) -> None:
+        """Create, resume or attach to a session. Raises `JaatoError`, and stays in the current one."""
+        notices: list[tuple[str, str]] = []
+        name = session_id or ""
+        if creation is not None:
+            try:
+                opened = await self.client.ask(creation)
+                assert isinstance(opened, Opened)
+                name = opened.session_id
+                notices.append((f"{opened.provider} {opened.model} ({opened.reason})", "dim"))
+                if opened.notice:
+                    notices.append((opened.notice, "yellow"))
+            except SessionBusy:
+                if not creation.session_id:
+                    raise
+                name = creation.session_id  # it is at work in the server, and is joined
+        session = await self.client.attach(name)
+        if self._following is not None:
+            self._following.cancel()
+        self.session, self.creation, self.progress = session, creation, ""
+        self.conversation = Conversation(session.state, self._own_name())
+        assert session.info is not None
+        self.output = Shown(session.info.sandbox.mode if session.info.sandbox is not None else "")
+        self._introduce(session.info, notices)
+        self.conversation.catch_up(session.info)
+        self._following = asyncio.get_running_loop().create_task(self._follow(session))
+        self.on_open()
+        self.changed()
+
+    def _own_name(self) -> str:
+        own = self.client.welcome.client_id
+        info = self.session.info
+        return next((one.name for one in info.clients if one.id == own), "") if info is not None else ""
+
+    def _introduce(self, info: SessionInfo, notices: list[tuple[str, str]]) -> None:
+        """The first lines: which session, where, with what, and how it is confined."""
+        state = self.session.state
+        name = f" {state.name}" if state.name else ""
+        lines = [(f"session {state.session_id}{name}", "bold"), (state.workspace, "dim"), *notices]
+        if info.sandbox is not None:
+            look = "dim" if info.sandbox.backend and not info.sandbox.full else "yellow"
+            lines += [(line, look) for line in sandbox_lines(info.sandbox)]
+        if not state.turns and state.open_turn is None:
+            lines.append(("Type a message. / lists commands, @ finds files, F1 shows the keys.", ""))
+            others = [
+                one for one in info.sessions if one.workspace == info.workspace and one.id != state.session_id
+            ]
+            if others:
+                lines.append((f"F3 opens an earlier session ({len(others)} in this directory).", "dim"))
+        self.conversation.add_notes(lines)
+
+    async def open_session(self, creation: SessionCreate | None, session_id: str | None) -> None:
+        """Switch to another session. Raises `JaatoError`, and stays in the current one."""
+        before = self.session
+        await self._open(creation, session_id)
+        if before.id != self.session.id:
+            before.watched = False
+            await self.client.ask(SessionDetach(session_id=before.id))
+
+    async def end_input(self) -> None:
+        """Leave, as `/exit` does."""
+        self.on_leave()
+
+    async def _follow(self, session: RemoteSession) -> None:
+        try:
+            with session.events() as events:
+                async for event in events:
+                    self._take(event)
+                    self.changed()
+        except JaatoError as error:
+            self.failure = error
+            self._stop.set()
+
+    def _take(self, event: Event) -> None:
+        conversation = self.conversation
+        conversation.state = self.session.state
+        self._take_event(event)
+        activity = conversation.is_busy, len(self.questions)
+        if activity != self._activity:
+            self._activity = activity
+            self.output.changed.set()
+
+    def _take_event(self, event: Event) -> None:
+        conversation = self.conversation
+        if not isinstance(event, SessionInfo):
+            conversation.take(event)
+            if isinstance(event, TurnCompleted) and event.agent_id == self.session.state.root_agent_id:
+                self.output.turns.append(event)
+            return
+        if event.sandbox is not None and event.sandbox.mode != self.output.mode:
+            if self.output.mode:
+                conversation.note(f"the mode is now {event.sandbox.mode}", "yellow")
+            self.output.mode = event.sandbox.mode
+        if event.state is not None or event.live is not None:
+            conversation.catch_up(event)
+
+    async def load_earlier(self) -> dict[str, int]:
+        """Load a page of earlier entries; returns by how many lines each agent's layout has grown at its top."""
+        conversation = self.conversation
+        if self._loading or conversation.first_seq is None:
+            return {}
+        self._loading = True
+        try:
+            page = await self.session.history(conversation.first_seq, HISTORY_PAGE)
+            if conversation is not self.conversation:
+                return {}
+            return conversation.prepend(page.events, page.before_seq)
+        except JaatoError as error:
+            conversation.note(str(error), "red")
+            return {}
+        finally:
+            self._loading = False
+
+    # --- what is asked -------------------------------------------------------------------------------------------
+
+    def start(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run something in the background, and show its failure."""
+
+        async def run() -> None:
+            try:
+                await work
+            except JaatoError as error:
+                self.conversation.note(str(error), "red")
+                self.changed()
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def submit(self, text: str) -> None:
+        """Send a message, or run it as a command. Raises `JaatoError`."""
+        is_slash = is_command(text)
+        if is_slash:
+            self.console = Notes(self)
+            if await run_slash_command(self, text[1:], working=self.is_busy):
+                return
+        await self.send(text, check_prompt=is_slash)
+
+    async def send(self, text: str, *, check_prompt: bool = False) -> None:
+        """Send a message; without a connection once there is one again. Raises `JaatoError`."""
+        files, self.attachments = self.attachments, []
+        waiting: UserBlock | None = None
+        if not self.client.connected:
+            waiting = self.conversation.add_waiting(text)
+            self.changed()
+        message = MessageSend(session_id=self.session.id, text=text, files=files, check_prompt=check_prompt)
+        try:
+            await self.client.ask(message)
+        except JaatoError:
+            self.attachments = files
+            raise
+        finally:
+            if waiting is not None:
+                self.conversation.drop_block(waiting)
+                self.changed()
+
+    async def answer(self, question: Question, answer: Answer | list[str | None]) -> None:
+        """Answer a question; another client may have been faster. Raises `JaatoError`."""
+        command = answer_command(self.session.id, question.question_id, answer)
+        if isinstance(question, PermissionRequested):
+            command = msgspec.structs.replace(command, digest=question.digest)
+        settled = await self.client.ask(command)
+        if isinstance(settled, Settled) and not settled.accepted and settled.answer:
+            self.conversation.note(describe_answer(settled.by, settled.answer), "yellow")
+            self.changed()
+
+    # --- the server ----------------------------------------------------------------------------------------------
+
+    def _show_progress(self, event: InitProgress) -> None:
+        part = f" {event.done * 100 // event.total} %" if event.total else ""
+        self.progress = one_line(f"{event.step}{part}", 60)
+        self.changed()
+
+    def _connection_changed(self, connected: bool) -> None:
+        self.state = "connected" if connected else "reconnecting"
+        if not connected and self.is_open:
+            self.start(self._resume())
+        self.changed()
+
+    async def _resume(self) -> None:
+        """Resume the session with the options of this client, once it is connected again."""
+        if self.creation is not None:
+            again = msgspec.structs.replace(
+                self.creation, session_id=self.session.id, resume=False, name=None
+            )
+            with suppress(SessionBusy):  # another client has resumed it
+                await self.client.ask(again)

@@ -1,0 +1,157 @@
+"""The prompt with its completions: what is typed, completed, kept as a draft and sent."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import TextArea
+
+from jaato.cli.arguments.values import strip_message
+from jaato.protocol.events import SessionInfo
+from jaato.protocol.events.state import State
+from jaato.tui.prompt.choices import Choices
+from jaato.tui.prompt.completion import complete_command, complete_file, list_files
+from jaato.tui.prompt.editor import Prompt
+from jaato.tui.prompt.memory import Memory
+
+DRAFT_S = 0.7
+"""How long after the last key the draft is kept in its file."""
+BUSY_TITLE = "Enter: to the agent at its next pause"
+
+
+class PromptArea(Vertical):
+    """Completions above, the prompt below. `known` gives the session for completions, None while there is none."""
+
+    DEFAULT_CSS = "PromptArea { height: auto; }"
+
+    class Submitted(Message):
+        """A message is complete."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(
+        self, memory: Memory, draft_key: str, known: Callable[[], tuple[State, SessionInfo | None] | None]
+    ) -> None:
+        super().__init__(id="prompt-area")
+        self.memory = memory
+        self.workspace: Path | None = None
+        """Where the files for `@` are; None on another machine."""
+        self._draft_key = draft_key
+        self._known = known
+        self._draft_timer: asyncio.TimerHandle | None = None
+        self._files: list[str] | None = None
+        self._stop_listing = threading.Event()
+        self._listing: asyncio.Task[None] | None = None
+
+    def compose(self) -> ComposeResult:
+        """The completions and the editor."""
+        yield Choices(id="choices")
+        yield Prompt(self.memory, id="prompt")
+
+    def on_mount(self) -> None:
+        """Show the draft."""
+        if draft := self.memory.draft(self._draft_key):
+            self.prompt.put(draft)
+
+    @property
+    def prompt(self) -> Prompt:
+        """The editor."""
+        return self.query_one(Prompt)
+
+    @property
+    def choices(self) -> Choices:
+        """The completions."""
+        return self.query_one(Choices)
+
+    def set_busy(self, busy: bool) -> None:
+        """Say what Enter does."""
+        self.prompt.set_class(busy, "-working")
+        title = BUSY_TITLE if busy else ""
+        if self.prompt.border_title != title:
+            self.prompt.border_title = title
+
+    def close(self) -> None:
+        """Keep the draft, and stop what runs."""
+        self._stop_listing.set()
+        self.keep_draft()
+
+    def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
+        """Pass a message on; an empty one is none."""
+        event.stop()
+        if text := strip_message(event.text):
+            self.post_message(self.Submitted(text))
+
+    def take(self, text: str) -> None:
+        """A message was passed on: remember it, and empty the prompt."""
+        self.memory.add(text)
+        self.prompt.clear_message()
+        self.choices.offer(None)
+        self.keep_draft()
+
+    # --- drafts --------------------------------------------------------------------------------------------------
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Complete the word at the cursor, and keep the draft."""
+        event.stop()
+        self._complete()
+        if self._draft_timer is not None:
+            self._draft_timer.cancel()
+        self._draft_timer = asyncio.get_running_loop().call_later(DRAFT_S, self.keep_draft)
+
+    def keep_draft(self) -> None:
+        """Write the draft to its file."""
+        if self._draft_timer is not None:
+            self._draft_timer.cancel()
+            self._draft_timer = None
+        self.memory.keep_draft(self._draft_key, self.memory.unsent(self.prompt.message))
+
+    # --- completions ---------------------------------------------------------------------------------------------
+
+    def _complete(self) -> None:
+        prompt, known, completion = self.prompt, self._known(), None
+        row, column = prompt.cursor_location
+        before = prompt.document.get_line(row)[:column]
+        if known is not None:
+            if row == 0 and prompt.document.line_count == 1:
+                completion = complete_command(before, *known)
+            if completion is None and "@" in before and self.workspace is not None:
+                if self._files is None:
+                    self._files = []
+                    self._listing = asyncio.get_running_loop().create_task(self._list_files(self.workspace))
+                completion = complete_file(before, self._files)
+        self.choices.offer(completion)
+        prompt.completing = self.choices.completion is not None
+
+    async def _list_files(self, workspace: Path) -> None:
+        """List the files of the workspace, which takes a moment, and complete again."""
+        self._files = await asyncio.to_thread(list_files, workspace, self._stop_listing)
+        if self.is_attached:
+            self._complete()
+
+    def on_prompt_moved(self, event: Prompt.Moved) -> None:
+        """Move in the list of completions, take one, or close it."""
+        event.stop()
+        match event.key:
+            case "up" | "down":
+                self.choices.move(-1 if event.key == "up" else 1)
+            case "take":
+                self.on_choices_chosen()
+            case "close":
+                self.choices.offer(None)
+                self.prompt.completing = False
+
+    def on_choices_chosen(self) -> None:
+        """Take the completion that is marked."""
+        completion, current, prompt = self.choices.completion, self.choices.current, self.prompt
+        if completion is not None and current is not None:
+            row, column = prompt.cursor_location
+            prompt.replace(f"{current.text} ", (row, column - completion.length), (row, column))
+            prompt.focus()

@@ -1,0 +1,186 @@
+"""The editor of the prompt: Enter sends, Shift+Enter and Ctrl+J begin a line, long pastes are folded."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from textual import events
+from textual.binding import Binding
+from textual.message import Message
+from textual.widgets import TextArea
+
+from jaato.cli.output.console import printable
+from jaato.tui.prompt.memory import Memory
+
+PASTE_CHARS, PASTE_LINES = 1_000, 12
+"""A paste that is longer is folded to one mark."""
+MARK = re.compile(r"\[pasted #(\d+): [^\]]*\]")
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+MAX_PATH_CHARS = 4_000
+
+
+class Prompt(TextArea):
+    """A message as it is written. A fold stands for a paste until the message is sent."""
+
+    DEFAULT_CSS = """
+    Prompt { height: auto; min-height: 3; max-height: 12; border: none; border-top: solid $primary 60%;
+             border-bottom: solid $primary 60%; padding: 0 1; background: $background; scrollbar-size-vertical: 1; }
+    Prompt:focus { border: none; border-top: solid $primary; border-bottom: solid $primary; }
+    Prompt.-working { border-top: solid $warning; border-bottom: solid $warning; }
+    """
+    BINDINGS = [
+        Binding("shift+enter,alt+enter,ctrl+j", "newline", "New line", show=False, id="prompt.newline"),
+        Binding("pageup", "app.scroll(-1)", "Scroll up", show=False),
+        Binding("pagedown", "app.scroll(1)", "Scroll down", show=False),
+        Binding("tab", "app.answer", "To the question, or the conversation", show=False, id="prompt.leave"),
+        Binding("ctrl+c,super+c", "copy_or_leave", "Copy, or leave", show=False, id="prompt.copy"),
+    ]
+
+    class Submitted(Message):
+        """Enter: the message is complete."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class ImagePasted(Message):
+        """The path of an image was pasted."""
+
+        def __init__(self, path: Path) -> None:
+            super().__init__()
+            self.path = path
+
+    class Moved(Message):
+        """A key for the list of completions: `up`, `down`, `take`, `close`."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def __init__(self, memory: Memory, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
+        super().__init__(
+            id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False
+        )
+        self.memory = memory
+        self.completing = False
+        """Whether completions are shown, which some keys move."""
+        self._pastes: dict[int, str] = {}
+        self._count = 0
+
+    # --- the message ---------------------------------------------------------------------------------------------
+
+    @property
+    def message(self) -> str:
+        """The text with what its folds stand for."""
+        return MARK.sub(lambda found: self._pastes.get(int(found[1]), found[0]), self.text)
+
+    def put(self, text: str) -> None:
+        """Replace the message; a long one is folded."""
+        self.load_text(self._fold(text) if is_long(text) else text)
+        self.move_cursor(self.document.end)
+
+    def clear_message(self) -> None:
+        """Empty the prompt."""
+        self._pastes.clear()
+        self.load_text("")
+
+    def _fold(self, text: str) -> str:
+        self._count += 1
+        self._pastes[self._count] = text
+        lines = text.count("\n") + 1
+        return f"[pasted #{self._count}: {len(text):,} characters, {lines:,} lines]"
+
+    # --- keys ----------------------------------------------------------------------------------------------------
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Insert a paste, a long one as its fold."""
+        event.stop()
+        event.prevent_default()
+        text = printable(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        if (path := find_image(text)) is not None:
+            self.post_message(self.ImagePasted(path))
+            return
+        self.insert(self._fold(text) if is_long(text) else text)
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Send, complete, and go through the history."""
+        moves = {"up": "up", "down": "down", "tab": "take", "escape": "close"}
+        if self.completing and event.key in moves:
+            self.stop_key(event)
+            self.post_message(self.Moved(moves[event.key]))
+            return
+        match event.key:
+            case "enter":
+                self.stop_key(event)
+                self._enter()
+            case "up" if self.cursor_at_first_line and not self.selected_text:
+                self._recall(event, self.memory.earlier(self.message))
+            case "down" if self.cursor_at_last_line and not self.selected_text:
+                self._recall(event, self.memory.later())
+            case "backspace" if self._remove_fold():
+                self.stop_key(event)
+            case _:
+                await super()._on_key(event)
+
+    def stop_key(self, event: events.Key) -> None:
+        """Let no other handler have a key."""
+        event.stop()
+        event.prevent_default()
+
+    def _enter(self) -> None:
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        if line[:column].endswith("\\"):
+            self.replace("\n", (row, column - 1), (row, column))
+            return
+        self.post_message(self.Submitted(self.message))
+
+    def action_newline(self) -> None:
+        """Begin a line."""
+        self.insert("\n")
+
+    def _recall(self, event: events.Key, text: str | None) -> None:
+        self.stop_key(event)
+        if text is not None:
+            self.put(text)
+
+    def _remove_fold(self) -> bool:
+        """Remove the fold before the cursor; whether there is one."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        found = None
+        for found in MARK.finditer(before):  # noqa: B007 the last one
+            pass
+        if found is None or found.end() != column or self.selected_text:
+            return False
+        self.delete((row, found.start()), (row, column))
+        return True
+
+    def action_copy_or_leave(self) -> None:
+        """Copy what is selected; without a selection the program is left by pressing it twice."""
+        if self.selected_text:
+            self.app.copy_to_clipboard(self.selected_text)
+        else:
+            self.app.call_later(self.app.run_action, "app.interrupt")
+
+
+def find_image(text: str) -> Path | None:
+    """The image whose absolute path is all of a text, quoted or with escaped blanks as terminals paste it; else None."""
+    if "\n" in text.strip() or len(text) > MAX_PATH_CHARS:
+        return None
+    try:
+        words = shlex.split(text)
+        path = Path(words[0]) if len(words) == 1 else None
+        is_image = (
+            path is not None and path.is_absolute() and path.suffix.lower() in IMAGES and path.is_file()
+        )
+    except (ValueError, OSError):
+        return None
+    return path if is_image else None
+
+
+def is_long(text: str) -> bool:
+    """Whether a text is folded in the prompt."""
+    return len(text) > PASTE_CHARS or text.count("\n") >= PASTE_LINES

@@ -1,0 +1,1 @@
+"""Questions of the session in the full-screen client: permission and clarification."""

@@ -1,0 +1,196 @@
+"""Dialogs for answers that need text: edited arguments, a comment, and the agent's questions as a form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static, TextArea
+
+from jaato.cli.output.console import HIDDEN, escape_json, one_line, visible
+from jaato.cli.repl.questions import parse_reply, question_lines
+from jaato.protocol.events import ClarificationQuestion, PermissionRequested
+from jaato.tui.transcript.lines import clean
+
+DIALOG_CSS = """
+{name} {{ align: center middle; background: $background 60%; }}
+{name} > Vertical {{ width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $primary;
+    background: $surface; padding: 0 1; border-title-color: $primary; border-title-style: bold; }}
+{name} Input {{ border: none; height: 1; padding: 0 1; background: $boost; }}
+{name} Input:focus {{ border: none; background: $primary 25%; }}
+{name} .hint {{ color: $text-muted; height: auto; }}
+{name} .error {{ color: $error; height: auto; }}
+"""
+
+
+class ConfirmDialog(ModalScreen[bool]):
+    """Asks for a yes or no."""
+
+    CSS = DIALOG_CSS.format(name="ConfirmDialog")
+    BINDINGS = [
+        Binding("y", "dismiss(True)", "Yes"),
+        Binding("n,escape", "dismiss(False)", "No"),
+    ]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """What is asked."""
+        with Vertical():
+            yield Static(Text(clean(visible(self._text))))
+            yield Static("y yes · n no", classes="hint", markup=False)
+
+
+class CommentDialog(ModalScreen[str | None]):
+    """Asks for the comment of a denial; None when it is left."""
+
+    CSS = DIALOG_CSS.format(name="CommentDialog")
+    BINDINGS = [Binding("escape", "dismiss(None)", "Back")]
+
+    def __init__(self, question: PermissionRequested) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        """A line to write in."""
+        with Vertical() as box:
+            box.border_title = Text(f"Deny {one_line(self._question.tool, 60)}, with a comment for the agent")
+            yield Input(placeholder="why not, or what to do instead", id="comment", select_on_focus=False)
+            yield Static("Enter denies · Esc back to the question", classes="hint", markup=False)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Deny."""
+        if event.value.strip():
+            self.dismiss(event.value.strip())
+
+
+class ArgumentsDialog(ModalScreen[dict[str, Any] | None]):
+    """Edits the arguments of a call as JSON; None when it is left. What was typed is kept in `drafts`."""
+
+    CSS = (
+        DIALOG_CSS.format(name="ArgumentsDialog")
+        + "ArgumentsDialog TextArea { height: auto; min-height: 6; max-height: 18; border: none; }"
+    )
+    BINDINGS = [
+        Binding("escape", "leave", "Back"),
+        Binding("ctrl+s,f10", "send", "Run with these", priority=True),
+    ]
+
+    def __init__(self, question: PermissionRequested, drafts: dict[str, str]) -> None:
+        super().__init__()
+        self._question = question
+        self._drafts = drafts
+
+    def compose(self) -> ComposeResult:
+        """The arguments, and what is wrong with them."""
+        text = self._drafts.get(self._question.question_id) or format_arguments(self._question.arguments)
+        with Vertical() as box:
+            box.border_title = Text(f"Arguments of {one_line(self._question.tool, 60)}")
+            yield TextArea(text, soft_wrap=True, tab_behavior="focus", id="arguments")
+            yield Static("", classes="error", id="problem", markup=False)
+            yield Static(
+                "Ctrl+S runs the call with these · Esc back to the question", classes="hint", markup=False
+            )
+
+    def action_leave(self) -> None:
+        """Keep what was typed, and go back."""
+        self._drafts[self._question.question_id] = self.query_one(TextArea).text
+        self.dismiss(None)
+
+    def action_send(self) -> None:
+        """Take the arguments, if they are a JSON object."""
+        try:
+            arguments = json.loads(self.query_one(TextArea).text)
+        except (ValueError, RecursionError) as error:
+            self.query_one("#problem", Static).update(Text(f"Not valid JSON: {error}."))
+            return
+        if not isinstance(arguments, dict):
+            self.query_one("#problem", Static).update(Text("The arguments must be a JSON object: {…}."))
+            return
+        self._drafts.pop(self._question.question_id, None)
+        self.dismiss(arguments)
+
+
+def format_arguments(arguments: dict[str, Any]) -> str:
+    """Arguments as JSON for an editor; control and invisible characters as escapes."""
+    return HIDDEN.sub(
+        lambda found: found[0] if found[0] == "\n" else escape_json(found),
+        json.dumps(arguments, ensure_ascii=False, indent=2),
+    )
+
+
+class ClarificationForm(ModalScreen[list[str | None] | None]):
+    """The agent's questions, a field for each; None when it is left. What was typed is kept in `drafts`."""
+
+    CSS = (
+        DIALOG_CSS.format(name="ClarificationForm")
+        + "ClarificationForm VerticalScroll { height: auto; max-height: 100%; }"
+        + "ClarificationForm .question { height: auto; margin-top: 1; }"
+    )
+    BINDINGS = [
+        Binding("escape", "leave", "Back"),
+        Binding("ctrl+s,f10", "send", "Send", priority=True),
+        Binding("down", "app.focus_next", "Next", show=False),
+        Binding("up", "app.focus_previous", "Previous", show=False),
+    ]
+
+    def __init__(self, question: ClarificationQuestion, drafts: dict[str, list[str]]) -> None:
+        super().__init__()
+        self._question = question
+        self._drafts = drafts
+
+    def compose(self) -> ComposeResult:
+        """Each question with its choices and a field."""
+        typed = self._drafts.get(self._question.question_id, [])
+        with Vertical() as box:
+            box.border_title = Text("The agent asks")
+            with VerticalScroll():
+                if self._question.context:
+                    yield Static(Text(clean(visible(self._question.context)), "bold"))
+                for number, one in enumerate(self._question.questions):
+                    first, *choices, _prompt = question_lines(one)
+                    text = Text(f"{number + 1}. {clean(visible(first))}")
+                    for choice in choices:
+                        text.append(f"\n {clean(visible(choice))}", "dim")
+                    yield Static(text, classes="question")
+                    default = one.get("default")
+                    hint = f"empty: {one_line(str(default), 60)}" if default else "empty: no answer"
+                    if choices:
+                        hint = f"number or text, {hint}"
+                    value = typed[number] if number < len(typed) else ""
+                    yield Input(value, placeholder=hint, id=f"answer{number}", select_on_focus=False)
+            yield Static("Enter next · Ctrl+S sends all · Esc back", classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        """Begin with the first question."""
+        self.query(Input).first().focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go to the next question, after the last one send the answers."""
+        fields = list(self.query(Input))
+        at = fields.index(event.input)
+        if at + 1 < len(fields):
+            fields[at + 1].focus()
+        else:
+            self.action_send()
+
+    def action_leave(self) -> None:
+        """Keep what was typed, and go back."""
+        self._drafts[self._question.question_id] = [field.value for field in self.query(Input)]
+        self.dismiss(None)
+
+    def action_send(self) -> None:
+        """Send the answers."""
+        self._drafts.pop(self._question.question_id, None)
+        replies = [
+            parse_reply(one, field.value)
+            for one, field in zip(self._question.questions, self.query(Input), strict=True)
+        ]
+        self.dismiss(replies)

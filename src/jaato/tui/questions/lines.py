@@ -1,0 +1,89 @@
+"""The lines of a question: what a call would do, in full and inert, and what an answer covers."""
+
+from __future__ import annotations
+
+from textual.strip import Strip
+
+from jaato.cli.output.console import one_line, visible
+from jaato.cli.output.printer import indent_argument
+from jaato.cli.repl.questions import argument_lines, condition_lines, local_time, question_lines
+from jaato.protocol.events import ClarificationQuestion, PermissionRequested
+from jaato.tui.transcript.diffs import lay_out_diff
+from jaato.tui.transcript.lines import clean, lay_out_plain, lay_out_words
+from jaato.tui.transcript.looks import Looks
+
+Question = PermissionRequested | ClarificationQuestion
+ANSWERS = (
+    ("y", "y", "yes"),
+    ("n", "n", "no"),
+    ("a", "a", "always"),
+    ("t", "t", "this turn"),
+    ("i", "i", "until idle"),
+    ("o", "once", "once"),
+    ("N", "never", "never"),
+    ("A", "all", "all pending"),
+    ("e", "e", "edit"),
+    ("c", "c", "no + comment"),
+)
+"""The keys of the documented answers, the answers, and their meaning."""
+
+
+def format_title(question: Question, name: str, number: int) -> str:
+    """What is asked, by whom, and how many wait."""
+    prefix = f"{one_line(name, 40)}: " if name else ""
+    of = f"1 of {number} · " if number > 1 else ""
+    if isinstance(question, PermissionRequested):
+        return f"{of}{prefix}May {one_line(question.tool, 60)} run?"
+    return f"{of}{prefix}{'The agent has' if not name else 'has'} {format_question_count(len(question.questions))}"
+
+
+def format_question_count(number: int) -> str:
+    """A number of questions."""
+    return "a question" if number == 1 else f"{number} questions"
+
+
+def list_answers(question: PermissionRequested) -> list[tuple[str, str, str]]:
+    """The keys, answers and meanings that a question takes."""
+    known = set(question.options)
+    return [answer for answer in ANSWERS if not known or answer[1] in known]
+
+
+def lay_out_question(question: Question, width: int, looks: Looks) -> list[Strip]:
+    """The lines of a question."""
+    if isinstance(question, ClarificationQuestion):
+        return lay_out_clarification(question, width, looks)
+    found: list[Strip] = []
+    for line, look in [*argument_lines(question), *condition_lines(question)]:
+        style = looks.named(look)
+        found += (
+            lay_out_plain(clean(line), width, style) if not look else lay_out_words(clean(line), width, style)
+        )
+    if question.preview:
+        found += lay_out_diff(clean(visible(question.preview)), width, looks)
+    return found
+
+
+def lay_out_whole(question: PermissionRequested, width: int, looks: Looks) -> list[Strip]:
+    """Every argument of a call, and what `always` would cover, unabridged."""
+    found: list[Strip] = []
+    for name, value in question.arguments.items():
+        found += lay_out_plain(clean(indent_argument(name, value, whole=True)), width, looks.text)
+    if question.shape:
+        text = indent_argument("'always' would cover", question.shape, whole=True)
+        found += lay_out_plain(clean(text), width, looks.dim)
+    return found
+
+
+def lay_out_clarification(question: ClarificationQuestion, width: int, looks: Looks) -> list[Strip]:
+    """The lines of the agent's questions."""
+    found: list[Strip] = []
+    if question.context:
+        found += lay_out_words(clean(visible(question.context)), width, looks.strong)
+    for number, one in enumerate(question.questions, 1):
+        first, *choices, _prompt = question_lines(one)
+        found += lay_out_words(f"{number}. {clean(visible(first))}", width, looks.text)
+        for choice in choices:
+            found += lay_out_words(f"   {clean(visible(choice))}", width, looks.dim)
+    if question.deadline:
+        found += lay_out_words(f"defaults are used from {local_time(question.deadline)}", width, looks.dim)
+    return found

@@ -1,0 +1,231 @@
+"""The panel of the question that is answered next. It takes keys only after it was entered with Tab or a click."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Static
+
+from jaato.abc.asker import Answer
+from jaato.cli.output.console import one_line
+from jaato.protocol.events import ClarificationQuestion, PermissionRequested
+from jaato.tui.lines_view import LinesView
+from jaato.tui.questions.dialogs import ArgumentsDialog, ClarificationForm, CommentDialog
+from jaato.tui.questions.lines import Question, format_title, lay_out_question, lay_out_whole, list_answers
+
+GUARD_S = 0.5
+"""How long a question is visible before a key answers it: a key that comes sooner was meant for the prompt, or for the
+question before."""
+OTHER_LINES = 13
+"""Lines of a small terminal for all but the question: its border and keys, the prompt, the status, some conversation."""
+GRACE_S = 0.4
+"""How long the panel keeps the keys after an answer, as the next question often comes at once."""
+
+
+class QuestionPanel(Vertical):
+    """Shows the first pending question, and how many wait."""
+
+    DEFAULT_CSS = """
+    QuestionPanel { display: none; height: auto; border: round $warning; padding: 0 1;
+                    border-title-color: $warning; border-title-style: bold; }
+    QuestionPanel:focus-within { border: heavy $warning; }
+    QuestionPanel #answers { height: auto; }
+    """
+
+    class Answered(Message):
+        """The answer to a question."""
+
+        def __init__(self, question: Question, answer: Answer | list[str | None]) -> None:
+            super().__init__()
+            self.question = question
+            self.answer = answer
+
+    class Typed(Message):
+        """A character that is no answer, and belongs into the prompt."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
+        super().__init__(id=id)
+        self._grace: Timer | None = None
+        self._last_key = ""
+        self.pending: list[Question] = []
+        self._shown: Question | None = None
+        self._since = 0.0
+        self._argument_drafts: dict[str, str] = {}
+        self._form_drafts: dict[str, list[str]] = {}
+
+    def compose(self) -> ComposeResult:
+        """The question, and the keys of its answers."""
+        yield QuestionLines(self, id="question")
+        yield Static(id="answers")
+
+    @property
+    def current(self) -> Question | None:
+        """The question that is answered next."""
+        return self.pending[0] if self.pending else None
+
+    def ask(self, pending: list[Question], name_of: Callable[[str], str]) -> None:
+        """Show the first of the pending questions; nothing without any."""
+        known = {one.question_id for one in pending}
+        kept = [one for one in self.pending if one.question_id in known]
+        held = {one.question_id for one in kept}
+        self.pending = kept + [one for one in pending if one.question_id not in held]
+        self._show_or_hide()
+        question = self.current
+        if question is None:
+            self._shown = None
+            return
+        if self._grace is not None:
+            self._grace.stop()
+            self._grace = None
+        self.border_title = Text(format_title(question, name_of(question.agent_id), len(self.pending)))
+        if self._shown is None or self._shown.question_id != question.question_id:
+            self._shown, self._since = question, time.monotonic()
+            shown = question
+            self.query_one(LinesView).show(lambda width, looks: lay_out_question(shown, width, looks))
+        self.show_keys()
+        self._fit()
+
+    def _show_or_hide(self) -> None:
+        """Show the panel while a question waits, and for a moment after an answer from here."""
+        if self.pending:
+            self.display = True
+        elif self.display and self._grace is None:
+            if self.has_focus_within:
+                self._grace = self.set_timer(GRACE_S, self.leave)
+            else:
+                self.display = False
+
+    def leave(self) -> None:
+        """Give the keys back to the prompt, and hide without a question."""
+        self._grace = None
+        self.display = bool(self.pending)
+        self.app.call_later(self.app.run_action, "app.focus_prompt")
+
+    def on_resize(self) -> None:
+        """Leave room for the keys."""
+        self._fit()
+
+    def _fit(self) -> None:
+        """Bound the lines of the question, which scroll, so that the keys below stay visible."""
+        height = self.app.size.height
+        room = min(height * 6 // 10, height - OTHER_LINES)
+        self.query_one(LinesView).styles.max_height = max(3, room)
+
+    def show_keys(self) -> None:
+        """Show the keys of the answers, or how to get to them."""
+        question = self.current
+        if question is None:
+            return
+        lines = self.query_one(LinesView)
+        if not lines.has_focus:
+            more = " · more below" if lines.max_scroll_y else ""
+            text = Text(f"Tab answers; what you type stays in the prompt{more}", "dim")
+        elif isinstance(question, PermissionRequested):
+            keys = [(key, meaning) for key, _, meaning in list_answers(question)]
+            text = format_keys([*keys, ("v", "view whole"), ("Esc", "back")], self.size.width - 4)
+        else:
+            text = Text.assemble((" Enter ", "reverse"), " answer   ", ("Esc back to the prompt", "dim"))
+        self.query_one("#answers", Static).update(text)
+
+    def press(self, key: str) -> bool:
+        """Use a key as an answer; whether it was used. One that comes too soon is typed into the prompt."""
+        question = self.current
+        if question is None or time.monotonic() - self._since < GUARD_S:
+            if len(key) == 1 and key.isprintable() and key != self._last_key:
+                self.post_message(self.Typed(key))
+                self.leave()
+            return len(key) == 1
+        self._last_key = key
+        if isinstance(question, ClarificationQuestion):
+            if key == "enter":
+                self.app.push_screen(
+                    ClarificationForm(question, self._form_drafts), partial(self._send, question)
+                )
+            return key == "enter"
+        if key == "v":
+            self.query_one(LinesView).show(partial(lay_out_whole, question))
+            return True
+        answer = next((one for known, one, _ in list_answers(question) if key == known), None)
+        match answer:
+            case None:
+                return False
+            case "e":
+                self.app.push_screen(
+                    ArgumentsDialog(question, self._argument_drafts), partial(self._edit, question)
+                )
+            case "c":
+                self.app.push_screen(CommentDialog(question), partial(self._comment, question))
+            case _:
+                self._send(question, Answer(answer=answer))
+        return True
+
+    def _edit(self, question: Question, arguments: dict[str, Any] | None) -> None:
+        self._send(question, None if arguments is None else Answer(answer="e", arguments=arguments))
+
+    def _comment(self, question: Question, text: str | None) -> None:
+        self._send(question, Answer(answer="c", comment=text) if text else None)
+
+    def _send(self, question: Question, answer: Answer | list[str | None] | None) -> None:
+        if answer is not None:
+            self.post_message(self.Answered(question, answer))
+
+
+def format_keys(keys: Sequence[tuple[str, str]], width: int) -> Text:
+    """Keys and their meaning in lines of a width, no pair broken."""
+    text, used = Text(), 0
+    for key, meaning in keys:
+        size = len(key) + len(meaning) + 5
+        if used and used + size - 2 > width:
+            text.append("\n")
+            used = 0
+        text.append(f" {key} ", "reverse")
+        text.append(f" {meaning}  ")
+        used += size
+    return text
+
+
+class QuestionLines(LinesView):
+    """The lines of the question, which take the keys of the answers."""
+
+    BINDINGS = [Binding("escape,tab", "app.focus_prompt", "Back to the prompt", show=False)]
+
+    def __init__(self, panel: QuestionPanel, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
+        super().__init__(id=id)
+        self._panel = panel
+
+    def on_focus(self) -> None:
+        """Show the keys."""
+        self._panel.show_keys()
+
+    def on_blur(self) -> None:
+        """Show how to get here."""
+        self._panel.show_keys()
+
+    def on_key(self, event: events.Key) -> None:
+        """Answer."""
+        if self._panel.press(event.character or event.key if event.key != "enter" else "enter"):
+            event.stop()
+            event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """What is pasted is no answer."""
+        event.stop()
+
+
+def describe_answer(by: str, answer: str) -> str:
+    """A line about an answer that another client has given."""
+    return f"{one_line(by, 80) or 'Another client'} already answered: {one_line(answer, 300)}"

@@ -1,0 +1,1 @@
+"""Screens beside the conversation: sessions, waypoints, tasks, tools, permissions, usage, context, keys."""

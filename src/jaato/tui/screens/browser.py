@@ -1,0 +1,242 @@
+"""A screen with a list on the left, a filter above it, and what is known of the marked row on the right."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.strip import Strip
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from jaato.errors import JaatoError
+from jaato.tui.lines_view import LinesView
+from jaato.tui.transcript.blocks import lay_out_line
+from jaato.tui.transcript.lines import clean
+from jaato.tui.transcript.looks import Looks
+
+Line = tuple[str, str]
+FILTER_S = 0.25
+"""How long after the last key a search is sent."""
+
+
+class Row(NamedTuple):
+    """A row of the list: its id, its text, and words that the filter finds beside it."""
+
+    id: str
+    text: str
+    words: str = ""
+
+
+class Action(NamedTuple):
+    """What a key does with the marked row: a word for it, and whether the screen is left before."""
+
+    label: str
+    run: Callable[[str], Awaitable[object]]
+    leaves: bool = False
+
+
+class Subject(ABC):
+    """What a browser shows."""
+
+    title = ""
+    empty = "There is nothing here."
+    searches = False
+    """Whether `rows` looks for the words of the filter itself."""
+
+    @abstractmethod
+    async def rows(self, query: str) -> Sequence[Row]:
+        """The rows. Raises `JaatoError`."""
+
+    @abstractmethod
+    async def preview(self, row_id: str) -> Sequence[Line]:
+        """The lines about a row. Raises `JaatoError`."""
+
+    def actions(self) -> Mapping[str, Action]:
+        """What keys do; `enter` is the first one."""
+        return {}
+
+
+class Browser(ModalScreen[None]):
+    """Shows a subject. Typing filters, arrows move, Enter and the keys at the bottom act, Escape goes back."""
+
+    CSS = """
+    Browser { align: center middle; background: $background 60%; }
+    Browser > Vertical { width: 96%; height: 92%; border: round $primary; background: $surface; padding: 0 1;
+        border-title-color: $primary; border-title-style: bold; }
+    Browser Input { border: none; height: 1; padding: 0 1; background: $boost; }
+    Browser Input:focus { border: none; }
+    Browser Horizontal { height: 1fr; margin-top: 1; }
+    Browser OptionList { width: 2fr; height: 100%; border: none; padding: 0; background: $surface;
+        scrollbar-size-vertical: 1; }
+    Browser LinesView { width: 3fr; height: 100%; border-left: solid $primary 40%; padding: 0 0 0 1; }
+    Browser.-narrow Horizontal { layout: vertical; }
+    Browser.-narrow OptionList { width: 100%; height: 2fr; }
+    Browser.-narrow LinesView { width: 100%; height: 3fr; border-left: none; border-top: solid $primary 40%; }
+    Browser .hint { color: $text-muted; height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back", priority=True),
+        Binding("down", "move(1)", "Next", show=False, priority=True),
+        Binding("up", "move(-1)", "Previous", show=False, priority=True),
+        Binding("pagedown", "page(1)", "Down", show=False, priority=True),
+        Binding("pageup", "page(-1)", "Up", show=False, priority=True),
+    ]
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self.subject = subject
+        self._rows: list[Row] = []
+        self._shown: list[Row] = []
+        self._loads = 0
+
+    def compose(self) -> ComposeResult:
+        """Filter, list, preview, keys."""
+        with Vertical() as box:
+            box.border_title = Text(self.subject.title)
+            yield Input(
+                placeholder="type to search" if self.subject.searches else "type to filter", id="filter"
+            )
+            with Horizontal():
+                yield OptionList(id="rows", markup=False)
+                yield LinesView(id="preview")
+            yield Static(self._keys(), classes="hint")
+
+    def _keys(self) -> Text:
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for key, action in self.subject.actions().items():
+            text.append(f"{key.replace('ctrl+', 'Ctrl+').replace('enter', 'Enter')} {action.label} · ")
+        return text.append("Esc back")
+
+    async def on_mount(self) -> None:
+        """Load the rows."""
+        self.query_one("#rows").can_focus = False
+        await self.load()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Put list and preview below each other where it is narrow."""
+        self.set_class(event.size.width < 100, "-narrow")
+
+    async def load(self) -> None:
+        """Load the rows again; the marked one stays marked."""
+        self._loads += 1
+        load = self._loads
+        query = self.query_one(Input).value.strip()
+        try:
+            rows = list(await self.subject.rows(query if self.subject.searches else ""))
+        except JaatoError as error:
+            self._show_lines([(str(error), "red")])
+            return
+        if load == self._loads and self.is_attached:
+            self._rows = rows
+            self._filter()
+
+    def _filter(self) -> None:
+        words = [] if self.subject.searches else self.query_one(Input).value.lower().split()
+        before = self.marked
+        self._shown = [
+            row for row in self._rows if all(word in f"{row.text} {row.words}".lower() for word in words)
+        ]
+        options = self.query_one(OptionList)
+        options.clear_options()
+        options.add_options([Option(Content(clean(row.text).replace("\n", " "))) for row in self._shown])
+        at = next((at for at, row in enumerate(self._shown) if before and row.id == before.id), 0)
+        if self._shown:
+            options.highlighted = at
+        else:
+            self._show_lines([(self.subject.empty if not words else "Nothing fits.", "dim")])
+
+    @property
+    def marked(self) -> Row | None:
+        """The marked row."""
+        at = self.query_one(OptionList).highlighted
+        return self._shown[at] if at is not None and at < len(self._shown) else None
+
+    def on_input_changed(self) -> None:
+        """Filter, or search a moment after the last key."""
+        if self.subject.searches:
+            self.set_timer(FILTER_S, self.load)
+        else:
+            self._filter()
+
+    def on_option_list_option_highlighted(self) -> None:
+        """Show what is known of the row."""
+        if (row := self.marked) is not None:
+            self.run_worker(self._preview(row), exclusive=True)
+
+    async def _preview(self, row: Row) -> None:
+        try:
+            lines = await self.subject.preview(row.id)
+        except JaatoError as error:
+            lines = [(str(error), "red")]
+        if self.marked == row:
+            self._show_lines(lines)
+
+    def _show_lines(self, lines: Sequence[Line]) -> None:
+        self.query_one(LinesView).show(lambda width, looks: lay_out_lines(lines, width, looks))
+
+    def action_move(self, by: int) -> None:
+        """Mark another row."""
+        options = self.query_one(OptionList)
+        if by > 0:
+            options.action_cursor_down()
+        else:
+            options.action_cursor_up()
+
+    def action_page(self, by: int) -> None:
+        """Scroll what is known of the row."""
+        view = self.query_one(LinesView)
+        view.scroll_relative(y=by * max(1, view.size.height - 2), animate=False, force=True)
+
+    async def on_key(self, event: events.Key) -> None:
+        """Act on the marked row."""
+        action = self.subject.actions().get(event.key)
+        if action is not None and event.key != "enter":
+            event.stop()
+            await self._act(action)
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter: the first action."""
+        event.stop()
+        if (action := self.subject.actions().get("enter")) is not None:
+            await self._act(action)
+
+    async def on_option_list_option_selected(self) -> None:
+        """A click on the marked row: the first action."""
+        if (action := self.subject.actions().get("enter")) is not None:
+            await self._act(action)
+
+    async def _act(self, action: Action) -> None:
+        row = self.marked
+        if row is None:
+            return
+        if action.leaves:
+            self.dismiss(None)
+        try:
+            result = await action.run(row.id)
+        except JaatoError as error:
+            result = [(str(error), "red")]
+        if action.leaves:
+            return
+        await self.load()
+        if isinstance(result, str):
+            result = [(result, "")]
+        if isinstance(result, list) and self.is_attached:
+            self._show_lines(result)
+
+
+def lay_out_lines(lines: Sequence[Line], width: int, looks: Looks) -> list[Strip]:
+    """Lines in their colours; those of a table stay in one piece where they fit."""
+    found: list[Strip] = []
+    for text, look in lines:
+        for part in clean(text).split("\n"):
+            found += lay_out_line(part, width, looks.named(look))
+    return found

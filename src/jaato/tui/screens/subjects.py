@@ -1,0 +1,346 @@
+"""What the browsers show: sessions, waypoints, background tasks, tools and their sources, and the texts of commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaato.cli.output.console import format_count, one_line, time_text
+from jaato.cli.output.printer import call_text
+from jaato.cli.output.transcript import entry_lines, plan_lines
+from jaato.cli.repl.slash_commands import switch_to
+from jaato.protocol.commands import HistoryRequest, SessionList, TaskStop, ToolsDisable
+from jaato.protocol.events import MessageModel
+from jaato.protocol.frames import History, Sessions
+from jaato.protocol.specs import SessionEntry
+from jaato.tui.link import Link
+from jaato.tui.panels import find_plans, summarize_plan
+from jaato.tui.screens.browser import Action, Line, Row, Subject
+
+MOST = 200
+PREVIEW_ENTRIES = 12
+PREVIEW_WIDTH = 200
+
+
+class SessionSubject(Subject):
+    """The stored sessions: those of this directory first, then of others; a search looks into their text."""
+
+    title = "Sessions"
+    empty = "No session has these words."
+    searches = True
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._known: dict[str, SessionEntry] = {}
+
+    async def rows(self, query: str) -> Sequence[Row]:
+        """The newest sessions, or those with the words."""
+        found = await self._link.client.ask(SessionList(query=query or None, limit=MOST))
+        assert isinstance(found, Sessions)
+        here = self._link.session.state.workspace
+        entries = (
+            sorted(found.sessions, key=lambda one: one.workspace != here) if not query else found.sessions
+        )
+        self._known = {one.id: one for one in entries}
+        return [Row(one.id, format_session(one, self._link.session.id, here)) for one in entries]
+
+    async def preview(self, row_id: str) -> Sequence[Line]:
+        """What is known of it, and its last entries."""
+        entry = self._known[row_id]
+        lines: list[Line] = [
+            (f"{entry.id} {entry.name or ''}", "bold"),
+            (one_line(entry.description, 300), "") if entry.description else ("", ""),
+            (entry.workspace, "dim"),
+            (f"{entry.provider} {entry.model} · {time_text(entry.updated_at)} UTC", "dim"),
+        ]
+        if entry.found:
+            lines.append((f"found: {one_line(entry.found, 300)}", "yellow"))
+        page = await self._link.client.ask(HistoryRequest(session_id=row_id, limit=PREVIEW_ENTRIES))
+        assert isinstance(page, History)
+        arguments: dict[str, dict[str, object]] = {}
+        for event in page.events:
+            if isinstance(event, MessageModel):
+                arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
+            lines += [(line, "") for line in entry_lines(event, arguments, PREVIEW_WIDTH)]
+        return [line for line in lines if line[0]]
+
+    def actions(self) -> Mapping[str, Action]:
+        """Open it."""
+        return {"enter": Action("open", self._open, leaves=True)}
+
+    async def _open(self, row_id: str) -> None:
+        self._link.start(switch_to(self._link, row_id))
+
+
+def format_session(entry: SessionEntry, own: str, here: str) -> str:
+    """A session on one line."""
+    marks = ["this one"] if entry.id == own else []
+    marks += ["at work"] if entry.busy else ["interrupted"] if entry.interrupted else []
+    marks += [format_count(entry.questions, "question")] if entry.questions else []
+    name = one_line(entry.name or entry.description or entry.id[:12], 60)
+    place = "" if entry.workspace == here else f" · {one_line(entry.workspace.rpartition('/')[2], 30)}"
+    return f"{time_text(entry.updated_at)[5:]} {name}{place}{''.join(f' ({mark})' for mark in marks)}"
+
+
+class WaypointSubject(Subject):
+    """The waypoints as a tree; the preview says what restoring one would change."""
+
+    title = "Waypoints"
+    empty = "No waypoint yet: /waypoint create TEXT makes one."
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def rows(self, query: str) -> Sequence[Row]:
+        """The tree, as the session draws it."""
+        del query
+        lines = (await self._link.session.execute("waypoint", "list")).splitlines()
+        return [Row(waypoint_id, line) for line in lines if (waypoint_id := find_waypoint_id(line))]
+
+    async def preview(self, row_id: str) -> Sequence[Line]:
+        """What it is, and what restoring it would change."""
+        return [
+            (line, "")
+            for line in (await self._link.session.execute("waypoint", f"info {row_id}")).splitlines()
+        ]
+
+    def actions(self) -> Mapping[str, Action]:
+        """Restore or delete it."""
+        return {
+            "ctrl+r": Action("restore the files", self._restore),
+            "ctrl+d": Action("delete", self._delete),
+        }
+
+    async def _restore(self, row_id: str) -> str:
+        return await self._link.session.execute("waypoint", f"restore {row_id}")
+
+    async def _delete(self, row_id: str) -> str:
+        return await self._link.session.execute("waypoint", f"delete {row_id}")
+
+
+def find_waypoint_id(line: str) -> str:
+    """The id in a line of the tree; empty without one."""
+    words = line.strip("│├└─ ").split(maxsplit=1)
+    return words[0] if words else ""
+
+
+class TaskSubject(Subject):
+    """The background tasks that run, with their output."""
+
+    title = "Background tasks"
+    empty = "There are no background tasks."
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def rows(self, query: str) -> Sequence[Row]:
+        """The tasks that run."""
+        del query
+        state = self._link.session.state
+        return [
+            Row(task.task_id, f"{task.task_id} {task.tool}: {task.status}") for task in state.tasks.values()
+        ]
+
+    async def preview(self, row_id: str) -> Sequence[Line]:
+        """The call that made it, and the newest of its output."""
+        state = self._link.session.state
+        task = state.tasks.get(row_id)
+        call = state.calls.get(task.call_id or "") if task is not None else None
+        if task is None:
+            return [("It has ended; its result is in the conversation.", "dim")]
+        if call is None:
+            return [(f"{task.tool}: {task.status}", ""), ("Its output comes when it has ended.", "dim")]
+        head = call_text(call.tool, call.arguments, PREVIEW_WIDTH)
+        return [(head, "bold"), *((line, "") for line in call.output.splitlines())]
+
+    def actions(self) -> Mapping[str, Action]:
+        """Stop it."""
+        return {"ctrl+d": Action("stop", self._stop)}
+
+    async def _stop(self, row_id: str) -> str:
+        await self._link.client.ask(TaskStop(session_id=self._link.session.id, task_id=row_id))
+        return f"stopping {row_id}"
+
+
+class ToolSubject(Subject):
+    """The tools with the tokens of their declarations; those declared to the model are marked."""
+
+    title = "Tools"
+    empty = "The session is not loaded; its tools are available after the next message."
+
+    def __init__(self, link: Link, plugin: str = "") -> None:
+        self._link = link
+        self._plugin = plugin
+        if plugin:
+            self.title = "MCP servers"
+            self.empty = "No tool of an MCP server is known: `jaato mcp add` adds a server, `jaato mcp list` lists them."
+
+    async def rows(self, query: str) -> Sequence[Row]:
+        """The tools, declared ones first."""
+        del query
+        tools = sorted(
+            self._tools(), key=lambda tool: (not tool.get("declared"), tool["category"], tool["name"])
+        )
+        return [
+            Row(
+                str(tool["name"]),
+                f"{'*' if tool.get('declared') else ' '} {tool['name']:<28} {tool.get('tokens', 0):>5}"
+                f"{'' if tool.get('enabled') else '  off'}",
+                f"{tool['category']} {tool['description']}",
+            )
+            for tool in tools
+        ]
+
+    def _tools(self) -> list[dict[str, Any]]:
+        info = self._link.session.info
+        tools = info.tools if info is not None else []
+        return [tool for tool in tools if not self._plugin or tool["plugin"] == self._plugin]
+
+    async def preview(self, row_id: str) -> Sequence[Line]:
+        """What it does, where it comes from, and its price."""
+        tool = next(one for one in self._tools() if one["name"] == row_id)
+        declared = [one for one in self._tools() if one.get("declared")]
+        total = sum(int(str(one.get("tokens", 0))) for one in declared)
+        return [
+            (str(tool["name"]), "bold"),
+            (str(tool["description"]), ""),
+            (f"category {tool['category']}, plugin {tool['plugin']}", "dim"),
+            (f"about {tool.get('tokens', 0)} tokens of the context once it is declared", "dim"),
+            (
+                "declared to the model" if tool.get("declared") else "found by the model when it is needed",
+                "dim",
+            ),
+            ("" if tool.get("enabled") else "switched off", "yellow"),
+            (f"{len(declared)} declared tools have about {total:,} tokens", "dim"),
+        ]
+
+    def actions(self) -> Mapping[str, Action]:
+        """Switch it off or on."""
+        return {"enter": Action("switch off or on", self._toggle)}
+
+    async def _toggle(self, row_id: str) -> None:
+        tool = next(one for one in self._tools() if one["name"] == row_id)
+        session = self._link.session
+        await self._link.client.ask(
+            ToolsDisable(session_id=session.id, tools=[row_id], disabled=bool(tool.get("enabled")))
+        )
+
+
+class TextSubject(Subject):
+    """The texts of commands, one for each row."""
+
+    def __init__(self, link: Link, title: str, commands: Mapping[str, str]) -> None:
+        self._link = link
+        self.title = title
+        self._commands = commands
+
+    async def rows(self, query: str) -> Sequence[Row]:
+        """The commands."""
+        del query
+        return [Row(command, label) for label, command in self._commands.items()]
+
+    async def preview(self, row_id: str) -> Sequence[Line]:
+        """What the command writes."""
+        name, _, rest = row_id.partition(" ")
+        lines = (await self._link.session.execute(name, rest)).splitlines()
+        return [(line, "") for line in (drop_empty_columns(lines) if name == "usage" else lines)]
+
+
+class PlanSubject(Subject):
+    """The plans of all agents, with their steps."""
+
+    title = "Plans"
+    empty = "There is no plan."
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def rows(self, query: str) -> Sequence[Row]:
+        """The current plan of each agent, the root agent's first."""
+        del query
+        names = self._link.conversation.names.name_of
+        found = find_plans(self._link.session.state)
+        return [
+            Row(agent_id, f"{names(agent_id) or 'main'}: {summarize_plan(plan)}") for agent_id, plan in found
+        ]
+
+    async def preview(self, row_id: str) -> Sequence[Line]:
+        """The steps."""
+        plan = dict(find_plans(self._link.session.state))[row_id]
+        return [(line, "") for line in plan_lines(plan)]
+
+
+class ContextSubject(Subject):
+    """What the model's context consists of, as bars."""
+
+    title = "Context"
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._account: dict[str, Any] = {}
+
+    async def rows(self, query: str) -> Sequence[Row]:
+        """The whole, and the largest messages."""
+        del query
+        self._account = json.loads(await self._link.session.execute("context", "json"))
+        largest = sorted(self._account["messages"], key=lambda message: -message["tokens"])
+        rows = [
+            Row(message["id"], f"{message['tokens']:>7,}  {message['role']:<9} {message['title']}")
+            for message in largest
+        ]
+        return [Row("", "all of it"), *rows[:MOST]]
+
+    async def preview(self, row_id: str) -> Sequence[Line]:
+        """A bar for each part, or a message."""
+        account = self._account
+        if row_id:
+            message = next(one for one in account["messages"] if one["id"] == row_id)
+            return [(f"{message['role']}, {message['tokens']:,} tokens", "bold"), (message["title"], "")]
+        total, limit = account["total_tokens"], account["context_limit"]
+        lines: list[Line] = [(f"{total:,} of {limit:,} tokens ({account['percent_used']:.1f} %)", "bold")]
+        blocks = [(block.get("name") or block["kind"], block["tokens"]) for block in account["blocks"]]
+        lines += [(format_bar(name, tokens, total), "") for name, tokens in blocks]
+        lines.append((format_bar("free", account["tokens_remaining"], limit), "dim"))
+        if (threshold := account["threshold_percent"]) is not None:
+            lines.append((f"compacted at {threshold:g} %; /compact does it now", "dim"))
+        return lines
+
+
+def format_bar(name: str, tokens: int, total: int) -> str:
+    """A part of the context: its name, a bar, its tokens and its share."""
+    share = tokens / total if total else 0
+    bar = "━" * round(share * BAR_CHARS) or "╸"
+    return f"{one_line(name, 18):<18} {bar:<{BAR_CHARS}} {tokens:>9,} {share:>6.1%}"
+
+
+BAR_CHARS = 24
+
+
+def drop_empty_columns(lines: Sequence[str]) -> list[str]:
+    """A table without the columns that have nothing but zeros, so that it is narrower; lines below it stay."""
+    starts = [found.start() for found in re.finditer(r"\S+", lines[0])] if lines else []
+    rows = (
+        [line for line in lines if len(line) > starts[-1] and line[starts[-1] - 1 : starts[-1]] == " "]
+        if starts
+        else []
+    )
+    ends = [*starts[1:], None]
+    table = [[row[start:end].strip() for start, end in zip(starts, ends, strict=True)] for row in rows]
+    kept = [at for at in range(len(starts)) if any(row[at] not in ("", "0") for row in table[1:])]
+    if len(table) < 2 or rows != list(lines[: len(rows)]):
+        return list(lines)
+    widths = [max(len(row[at]) for row in table) for at in kept]
+    made = ["  ".join(f"{row[at]:<{width}}" for at, width in zip(kept, widths, strict=True)) for row in table]
+    return [line.rstrip() for line in made] + list(lines[len(rows) :])
+
+
+USAGE = {
+    "by agent": "usage agent",
+    "by model": "usage model",
+    "by tool": "usage tool",
+    "by day": "usage day",
+}
+PERMISSIONS = {"lasting answers": "permissions", "mode": "mode"}
+PINS = {"pinned texts": "pin"}

@@ -1,0 +1,80 @@
+"""Find the server of the full-screen client, started if there is none, and connect to it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+
+from jaato.cli.arguments.values import session_create, workspace_of
+from jaato.cli.commands.chat import choose_session
+from jaato.cli.connect import (
+    client_name,
+    connect_or_start,
+    connect_to,
+    is_in_tool_call,
+    parse_address,
+    same_state_dir,
+)
+from jaato.client.address import Address, socket_path
+from jaato.client.connection import Client, connect
+from jaato.errors import ConfigError
+from jaato.protocol.commands import SessionCreate
+from jaato.settings import environment, load
+
+Confirm = Callable[[str], Awaitable[bool]]
+
+
+def find_server(args: Namespace) -> Address | None:
+    """The server that this command uses, which is started if it is not running; None when it works in this process.
+    Raises `JaatoError`s."""
+    if args.no_daemon:
+        if args.connect:
+            raise ConfigError("--no-daemon and --connect contradict each other; use one of them.")
+        return None
+    address = parse_address(args)
+    if address is not None:
+        return address
+    environ = environment()
+    if args.command == "attach":
+        return Address(path=socket_path(environ))
+    if load(environ=environ)["server"] == "never" or is_in_tool_call():
+        return None
+    with connect_or_start(socket_path(environ)) as client:
+        return client.address if same_state_dir(client.welcome.state_dir, environ) else None
+
+
+def choose(args: Namespace, address: Address | None) -> tuple[str, SessionCreate | None]:
+    """The session to attach to, or the command that makes or resumes one. Raises `JaatoError`s."""
+    if address is None:
+        return "", session_create(args, local=True, in_process=True)
+    if args.command == "attach":
+        return (args.session, None) if args.session else choose_session(args, address)
+    with connect_to(address) as client:
+        local = bool(client.welcome.state_dir)
+    return "", session_create(args, local=local, in_process=False)
+
+
+@asynccontextmanager
+async def open_connection(
+    args: Namespace, confirm: Confirm
+) -> AsyncIterator[tuple[Client, str, SessionCreate | None]]:
+    """A client of the server with the session to attach to or the command that makes one. `confirm` is asked before
+    downloads in this process. Raises `JaatoError`s."""
+    address = await anyio.to_thread.run_sync(find_server, args)
+    session, creation = await anyio.to_thread.run_sync(choose, args, address)
+    if address is not None:
+        async with connect(address, name=client_name()) as client:
+            yield client, session, creation
+        return
+    from jaato.runtime.session_options import SessionOptions
+    from jaato.server.in_memory import serve_in_memory
+
+    base = SessionOptions(workspace=workspace_of(args), confirm=confirm)
+    async with (
+        serve_in_memory(base, maintain=True) as transport,
+        connect(transport=transport, name=client_name()) as client,
+    ):
+        yield client, session, creation

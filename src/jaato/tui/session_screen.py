@@ -1,0 +1,192 @@
+"""The screen of a session: tabs, conversation, plan, question, prompt and status, drawn from the link."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.screen import Screen
+
+from jaato.protocol.events.state import AgentView
+from jaato.tui.lines_view import LinesView
+from jaato.tui.link import Link
+from jaato.tui.panels import (
+    NARROW,
+    AgentTabs,
+    Status,
+    StatusLine,
+    find_active_plans,
+    is_working,
+    lay_out_plan,
+    summarize_plan,
+)
+from jaato.tui.prompt.area import PromptArea
+from jaato.tui.prompt.editor import Prompt
+from jaato.tui.questions.panel import QuestionPanel
+from jaato.tui.transcript.lines import cut_line, make_strip
+from jaato.tui.transcript.widget import Transcript
+
+
+class SessionScreen(Screen[None]):
+    """Shows a session. `draw` draws what has changed; `tick` advances the spinners."""
+
+    DEFAULT_CSS = """
+    SessionScreen { layout: vertical; }
+    SessionScreen #middle { height: 1fr; }
+    SessionScreen #plan { display: none; width: 36; height: 100%; border-left: solid $primary 40%; padding: 0 1; }
+    SessionScreen #planline { display: none; height: 1; padding: 0 2; }
+    """
+
+    def __init__(self, link: Link, area: PromptArea) -> None:
+        super().__init__()
+        self.link = link
+        self.area = area
+        self.agent_id = ""
+        """The agent whose conversation is shown."""
+        self.warning: Callable[[], str] = lambda: ""
+        """What the status line says before anything else."""
+        self._worked_since: float | None = None
+
+    def compose(self) -> ComposeResult:
+        """From the top down."""
+        yield AgentTabs(id="tabs")
+        with Horizontal(id="middle"):
+            yield Transcript(id="transcript")
+            yield LinesView(id="plan")
+        yield LinesView(id="planline")
+        yield QuestionPanel(id="questions")
+        yield self.area
+        yield StatusLine(id="status")
+
+    def on_mount(self) -> None:
+        """The prompt can be typed in at once."""
+        self.prompt.focus()
+
+    @property
+    def prompt(self) -> Prompt:
+        """The prompt."""
+        return self.area.prompt
+
+    @property
+    def transcript(self) -> Transcript:
+        """The conversation."""
+        return self.query_one(Transcript)
+
+    @property
+    def questions(self) -> QuestionPanel:
+        """The panel of the pending question."""
+        return self.query_one(QuestionPanel)
+
+    def on_resize(self, _event: events.Resize) -> None:
+        """Draw for the new size."""
+        if self.link.is_open:
+            self.draw()
+
+    # --- agents --------------------------------------------------------------------------------------------------
+
+    def show_session(self) -> None:
+        """Show another session, from its end."""
+        self._worked_since = None
+        self.agent_id = self.link.session.state.root_agent_id
+        self.transcript.show_layout(self.link.conversation.root)
+
+    def show_agent(self, agent_id: str) -> None:
+        """Show the conversation of an agent, from its end."""
+        if agent_id != self.agent_id:
+            self.agent_id = self.link.conversation.shown_agent_id = agent_id
+            self.transcript.show_layout(self.link.conversation.layout(agent_id))
+            self.draw()
+
+    def show_next_agent(self) -> None:
+        """Show the conversation of the next agent."""
+        ids = [agent.id for agent in self._agents()]
+        at = ids.index(self.agent_id) if self.agent_id in ids else -1
+        self.show_agent(ids[(at + 1) % len(ids)])
+
+    def on_agent_tabs_selected(self, event: AgentTabs.Selected) -> None:
+        """Show the agent whose tab was clicked."""
+        self.show_agent(event.agent_id)
+
+    def on_question_panel_typed(self, event: QuestionPanel.Typed) -> None:
+        """Put a character that is no answer into the prompt."""
+        self.prompt.insert(event.text)
+        self.prompt.focus()
+
+    def _agents(self) -> list[AgentView]:
+        """The agents, the root agent first."""
+        state = self.link.session.state
+        return sorted(state.agents.values(), key=lambda agent: agent.id != state.root_agent_id)
+
+    # --- drawing -------------------------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Draw what has changed."""
+        conversation, transcript = self.link.conversation, self.transcript
+        conversation.draw_frame(time.time())
+        if transcript.following:
+            conversation.trim()
+        transcript.refresh_blocks()
+        self._draw_questions()
+        names = conversation.names.name_of
+        self.query_one(AgentTabs).show(self._agents(), self.agent_id, names)
+        self._draw_plans()
+        self.draw_status()
+
+    def tick(self) -> bool:
+        """Advance the spinners of all agents that work; whether the conversation has any."""
+        if self.link.state != "connected":
+            self.draw_status()
+            self.query_one(StatusLine).tick()
+            return False
+        state = self.link.session.state if self.link.is_open else None
+        if state is None or not (self.link.is_busy or any(map(is_working, state.agents.values()))):
+            return False
+        self.query_one(AgentTabs).tick()
+        self.query_one(StatusLine).tick()
+        self.draw_status()
+        return bool(self.link.conversation.calls)
+
+    def _draw_questions(self) -> None:
+        self.questions.ask(self.link.questions, self.link.conversation.names.name_of)
+
+    def _draw_plans(self) -> None:
+        plans = find_active_plans(self.link.session.state)
+        panel, line = self.query_one("#plan", LinesView), self.query_one("#planline", LinesView)
+        wide = self.size.width >= NARROW
+        names = self.link.conversation.names.name_of
+        panel.display, line.display = bool(plans) and wide, bool(plans) and not wide
+        if plans and wide:
+            panel.show_if_new(plans, lambda width, looks: lay_out_plan(plans, names, width, looks))
+        elif plans:
+            text = summarize_plan(plans[0][1])
+            line.show_if_new(
+                text, lambda width, looks: [make_strip(Text(cut_line(text, width), looks.accent))]
+            )
+
+    def draw_status(self) -> None:
+        """Draw the status line, and what Enter does."""
+        link = self.link
+        if not link.is_open:
+            self.query_one(StatusLine).wait_for(link.progress)
+            return
+        now = time.monotonic()
+        self._worked_since = (self._worked_since or now) if link.is_busy else None
+        working_s = None if self._worked_since is None else int(now - self._worked_since)
+        state = link.session.state
+        agent = state.agents.get(self.agent_id or state.root_agent_id)
+        status = Status(state, link.output.mode, working_s, link.state, self._hint(), agent)
+        self.query_one(StatusLine).show(status)
+        self.area.set_busy(link.is_busy)
+
+    def _hint(self) -> str:
+        if warning := self.warning() or self.link.progress:
+            return warning
+        if self.transcript.has_focus:
+            return "Enter unfolds, Tab back"
+        if not self.transcript.following:
+            return "Ctrl+End newest"
+        return "Esc stops" if self.link.is_busy else "F1 keys"

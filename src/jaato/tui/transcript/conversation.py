@@ -1,0 +1,382 @@
+"""The events of a session as blocks: a layout for each agent, made from the state and kept up to date by the events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from jaato.cli.output.console import one_line
+from jaato.cli.output.printer import (
+    SubagentNames,
+    event_lines,
+    progress_lines,
+    subagent_lines,
+    summary_line,
+    turn_end_lines,
+)
+from jaato.cli.output.transcript import user_text
+from jaato.cli.repl.session_output import INTERRUPTED, SERVER_NOTICE
+from jaato.protocol.events import (
+    AgentCompleted,
+    AgentCreated,
+    AgentStatusChanged,
+    Event,
+    MessageModel,
+    MessageUser,
+    MidTurnInjected,
+    MidTurnQueued,
+    PermissionRequested,
+    PermissionResolved,
+    PlanUpdated,
+    Retry,
+    SessionInfo,
+    SystemMessage,
+    ToolCallEnd,
+    ToolCallStart,
+    TurnCompleted,
+)
+from jaato.protocol.events.state import State
+from jaato.protocol.messages import Refusal, Text, Thinking
+from jaato.tui.transcript.blocks import Block, CallBlock, NoteBlock, TextBlock, ThinkingBlock, UserBlock
+from jaato.tui.transcript.layout import Layout
+
+QUEUED = "waits for the agent's next pause"
+DELIVERED = "delivered in mid-turn"
+LINE = 400
+"""Characters of a note about an event."""
+STREAMED = ("thinking", "model", "refusal")
+
+
+class Conversation:
+    """The blocks of one session. `state` is always the client's state, which is ahead of the events or equal to them."""
+
+    def __init__(self, state: State, own_name: str) -> None:
+        self.state = state
+        self.layouts: dict[str, Layout] = {}
+        self.names = SubagentNames()
+        self.seen = 0
+        """The last durable event that is among the blocks."""
+        self.interrupted = False
+        """Whether the open turn was interrupted."""
+        self.first_seq: int | None = None
+        """Before which event there are earlier entries; None when all are here."""
+        self.calls: dict[str, CallBlock] = {}
+        """Calls without a result, by id."""
+        self.shown_agent_id = ""
+        """The agent whose layout notes are added to; empty: the root agent."""
+        self._own_name = own_name
+        self._open: dict[tuple[str, str], TextBlock | ThinkingBlock] = {}
+        """The streamed texts, by agent and kind."""
+        self._queued: dict[str, UserBlock] = {}
+        """Messages that wait, by id."""
+        self._previews: dict[str, str] = {}
+        self._turns: list[TurnCompleted] = []
+        """The turns of subagents since the root's last one."""
+
+    def layout(self, agent_id: str) -> Layout:
+        """The layout of an agent."""
+        found = self.layouts.get(agent_id)
+        if found is None:
+            found = self.layouts[agent_id] = Layout()
+        return found
+
+    @property
+    def root(self) -> Layout:
+        """The layout of the root agent."""
+        return self.layout(self.state.root_agent_id)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn of the root agent runs."""
+        return self.state.open_turn is not None and not self.interrupted
+
+    # --- the state -----------------------------------------------------------------------------------------------
+
+    def catch_up(self, info: SessionInfo) -> None:
+        """Take in what the state has and no event has brought: after joining, and after a connection was lost."""
+        state = self.state
+        self.names.restore(state.agents)
+        before, earlier = self.seen, state.earlier
+        for entry in state.entries:
+            if entry.seq > before:
+                self.take(entry)
+        self.seen = max(self.seen, state.seq)
+        if not before and earlier and state.entries:
+            self.first_seq = state.entries[0].seq
+        for call in state.calls.values():
+            self._call(call.agent_id, call.call_id, call.tool, call.arguments).start(
+                parse_time(call.started_at)
+            )
+        for question in state.questions.values():
+            self.take(question)
+        self._drop_lost(state)
+        self.interrupted = state.open_turn is not None and not info.at_work
+        if self.interrupted:
+            self._interrupt()
+
+    def _drop_lost(self, state: State) -> None:
+        """Remove streamed texts and waiting messages that the state no longer has."""
+        for agent_id, source in list(self._open):
+            agent = state.agents.get(agent_id)
+            if agent is None or source not in agent.streaming:
+                self.layout(agent_id).remove(self._open.pop((agent_id, source)))
+        waiting = {message_id for agent in state.agents.values() for message_id in agent.queued}
+        for message_id in self._queued.keys() - waiting:
+            self._drop_queued(message_id)
+        for agent in state.agents.values():
+            for message in agent.queued.values():
+                if message.id not in self._queued and message.source == "user":
+                    self._queue(agent.id, message.id, message.words)
+
+    def _interrupt(self) -> None:
+        for block in self.calls.values():
+            block.status = "interrupted"
+            block.changed()
+        self.calls.clear()
+        self.note(INTERRUPTED, "yellow")
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """Take in one event."""
+        self.names(event)
+        if event.durable:
+            if event.seq <= self.seen and not isinstance(event, PermissionRequested):
+                return
+            self.seen = max(self.seen, event.seq)
+        match event:
+            case MessageUser():
+                self._take_user(event)
+            case MessageModel():
+                self._take_model(event)
+            case ToolCallStart():
+                block = self._call(event.agent_id, event.call_id, event.tool, event.arguments)
+                block.arguments = event.arguments
+                block.start(parse_time(event.timestamp))
+            case ToolCallEnd():
+                block = self._call(event.agent_id, event.call_id, event.tool, event.arguments or {})
+                self.calls.pop(event.call_id, None)
+                block.finish(event)
+                if not event.show_output and event.result.ok:
+                    self.drop_block(block)
+            case PermissionRequested():
+                block = self._call(event.agent_id, event.call_id, event.tool, event.arguments)
+                block.status, block.preview = "asks", event.preview
+                block.changed()
+            case PermissionResolved() if event.call_id in self.calls:
+                self.calls[event.call_id].status = "waits"
+                self.calls[event.call_id].changed()
+            case TurnCompleted():
+                self._end_turn(event)
+            case _:
+                self._take_rest(event)
+
+    def _take_rest(self, event: Event) -> None:
+        match event:
+            case MidTurnQueued():
+                if event.message.source == "user":
+                    self._queue(event.agent_id, event.message.id, event.message.words)
+            case MidTurnInjected():
+                self._drop_queued(event.message_id)
+            case Retry():
+                self._void(event.agent_id)
+                self._notes(event, event_lines(event, LINE, verbose=False))
+            case AgentStatusChanged(status="active"):
+                if event.agent_id == self.state.root_agent_id:
+                    self.interrupted = False
+            case SystemMessage() if event.text.startswith(SERVER_NOTICE):
+                self.interrupted = True
+                self._interrupt()
+            case PlanUpdated():
+                pass  # the plan has a panel
+            case AgentCreated() | AgentCompleted() if event.agent_id in self.names:
+                self._take_subagent(event)
+            case _:
+                self._notes(event, [*event_lines(event, LINE, verbose=False), *progress_lines(event, LINE)])
+
+    def _take_user(self, event: MessageUser) -> None:
+        message = event.message
+        self.interrupted = False
+        has_waited = message.id in self._queued
+        self._drop_queued(message.id)
+        if message.source != "user":
+            text = one_line(user_text(event).removeprefix(f"[{message.source}] "), LINE)
+            self._add(event.agent_id, NoteBlock([(f"{message.source}: {text}", "dim")]), event.seq)
+            return
+        notes = [DELIVERED] if has_waited else []
+        if message.by and message.by != self._own_name:
+            notes.insert(0, f"from {one_line(message.by, 80)}")
+        self._add(event.agent_id, UserBlock(user_text(event), ", ".join(notes)), event.seq)
+
+    def _take_model(self, event: MessageModel) -> None:
+        agent_id = event.agent_id
+        texts = {"model": "", "thinking": "", "refusal": ""}
+        for part in event.message.parts:
+            match part:
+                case Text():
+                    texts["model"] += part.text
+                case Thinking():
+                    texts["thinking"] += part.text
+                case Refusal():
+                    texts["refusal"] += part.text
+        for source in STREAMED:
+            block = self._open.pop((agent_id, source), None)
+            text = texts[source]
+            if block is not None and text:
+                block.finish(text)
+            elif block is not None:
+                self.layout(agent_id).remove(block)
+            elif text.strip():
+                made = ThinkingBlock(text) if source == "thinking" else TextBlock(text)
+                self._add(agent_id, made, event.seq)
+        for call in event.message.function_calls:
+            self._call(agent_id, call.call_id, call.name, call.arguments, event.seq)
+
+    def _take_subagent(self, event: AgentCreated | AgentCompleted) -> None:
+        agent = self.state.agents.get(event.agent_id)
+        parent = agent.parent_agent_id if agent is not None else None
+        name = self.names.name_of(event.agent_id)
+        lines = [(f"[{name}] {text}", look) for text, look in subagent_lines(event, LINE, verbose=False)]
+        if lines:
+            self._add(parent or self.state.root_agent_id, NoteBlock(lines, gap=False), event.seq)
+
+    def _end_turn(self, event: TurnCompleted) -> None:
+        self._void(event.agent_id)
+        for call_id, block in list(self.calls.items()):
+            if block in self.layout(event.agent_id).blocks:
+                block.status = "not run"
+                block.changed()
+                del self.calls[call_id]
+        turns: list[TurnCompleted] = []
+        if event.agent_id == self.state.root_agent_id:
+            turns, self._turns = self._turns, []
+            self.interrupted = False
+        else:
+            self._turns.append(event)
+        summary = summary_line([event], "", turns).removesuffix(", session ")
+        self._add(event.agent_id, NoteBlock([*turn_end_lines(event), (summary, "dim")]), event.seq)
+
+    def _void(self, agent_id: str) -> None:
+        """Remove what an agent was streaming."""
+        for key in [key for key in self._open if key[0] == agent_id]:
+            self.layout(agent_id).remove(self._open.pop(key))
+
+    def _notes(self, event: Event, lines: Iterable[tuple[str, str]]) -> None:
+        found = list(lines)
+        if not found:
+            return
+        name = self.names.name_of(event.agent_id)
+        agent_id = event.agent_id if name else self.state.root_agent_id
+        last = self.layout(agent_id).blocks[-1:]
+        self._add(agent_id, NoteBlock(found, gap=not isinstance(last[0] if last else None, NoteBlock)))
+
+    # --- blocks --------------------------------------------------------------------------------------------------
+
+    def note(self, text: str, look: str) -> None:
+        """Add a line of the program."""
+        self.add_notes([(text, look)])
+
+    def add_notes(self, lines: Sequence[tuple[str, str]]) -> NoteBlock:
+        """Add lines of the program, to which more can be added."""
+        block = NoteBlock(lines)
+        self._add(self.shown_agent_id or self.state.root_agent_id, block)
+        return block
+
+    def add_waiting(self, text: str) -> UserBlock:
+        """Add a message that waits for the connection."""
+        block = UserBlock(text, "waits for the connection")
+        self._add(self.state.root_agent_id, block)
+        return block
+
+    def drop_block(self, block: Block) -> None:
+        """Remove a block."""
+        for layout in self.layouts.values():
+            layout.remove(block)
+
+    def _add(self, agent_id: str, block: Block, seq: int = 0) -> None:
+        """Add a block at the end, before messages that wait."""
+        layout = self.layout(agent_id)
+        at = len(layout.blocks)
+        while at and layout.blocks[at - 1] in self._queued.values():
+            at -= 1
+        block.seq = seq
+        layout.insert(at, block)
+
+    def _call(
+        self, agent_id: str, call_id: str, tool: str, arguments: dict[str, object], seq: int = 0
+    ) -> CallBlock:
+        """The block of a call without a result, made if there is none."""
+        block = self.calls.get(call_id)
+        if block is None:
+            block = self.calls[call_id] = CallBlock(call_id, tool, arguments)
+            self._add(agent_id, block, seq)
+        return block
+
+    def _queue(self, agent_id: str, message_id: str, text: str) -> None:
+        if message_id not in self._queued:
+            block = UserBlock(text, QUEUED)
+            self.layout(agent_id).append(block)
+            self._queued[message_id] = block
+
+    def _drop_queued(self, message_id: str) -> None:
+        block = self._queued.pop(message_id, None)
+        if block is not None:
+            self.drop_block(block)
+
+    def draw_frame(self, now: float) -> None:
+        """Take in what is streamed and printed now, as the state has it."""
+        for agent in self.state.agents.values():
+            for source, text in agent.streaming.items():
+                if not text.strip():
+                    continue
+                block = self._open.get((agent.id, source))
+                if block is None:
+                    block = (
+                        ThinkingBlock("", growing=True) if source == "thinking" else TextBlock(growing=True)
+                    )
+                    self._open[agent.id, source] = block
+                    self._add(agent.id, block)
+                block.grow(text)
+        for call_id, running in self.calls.items():
+            if running.is_running:
+                call = self.state.calls.get(call_id)
+                running.tick(now, call.output if call is not None else "")
+
+    def prepend(self, events: Iterable[Event], first_seq: int | None) -> dict[str, int]:
+        """Put earlier events before the blocks; returns by how many lines each agent's layout has grown at its top."""
+        earlier = Conversation(self.state, self._own_name)
+        earlier.names = self.names
+        for event in events:
+            earlier.take(event)
+        grown: dict[str, int] = {}
+        for agent_id, layout in earlier.layouts.items():
+            target = self.layout(agent_id)
+            before = target.height
+            later = {block.call_id: block for block in target.blocks if isinstance(block, CallBlock)}
+            for block in reversed(layout.blocks):
+                if isinstance(block, CallBlock) and block.end is None:
+                    if (same := later.get(block.call_id)) is not None:
+                        same.arguments = same.arguments or block.arguments
+                        same.changed()
+                        continue
+                    block.status = "not run"
+                target.insert(0, block)
+            grown[agent_id] = target.height - before
+        self.first_seq = first_seq
+        return grown
+
+    def trim(self) -> dict[str, int]:
+        """Remove the oldest blocks where there are too many; returns how many lines were removed at each agent's top."""
+        removed: dict[str, int] = {}
+        for agent_id, layout in self.layouts.items():
+            if lines := layout.trim():
+                removed[agent_id] = -lines
+                if agent_id == self.state.root_agent_id:
+                    known = [block.seq for block in layout.blocks if block.seq]
+                    self.first_seq = known[0] if known else self.first_seq
+        return removed
+
+
+def parse_time(timestamp: str) -> float:
+    """An ISO 8601 time in seconds since 1970."""
+    return datetime.fromisoformat(timestamp).timestamp()

@@ -1,0 +1,115 @@
+"""Lay unified diffs out: as they are, or with old and new side by side where it is wide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rich.style import Style
+from rich.text import Text
+from textual.strip import Strip
+
+from jaato.tui.transcript.lines import cut_line, fill, lay_out_plain, make_strip
+from jaato.tui.transcript.looks import Looks
+
+SIDE_BY_SIDE_WIDTH = 120
+"""Columns from which a diff is shown side by side."""
+HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+SAME_FILE = re.compile(r"^--- (.*)\n\+\+\+ \1$", re.MULTILINE)
+"""The two lines for a file that keeps its name."""
+HEADS = ("--- ", "+++ ", "diff ", "index ", "rename ", "similarity ", "new file", "deleted file", "\\ ", "… ")
+
+
+class Row(NamedTuple):
+    """A line of a diff: its mark, its text, and its number in the old and in the new file."""
+
+    mark: str
+    text: str
+    old: int = 0
+    new: int = 0
+
+
+def parse_diff(diff: str) -> Iterator[Row]:
+    """The lines of a clean unified diff; those around hunks have the mark `@`."""
+    old = new = 0
+    for line in diff.split("\n"):
+        found = HUNK.match(line)
+        if found is not None:
+            old, new = int(found[1]), int(found[2])
+            yield Row("@", line)
+        elif line.startswith("+") and not line.startswith("+++ "):
+            yield Row("+", line[1:], 0, new)
+            new += 1
+        elif line.startswith("-") and not line.startswith("--- "):
+            yield Row("-", line[1:], old, 0)
+            old += 1
+        elif line.startswith(HEADS):
+            yield Row("@", line)
+        else:
+            yield Row(" ", line[1:], old, new)
+            old, new = old + 1, new + 1
+
+
+def lay_out_diff(diff: str, width: int, looks: Looks) -> list[Strip]:
+    """The lines of a clean unified diff."""
+    rows = [*parse_diff(SAME_FILE.sub(r"+++ \1", diff.rstrip("\n")))]
+    if width >= SIDE_BY_SIDE_WIDTH and any(row.mark == "@" for row in rows):
+        return lay_out_sides(rows, width, looks)
+    styles = {"+": looks.added, "-": looks.removed, "@": looks.hunk, " ": looks.text}
+    found: list[Strip] = []
+    for row in rows:
+        style = styles[row.mark]
+        line = row.text if row.mark == "@" else f"{row.mark} {row.text}"
+        found += fill(lay_out_plain(line, width, style), width, style if row.mark in "+-" else Style())
+    return found
+
+
+def lay_out_sides(rows: list[Row], width: int, looks: Looks) -> list[Strip]:
+    """Old on the left, new on the right."""
+    half = (width - 1) // 2
+    digits = max((len(str(max(row.old, row.new))) for row in rows), default=1)
+    found: list[Strip] = []
+    left: list[Row] = []
+    right: list[Row] = []
+
+    def flush() -> None:
+        for at in range(max(len(left), len(right))):
+            one = left[at] if at < len(left) else None
+            other = right[at] if at < len(right) else None
+            found.append(join_sides(one, other, half, digits, looks))
+        left.clear()
+        right.clear()
+
+    for row in rows:
+        if row.mark == "-":
+            left.append(row)
+        elif row.mark == "+":
+            right.append(row)
+        else:
+            flush()
+            if row.mark == "@":
+                found.extend(lay_out_plain(row.text, width, looks.hunk))
+            else:
+                found.append(join_sides(row, row, half, digits, looks))
+    flush()
+    return found
+
+
+def join_sides(old: Row | None, new: Row | None, half: int, digits: int, looks: Looks) -> Strip:
+    """One line of both sides; a long one is cut."""
+    text = Text()
+    for row, number in ((old, old.old if old else 0), (new, new.new if new else 0)):
+        style = looks.text
+        if row is not None and row.mark in "+-":
+            style = looks.added if row.mark == "+" else looks.removed
+        room = half - digits - 3
+        content = cut_line(row.text, room) if row is not None else ""
+        mark = row.mark if row is not None else " "
+        text.append(f"{number or '':>{digits}} ", looks.dim)
+        part = Text(f"{mark} {content}", style)
+        part.append(" " * max(0, half - digits - 1 - part.cell_len), style)
+        text.append_text(part)
+        if number == (old.old if old else 0) and len(text.plain) <= half + 1:
+            text.append("│", looks.dim)
+    return make_strip(text)

@@ -1,0 +1,98 @@
+"""Wrap text into strips of the terminal's cells. Foreign text is cleaned first and is never read as markup."""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.strip import Strip
+
+from jaato.cli.output.console import printable
+
+TAB = 4
+SEPARATORS = {0x2028: " ", 0x2029: " ", 0x0B: " ", 0x0C: " ", 0x85: " "}
+MAX_LINES = 400
+"""Lines that are drawn of one result or text that is not the agent's answer."""
+MAX_CHARS = 200_000
+"""Characters that are laid out of one text; of a longer one the beginning."""
+
+
+@lru_cache(1)
+def get_console() -> Console:
+    """The console that rich wraps with; nothing is written to it."""
+    return Console(file=io.StringIO(), width=80, color_system=None, legacy_windows=False, _environ={})
+
+
+def clean(text: str, *, tabs: bool = True) -> str:
+    """Text without control characters that could move the cursor or hide something. Tabs go to the next multiple of four
+    columns; without `tabs` each is four blanks, so that pieces of a text can be cleaned one by one."""
+    plain = printable(text).translate(SEPARATORS)
+    return plain.expandtabs(TAB) if tabs else plain.replace("\t", " " * TAB)
+
+
+def wrap_text(text: Text, width: int) -> list[Text]:
+    """The lines of a text at a width, broken between words where there are any."""
+    if "\n" not in text.plain and text.cell_len <= width:
+        return [text]
+    return list(text.wrap(get_console(), max(1, width), overflow="fold"))
+
+
+def make_strip(text: Text) -> Strip:
+    """One line as a strip."""
+    if not text.spans:
+        return Strip(
+            [Segment(text.plain, Style.parse(text.style) if isinstance(text.style, str) else text.style)]
+        )
+    text.end = ""
+    segments = [segment for segment in text.render(get_console()) if segment.text]
+    return Strip(segments, sum(cell_len(segment.text) for segment in segments))
+
+
+def lay_out_plain(text: str, width: int, style: Style) -> list[Strip]:
+    """The lines of clean text in one style, broken at the width; the cheapest way to lay text out."""
+    found: list[Strip] = []
+    for line in text.split("\n"):
+        if not line:
+            found.append(Strip([], 0))
+        elif line.isascii():
+            found += [
+                Strip([Segment(line[at : at + width], style)], min(width, len(line) - at))
+                for at in range(0, len(line), width)
+            ]
+        else:
+            found += [Strip([Segment(part, style)], cell_len(part)) for part in chop_cells(line, width)]
+    return found
+
+
+def lay_out_words(text: str, width: int, style: Style) -> list[Strip]:
+    """The lines of clean text in one style, broken between words."""
+    return [make_strip(line) for line in wrap_text(Text(text, style), width)]
+
+
+def add_prefix(strips: list[Strip], first: str, rest: str, style: Style) -> list[Strip]:
+    """Strips with a prefix before the first and another before the others; both have the same width."""
+    heads = [Segment(first, style), Segment(rest, style)]
+    width = cell_len(first)
+    return [
+        Strip([heads[min(number, 1)], *strip], width + strip.cell_length)
+        for number, strip in enumerate(strips)
+    ]
+
+
+def fill(strips: list[Strip], width: int, style: Style) -> list[Strip]:
+    """Strips that are extended to the width with blanks in a style."""
+    return [strip.extend_cell_length(width, style) for strip in strips]
+
+
+def cut_line(text: str, width: int) -> str:
+    """A clean line cut to a width in cells, with an ellipsis."""
+    if cell_len(text) <= width:
+        return text
+    room = max(0, width - 1)
+    parts = chop_cells(text, room) if room else []
+    return f"{parts[0] if parts else ''}…"

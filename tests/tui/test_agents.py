@@ -1,0 +1,109 @@
+"""Several agents in the full-screen client: tabs, spinners, plans, retries; and what the status line says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tui.studio import call, say, studio
+
+from jaato.protocol.events import ToolCallEnd
+from jaato.protocol.events.state import State
+from jaato.protocol.messages import ToolResult
+from jaato.tui.panels import AgentTabs
+from jaato.tui.transcript.blocks import SPINNER, CallBlock
+from jaato.tui.transcript.conversation import Conversation
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.spec("S3", "UI Hooks Architecture", "S3.hooks.8")
+@pytest.mark.spec("S3", "UI Hooks Architecture", "S3.hooks.10")
+async def test_agents_are_tabs_and_every_spinner_is_alive(work: Path) -> None:
+    """F2 shows the next agent; while another one is shown, the spinners of all that work go on."""
+    steps = [
+        call("get_tool_schemas", names=["delegate"]),
+        call("delegate", task="count", background=True),
+        call("run", command="until [ -e go ]; do sleep 0.05; done"),
+        say("Over."),
+    ]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        tabs = one.app.view.query_one(AgentTabs)
+        await one.wait(lambda: len(one.app.link.session.state.agents) > 1 and tabs.display)
+        before = tabs.render().plain
+        await one.wait(lambda: tabs.render().plain != before)
+        root = one.app.view.agent_id
+        await one.press("f2")
+        assert one.app.view.agent_id != root
+        await one.see("count")
+        await one.press("f2")
+        assert one.app.view.agent_id == root
+        (work / "go").touch()
+        await one.see("Over.")
+
+
+@pytest.mark.spec("S3", "UI Hooks Architecture", "S3.hooks.9")
+async def test_a_call_that_runs_has_a_spinner_until_it_ends(work: Path) -> None:
+    """It turns while the call runs, above its newest output; afterwards the call has its result."""
+    steps = [call("run", command="echo begun; until [ -e go ]; do sleep 0.05; done"), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.see("│ begun")
+
+        def mark() -> str:
+            line = next(line for line in one.screen.splitlines() if "run echo begun" in line)
+            return line.split()[2]
+
+        first = mark()
+        assert first in SPINNER
+        await one.wait(lambda: mark() != first)
+        (work / "go").touch()
+        await one.see("Over.", "✓ run echo begun")
+        assert "│ begun" not in one.screen
+
+
+@pytest.mark.spec("S3", "UI Hooks Architecture", "S3.hooks.11")
+@pytest.mark.spec("S3", "UI Hooks Architecture", "S3.hooks.12")
+async def test_plans_and_retries_of_subagents(work: Path) -> None:
+    """A subagent's plan is in the list of plans, by its name; its retries are in its own conversation."""
+    steps = [
+        call("get_tool_schemas", names=["delegate", "createPlan"]),
+        call("delegate", task="count"),
+        {"error": "rate_limited", "retry_after_s": 0.01},
+        call("createPlan", title="Count them", steps=["one step"]),
+        say("Counted."),
+        say("Over."),
+    ]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.see("Over.")
+        assert "The script says" not in one.screen
+        await one.press("f4")
+        await one.see("Plans", "plan 0/1: Count them", "[ ] one step")
+        await one.press("escape", "f2")
+        await one.see("retry 2 of", "The script says: rate_limited", "Counted.")
+
+
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.14")
+async def test_the_status_line_has_provider_and_model(work: Path) -> None:
+    """From the snapshot, as soon as the session is shown."""
+    async with studio(work, steps=[say("x")]) as one:
+        assert "scripted script.json" in one.status
+
+
+@pytest.mark.spec("S1", "Executor Metadata", "S1.metadata.3")
+async def test_a_call_without_output_leaves_the_conversation() -> None:
+    """A result with `show_output` false is not shown; one that failed is."""
+    state = State(session_id="s", root_agent_id="a")
+    conversation = Conversation(state, "")
+    fields: dict[str, Any] = {"session_id": "s", "agent_id": "a", "tool": "quiet"}
+    for seq, (ok, shown) in enumerate([(True, True), (True, False), (False, False)], 1):
+        result = ToolResult(call_id=f"c{seq}", name="quiet", ok=ok)
+        end = ToolCallEnd(
+            seq=seq, call_id=f"c{seq}", result=result, duration_s=1.0, show_output=shown, **fields
+        )
+        conversation.take(end)
+    found = [block.call_id for block in conversation.root.blocks if isinstance(block, CallBlock)]
+    assert found == ["c1", "c3"]

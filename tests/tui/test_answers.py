@@ -1,0 +1,154 @@
+"""Every answer to a permission question, and what is shown around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tui.studio import call, calls, say, studio
+
+from jaato.client.state import apply
+from jaato.protocol.events import PermissionRequested
+from jaato.tui.lines_view import LinesView
+from jaato.tui.questions import panel
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_edited_arguments_are_run(work: Path) -> None:
+    """`e` opens the arguments as JSON; what is no object is refused, and what was typed stays after Escape."""
+    steps = [call("run", command="touch one", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.answer("e")
+        await one.see('"command": "touch one"', "Ctrl+S")
+        area = one.app.screen.query_one("#arguments")
+        area.load_text("[1]")  # type: ignore[attr-defined]
+        await one.press("ctrl+s")
+        await one.see("must be a JSON object")
+        area.load_text('{"command": "touch two", "need": ["write"]}')  # type: ignore[attr-defined]
+        await one.press("escape")
+        await one.see("May run run?")
+        await one.answer("e")
+        await one.see("touch two")
+        await one.press("ctrl+s")
+        await one.see("Over.")
+    assert (work / "two").exists()
+    assert not (work / "one").exists()
+
+
+async def test_a_comment_reaches_the_agent(work: Path) -> None:
+    """`c` denies with a comment."""
+    steps = [call("run", command="touch made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.answer("c")
+        await one.see("with a comment")
+        await one.type("use a test")
+        await one.press("enter")
+        await one.see("Over.", "denied", "use a test")
+
+
+async def test_questions_are_asked_one_at_a_time(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is answered, and a key pressed at once does not answer the next; the panel keeps the keys."""
+    made = [("run", {"command": f"touch {name}", "need": ["write"]}) for name in ("one", "two", "three")]
+    async with studio(work, steps=[calls(*made), say("Over.")]) as one:
+        await one.send("go")
+        await one.see("command: touch one")
+        await one.answer("y")
+        with monkeypatch.context() as patch:
+            patch.setattr(panel, "GUARD_S", 3_600)
+            await one.see("command: touch two")
+            await one.press("y", "y")
+            assert not (work / "two").exists()
+            assert one.panel.has_focus_within
+        await one.answer("y")
+        await one.see("command: touch three")
+        await one.answer("n")
+        await one.see("Over.")
+        await one.wait(lambda: one.app.view.prompt.has_focus)
+    assert (work / "two").exists()
+    assert not (work / "three").exists()
+
+
+async def test_what_is_typed_after_an_answer_is_no_answer(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever answers, and begins to type when the next question appears, types into the prompt."""
+    made = [("run", {"command": f"touch {name}", "need": ["write"]}) for name in ("one", "two")]
+    async with studio(work, steps=[calls(*made), say("Over.")]) as one:
+        await one.send("go")
+        await one.see("command: touch one")
+        await one.answer("y")
+        with monkeypatch.context() as patch:
+            patch.setattr(panel, "GUARD_S", 3_600)
+            await one.type("always all")
+            await one.see("command: touch two")
+        assert one.app.view.prompt.text == "always all"
+        assert one.panel.current is not None
+        assert not (work / "two").exists()
+        await one.answer("n")
+        await one.see("Over.")
+    assert not (work / "two").exists()
+
+
+async def test_questions_that_wait_are_counted(work: Path) -> None:
+    """Of several questions the first one is shown, with how many wait."""
+    async with studio(work, steps=[say("x")]) as one:
+        asked = [
+            PermissionRequested(
+                session_id="s",
+                agent_id=f"a{number}",
+                seq=1_000 + number,
+                question_id=f"q{number}",
+                call_id=f"c{number}",
+                tool="run",
+                arguments={"command": f"touch {number}"},
+                digest="d",
+                reason="r",
+                options=["y", "n"],
+            )
+            for number in range(3)
+        ]
+        state = one.app.link.session.state
+        for question in asked:
+            apply(state, question)
+        one.app.schedule_frame()
+        await one.see("1 of 3 · May run run?", "touch 0")
+        state.questions.pop("q0")
+        one.app.schedule_frame()
+        await one.see("1 of 2 · May run run?", "touch 1")
+        state.questions.clear()
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"), [("a", "a"), ("t", "t"), ("i", "i"), ("o", "once"), ("N", "never")]
+)
+async def test_each_key_is_the_documented_answer(work: Path, key: str, answer: str) -> None:
+    """The answer that is stored is the one of the key."""
+    steps = [call("run", command="touch made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.answer(key)
+        await one.see("Over.")
+        page = one.app.link.session.state
+        assert page.turns == 1
+        granted = await one.app.link.session.execute("permissions")
+        assert ("No lasting answers" in granted) == (answer in ("t", "i", "once")), granted
+        assert (work / "made").exists() == (answer != "never")
+
+
+async def test_a_long_call_is_viewed_whole(work: Path) -> None:
+    """Of a long argument the beginning and the end are shown; `v` shows all of it, and the question still waits."""
+    command = "\n".join(f"echo line-{number}" for number in range(60))
+    steps = [call("run", command=command, need=["write"]), say("Over.")]
+    async with studio(work, steps=steps, size=(80, 40)) as one:
+        await one.send("go")
+        await one.see("May run run?")
+        lines = one.panel.query_one(LinesView)
+        assert "line-35" not in lines.text
+        await one.answer("v")
+        await one.wait(lambda: "line-35" in lines.text)
+        assert one.panel.current is not None
+        await one.press("n")
+        await one.see("Over.")

@@ -1,0 +1,164 @@
+"""Agents as tabs, plans, screens, searches, themes, and small terminals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.tui.studio import Studio, call, say, studio
+
+from jaato.protocol.specs import Plan, PlanStep
+from jaato.tui.screens.subjects import drop_empty_columns
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_plan_is_a_panel_or_a_line(work: Path) -> None:
+    """Beside the conversation where it is wide, one line above the prompt where it is not."""
+    steps = [
+        call("get_tool_schemas", names=["createPlan"]),
+        call("createPlan", title="The plan", steps=["first step", "second step"]),
+        say("Planned."),
+    ]
+    async with studio(work, steps=steps, size=(120, 30)) as one:
+        await one.send("plan it")
+        await one.see("Planned.", "· first step", "· second step")
+        await one.pilot.resize_terminal(80, 24)
+        await one.see("plan 0/2: The plan")
+        plan = Plan("p", "t", [PlanStep("1", "x" * 500, "in_progress")], "active")
+        one.app.link.session.state.agents[one.app.view.agent_id].plans = {"p": plan}
+        one.app.link.session.state.agents[one.app.view.agent_id].plan_id = "p"
+        one.app.view.draw()
+        await one.see("plan 0/1: xxx")
+        await one.pilot.resize_terminal(110, 24)
+        await one.see("▸ xxx")
+
+
+async def open_screen(one: Studio, name: str, *texts: str) -> None:
+    """Open a screen, see what it shows, and leave it."""
+    one.app.action_open(name)
+    await one.see(*texts)
+    await one.press("escape")
+    await one.wait(lambda: one.app.screen is one.app.view)
+
+
+async def test_every_screen_fits_a_small_terminal(work: Path) -> None:
+    """At 80 by 24 nothing is wider than the screen, and Escape goes back to the prompt."""
+    steps = [call("run", command="echo out"), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("some words to find")
+        await one.see("Over.")
+        await one.rest()
+        await open_screen(one, "sessions", "Sessions", "(this one)", "user: some words")
+        await open_screen(one, "search", "Search in the conversation", "some words to find")
+        await open_screen(one, "history", "Messages sent before", "some words to find")
+        await open_screen(one, "waypoints", "Waypoints", "w0", "session start")
+        await open_screen(one, "tasks", "There are no background tasks.")
+        await open_screen(one, "tools", "Tools", "* ", "tokens")
+        await open_screen(one, "mcp", "MCP servers")
+        await open_screen(one, "permissions", "No lasting answers")
+        await open_screen(one, "usage", "by agent", "AGENT")
+        await open_screen(one, "context", "of 128,000 tokens", "━")
+        await open_screen(one, "keys", "Shift+Enter, Ctrl+J", "F2")
+        assert one.app.view.prompt.has_focus
+
+
+async def test_another_session_is_found_and_opened(work: Path) -> None:
+    """The picker searches the text of all sessions, shows a preview, and opens one with Enter."""
+    async with studio(work, steps=[say("about zebras")], size=(110, 30)) as one:
+        await one.send("tell me of animals")
+        await one.see("about zebras")
+        await one.rest()
+        first = one.app.link.session.id
+    async with studio(work, steps=[say("other")], size=(110, 30)) as one:
+        await one.press("f3")
+        await one.see("Sessions", "(this one)")
+        await one.type("zebras")
+        await one.see("found:", "agent: about zebras")
+        await one.press("enter")
+        await one.wait(lambda: one.app.link.session.id == first)
+        await one.see("▌ tell me of animals", "about zebras")
+
+
+async def test_waypoints_are_restored_after_a_preview(work: Path) -> None:
+    """The preview says which files would change; Ctrl+R restores them."""
+    steps = [
+        call("get_tool_schemas", names=["writeNewFile"]),
+        call("writeNewFile", path="made.txt", content="x"),
+        say("Over."),
+    ]
+    async with studio(work, "--yes", steps=steps) as one:
+        await one.send("/waypoint create before it")
+        await one.see("is made")
+        await one.send("write it")
+        await one.see("Over.")
+        await one.rest()
+        one.app.action_open("waypoints")
+        await one.see('"before it"')
+        await one.press("down")
+        await one.see("made.txt: would be")
+        await one.press("ctrl+r")
+        await one.wait(lambda: not (work / "made.txt").exists())
+
+
+async def test_the_palette_lists_screens_and_commands(work: Path) -> None:
+    """Ctrl+P finds a screen by its words, and puts a command into the prompt."""
+    async with studio(work, steps=[say("x")]) as one:
+        await one.press("ctrl+p")
+        await one.type("usage")
+        await one.see("tokens, price and time")
+        await one.press("enter")
+        await one.see("by agent")
+        await one.press("escape")
+
+
+async def test_the_theme_is_kept_and_keys_are_bound(work: Path) -> None:
+    """A theme that was chosen is that of the next start; `tui.json` binds other keys, and a damaged one is reported."""
+    async with studio(work, steps=[say("x")]) as one:
+        one.app.theme = "textual-light"
+        await one.pilot.pause(0.1)
+    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
+    assert json.loads(path.read_text())["theme"] == "textual-light"
+    path.write_text(json.dumps({"theme": "textual-light", "keys": {"app.keys": "f8"}}))
+    async with studio(work, steps=[say("x")]) as one:
+        assert one.app.theme == "textual-light"
+        await one.press("f8")
+        await one.see("Shift+Enter, Ctrl+J")
+        await one.press("escape")
+    path.write_text("{")
+    async with studio(work, steps=[say("x")]) as one:
+        await one.see("tui.json cannot be used")
+    assert path.read_text() == "{"
+
+
+async def test_every_size_is_drawn(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NO_COLOR every width down to 30 columns is drawn."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with studio(
+        work, steps=[say("# Words\n\n" + "some words " * 40 + "\n\n```python\nx = 1\n```")]
+    ) as one:
+        await one.send("go")
+        await one.see("tokens in")
+        for width, height in ((30, 10), (200, 60), (80, 24)):
+            await one.pilot.resize_terminal(width, height)
+            await one.pilot.pause(0.1)
+            assert "tokens" in one.screen
+
+
+def test_tables_leave_out_what_is_zero() -> None:
+    """Columns without a figure go; a text that is no table stays."""
+    table = [
+        "AGENT  CALLS  CACHED  PRICE",
+        "main   5      0       $1",
+        "sub    1      0       price unknown",
+        "A note.",
+    ]
+    assert drop_empty_columns(table) == [
+        "AGENT  CALLS  PRICE",
+        "main   5      $1",
+        "sub    1      price unknown",
+        "A note.",
+    ]
+    assert drop_empty_columns(["No calls yet."]) == ["No calls yet."]
+    assert drop_empty_columns([]) == []

@@ -1,0 +1,197 @@
+"""A session in the full-screen client: send, stream, ask, answer, stop, leave."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.tui.studio import call, calls, say, studio
+from textual import events
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_message_is_sent_and_the_answer_streamed(work: Path) -> None:
+    """The message and the answer stand in the conversation, and what the turn has used below them."""
+    async with studio(work, steps=[say("# Title\n\nSome **bold** words.", chunks=9)]) as one:
+        await one.see("session", str(work)[:30], "ready")
+        await one.send("hello there")
+        await one.see("▌ hello there", "# Title", "Some bold words.", "1,000 tokens in, 20 out")
+        await one.rest()
+        assert "ready" in one.status
+
+
+async def test_a_question_is_answered_by_a_key_of_its_panel(work: Path) -> None:
+    """The panel shows the diff and what `always` covers; Tab enters it, and a key answers."""
+    (work / "a.txt").write_text("one\ntwo\n")
+    steps = [
+        call("get_tool_schemas", names=["updateFile"]),
+        call("updateFile", path="a.txt", old="two", new="2"),
+        say("Done."),
+    ]
+    async with studio(work, steps=steps) as one:
+        await one.send("edit it")
+        await one.see("May updateFile run?", "- two", "+ 2", "'always' would cover", "Tab answers")
+        await one.answer("y")
+        await one.see("Done.", "✓ updateFile")
+        assert (work / "a.txt").read_text() == "one\n2\n"
+
+
+async def test_typed_keys_never_answer(work: Path) -> None:
+    """Keys typed while a question appears go into the prompt."""
+    steps = [call("run", command="touch made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.see("May run run?")
+        await one.type("yes and always")
+        assert one.app.view.prompt.text == "yes and always"
+        assert one.panel.current is not None
+        assert not (work / "made").exists()
+        await one.answer("n")
+        await one.see("Over.", "denied")
+        assert one.app.view.prompt.text == "yes and always"
+        assert not (work / "made").exists()
+
+
+async def test_escape_stops_and_keeps_the_draft(work: Path) -> None:
+    """Escape ends the turn; what was typed stays."""
+    steps = [call("run", command="sleep 60"), say("never")]
+    async with studio(work, steps=steps) as one:
+        await one.send("wait")
+        await one.see("run sleep 60", "Esc stops")
+        await one.type("next")
+        await one.press("escape")
+        await one.see("Interrupted; completed work is kept.")
+        await one.rest()
+        assert one.app.view.prompt.text == "next"
+
+
+async def test_ctrl_c_twice_leaves(work: Path) -> None:
+    """The first Ctrl+C says what the second one does."""
+    async with studio(work, steps=[say("x")]) as one:
+        await one.press("ctrl+c")
+        assert "Ctrl+C again leaves" in one.status
+        await one.press("ctrl+c")
+        await one.wait(lambda: one.app.left.is_set())
+        assert one.app.return_code == 0
+
+
+async def test_calls_are_a_tree_with_duration_and_exit_code(work: Path) -> None:
+    """Calls that follow each other are branches of one tree; one is unfolded by a key."""
+    (work / "a.txt").write_text("inside\n")
+    steps = [
+        calls(("readFile", {"path": "a.txt"}), ("run", {"command": "echo out; exit 3"})),
+        say("Over."),
+    ]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.see("├─ ▸ ✓ readFile path=a.txt", "└─ ▸ ✓ run echo out; exit 3", "exit 3 ·", "Over.")
+        await one.press("ctrl+o")
+        await one.see("▾ ✓ run", "│ out")
+
+
+async def test_reading_further_up_never_jumps(work: Path) -> None:
+    """While new lines come in below, and a text streams, the lines that are read stay; Ctrl+End follows again."""
+    async with studio(work, steps=[say("x")]) as one:
+        conversation, transcript = one.app.link.conversation, one.app.view.transcript
+        for number in range(300):
+            conversation.note(f"line {number} " + "word " * (number % 50), "")
+        one.app.schedule_frame()
+        await one.see("line 299")
+        await one.press("pageup", "pageup", "pageup")
+        await one.pilot.pause(0.2)
+
+        def visible() -> list[str]:
+            return [line[:78].rstrip() for line in one.screen.splitlines()[: transcript.size.height]]
+
+        before = visible()
+        assert not any("line 299" in line for line in before)
+        state = one.app.link.session.state
+        agent = state.agents[state.root_agent_id]
+        for number in range(20):
+            conversation.note(f"new {number}", "")
+            agent.streaming["model"] = "streamed words " * number * 10
+            one.app.schedule_frame()
+            await one.pilot.pause(0.02)
+            assert visible() == before
+        await one.press("ctrl+end")
+        await one.see("new 19")
+
+
+async def test_earlier_entries_are_loaded_at_the_top(work: Path) -> None:
+    """A session with more entries than the state keeps: Home loads the earlier ones, in order, each once."""
+    async with studio(work, steps=[say(f"answer {number}.") for number in range(130)]) as one:
+        for number in range(130):
+            await one.app.link.send(f"message {number}.")
+            await one.wait(partial(lambda past: one.app.link.session.state.turns > past, number))
+        name = one.app.link.session.id
+    async with studio(work, "--session", name, steps=[say("x")]) as one:
+        await one.see("answer 129.")
+        conversation = one.app.link.conversation
+        assert conversation.first_seq is not None
+        await one.press("tab")
+        while conversation.first_seq is not None:
+            await one.press("home")
+            await one.pilot.pause(0.05)
+        await one.press("home")
+        texts = [block.words for block in conversation.root.blocks if block.words.startswith("answer")]
+        assert texts == [f"answer {number}." for number in range(130)]
+        await one.see("message 0.")
+
+
+async def test_text_is_selected_with_the_mouse_and_copied(work: Path) -> None:
+    """Dragging over the conversation selects it; Ctrl+C copies the selection and does not leave."""
+    async with studio(work, steps=[say("alpha beta gamma\n\nsecond paragraph")]) as one:
+        await one.send("go")
+        await one.see("second paragraph", "tokens in")
+        await one.rest()
+        lines = one.screen.splitlines()
+        row = next(number for number, line in enumerate(lines) if "alpha beta" in line)
+        start = lines[row].index("beta")
+        await one.pilot.mouse_down("#transcript", offset=(start, row))
+        await one.pilot.hover("#transcript", offset=(start + 6, row + 1))
+        await one.pilot.hover("#transcript", offset=(8, row + 2))
+        await one.pilot.mouse_up("#transcript", offset=(8, row + 2))
+        await one.pilot.pause(0.1)
+        await one.press("ctrl+c")
+        assert one.app.clipboard.startswith("beta gamma"), one.app.clipboard
+        assert "second"[:6] in one.app.clipboard
+        assert "Ctrl+C again leaves" not in one.status
+
+
+async def test_a_click_unfolds_a_call(work: Path) -> None:
+    """A click on the line of a call shows all of it, another one folds it."""
+    async with studio(work, steps=[call("run", command="echo shown"), say("Over.")]) as one:
+        await one.send("go")
+        await one.see("Over.")
+        await one.rest()
+        row = next(number for number, line in enumerate(one.screen.splitlines()) if "✓ run" in line)
+        await one.pilot.click("#transcript", offset=(20, row))
+        await one.see("▾ ✓ run", "│ shown")
+        row = next(number for number, line in enumerate(one.screen.splitlines()) if "✓ run" in line)
+        await one.pilot.click("#transcript", offset=(20, row))
+        await one.see("▸ ✓ run")
+
+
+async def test_the_end_stays_visible_whatever_changes_its_size(work: Path) -> None:
+    """Another theme, another size, a question that comes and goes: the newest line is followed; the wheel ends that."""
+    async with studio(work, steps=[say("x")]) as one:
+        for number in range(200):
+            one.app.link.conversation.note(f"line {number} " + "word " * (number % 40), "")
+        one.app.schedule_frame()
+        await one.see("line 199")
+        for theme in ("textual-light", "ansi-dark", "textual-dark"):
+            one.app.theme = theme
+            await one.pilot.pause(0.1)
+            await one.see("line 199")
+        for width, height in ((50, 20), (120, 40), (80, 24)):
+            await one.pilot.resize_terminal(width, height)
+            await one.pilot.pause(0.1)
+            await one.see("line 199")
+        for _ in range(5):
+            one.app.view.transcript.post_message(
+                events.MouseScrollUp(None, 10, 5, 0, -1, 0, False, False, False)
+            )
+        await one.wait(lambda: "line 199" not in one.screen)
+        assert not one.app.view.transcript.following

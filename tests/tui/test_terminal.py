@@ -1,0 +1,178 @@
+"""The full-screen client in a real terminal, at a real server."""
+
+from __future__ import annotations
+
+import io
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+from tests.cli.desk import Desk, call, say
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 60
+
+
+@contextmanager
+def terminal(desk: Desk, *command: str, **environ: str) -> Iterator[Any]:
+    """A program in a pseudo-terminal of 80 by 24."""
+    env = {**desk.env, "TERM": "xterm-256color", **environ}
+    child = pexpect.spawn(
+        command[0],
+        list(command[1:]),
+        cwd=str(desk.work),
+        env=env,
+        encoding="utf-8",
+        timeout=TIMEOUT_S,
+        dimensions=(24, 80),
+    )
+    try:
+        yield child
+    finally:
+        child.close(force=True)
+
+
+def leave(child: Any) -> None:
+    """Leave with Ctrl+C twice; the terminal is as it was."""
+    child.send("\x03")
+    child.expect("again leaves")
+    child.send("\x03")
+    child.expect(re.escape("\x1b[?1049l"))
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
+    """`jaato` at a terminal: a server is started, a message is answered, leaving keeps the session."""
+    desk = Desk(tmp_path)
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    desk.env["XDG_RUNTIME_DIR"] = str(runtime)
+    desk.env["JAATO_PROVIDER"] = "scripted"
+    desk.env["JAATO_MODEL"] = desk.script(say("Hello **you**."))[-1]
+    try:
+        with terminal(desk, sys.executable, "-m", "jaato") as child:
+            child.expect("ready")
+            child.send("hi\r")
+            child.expect("Hello")
+            child.expect("tokens in")
+            child.expect("ready")
+            leave(child)
+            assert "resumes the session" in child.before
+        assert "serving at" in desk.run("serve", "--status").stdout
+        assert len(desk.sessions()) == 1
+    finally:
+        desk.run("serve", "--stop")
+
+
+def test_it_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
+    """kill -9 in mid-turn: the client reconnects, says what was interrupted, and goes on."""
+    with Desk(tmp_path).serving() as desk:
+        script = desk.script(call("run", command="touch begun; sleep 100"), say("Gone on."), say("Second."))
+        with terminal(desk, *desk.command, "tui", *script, "--yes") as child:
+            child.expect("ready")
+            child.send("work\r")
+            desk.wait_for("begun")
+            child.send("draft")
+            child.expect("draft")
+            desk.kill_server()
+            child.expect("reconnecting")
+            desk.start_server()
+            child.expect("The turn was interrupted")
+            child.expect("ready")
+            child.send("\x15/continue\r")
+            child.expect("Gone on.")
+            child.expect("ready")
+            leave(child)
+
+
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.11")
+def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> None:
+    """Leaving in mid-turn lets the turn go on; the documented client joins it, and answers."""
+    with Desk(tmp_path).serving() as desk:
+        command = "touch begun; until [ -e go ]; do sleep 0.05; done"
+        script = desk.script(call("run", command=command), say("All over."))
+        with terminal(desk, *desk.command, "tui", *script, "--yes") as child:
+            child.expect("ready")
+            child.send("work\r")
+            desk.wait_for("begun")
+            leave(child)
+            assert "the turn continues" in child.before
+        socket = Path(desk.env["XDG_RUNTIME_DIR"]) / "jaato" / "jaato.sock"
+        found = re.search(r"serving at (\S+)", desk.run("serve", "--status").stdout)
+        where = found[1] if found is not None else str(socket)
+        with terminal(desk, sys.executable, str(ROOT / "rich_client.py"), "--connect", where) as child:
+            child.expect("until")
+            (desk.work / "go").touch()
+            child.expect("All over.")
+            child.expect("ready")
+            leave(child)
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_screen_readers_get_plain_lines(tmp_path: Path, how: str) -> None:
+    """`--accessible` and ACCESSIBLE=1: the line client, nothing that moves the cursor or colours."""
+    desk = Desk(tmp_path)
+    words = ["--accessible"] if how == "option" else []
+    environ = {} if how == "option" else {"ACCESSIBLE": "1"}
+    script = desk.script(say("Hello."))
+    with terminal(desk, *desk.command, "tui", "--no-daemon", *words, *script, **environ) as child:
+        child.expect("> ")
+        child.send("hi\r")
+        child.expect("Hello.")
+        child.expect("tokens in")
+        child.expect("> ")
+        child.sendeof()
+        child.expect(pexpect.EOF)
+        assert "\x1b" not in child.before
+
+
+def test_it_says_what_is_missing(tmp_path: Path) -> None:
+    """A server that is not there, and a session that does not exist: a message and an exit code, the terminal as it was."""
+    desk = Desk(tmp_path)
+    with terminal(desk, *desk.command, "tui", "--connect", str(tmp_path / "none.sock")) as child:
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 1
+        assert "No server" in child.before or "no server" in child.before
+    with terminal(
+        desk, *desk.command, "tui", "--no-daemon", "-s", "nothing", *desk.script(say("x"))
+    ) as child:
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus not in (0, None)
+        assert "nothing" in child.before
+
+
+def test_without_colours_there_are_none(tmp_path: Path) -> None:
+    """NO_COLOR: bold, reverse and the like, no colour of text or background."""
+    desk = Desk(tmp_path)
+    script = desk.script(say("# Words\n\n```python\nx = 1\n```"))
+    written = io.StringIO()
+    with terminal(desk, *desk.command, "tui", "--no-daemon", *script, NO_COLOR="1") as child:
+        child.logfile_read = written
+        child.expect("ready")
+        child.send("hi\r")
+        child.expect("Words")
+        child.expect("tokens in")
+        leave(child)
+        assert not re.search(
+            r"\x1b\[(?:[0-9;]*;)?(?:[34][0-7]|[34]8;[0-9;]+|9[0-7]|10[0-7])m", str(child.before)
+        )
+
+
+def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    """SIGTERM: the screen is restored, and the program ends."""
+    desk = Desk(tmp_path)
+    with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("x"))) as child:
+        child.expect("ready")
+        child.kill(signal.SIGTERM)
+        child.expect(re.escape("\x1b[?1049l"))
+        child.expect(pexpect.EOF)
