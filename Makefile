@@ -8,7 +8,7 @@ WORKERS ?= 6
 # What one process has compiled, thousands of others need not.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-system check bench kill fuzz docs clean
+.PHONY: help demo test test-all test-system check bench kill fuzz docs pictures clean
 help:
 	@echo "make demo   set everything up, fetch the model, watch an agent work on examples/"
 	@echo "make test   set everything up, run every check and test"
@@ -19,13 +19,14 @@ help:
 	@echo "make kill   kill the daemon at every boundary of a session, some 1,900 times"
 	@echo "make fuzz   try thousands of requests that the registry's OpenAPI document allows, or nearly"
 	@echo "make docs   regenerate the reference and the schema from the code"
+	@echo "make pictures  draw the pictures of the documentation again"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
 $(VENV)/.stamp-test: pyproject.toml compat/pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,code,data,keyring,local,machine,mcp,notebook,otel,prices,semantic,templates,vertex,web]' -e ./compat --group test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,code,data,keyring,local,machine,mcp,notebook,otel,prices,semantic,templates,tui,vertex,web]' -e ./compat --group test
 	@touch $@
 
 $(VENV)-core/.stamp: pyproject.toml
@@ -68,6 +69,9 @@ fuzz: $(VENV)/.stamp-test
 
 docs: $(VENV)/.stamp-test
 	$(BIN)/python -m docs.generate
+
+pictures: $(VENV)/.stamp-test
+	$(BIN)/python -m docs.terminal_pictures
 
 clean:
 	rm -rf .venv* build dist
