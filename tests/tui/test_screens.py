@@ -106,6 +106,8 @@ async def test_the_palette_lists_screens_and_commands(work: Path) -> None:
     """Ctrl+P finds a screen by its words, and puts a command into the prompt."""
     async with studio(work, steps=[say("x")]) as one:
         await one.press("ctrl+p")
+        await one.see("Background tasks")
+        assert "/commands" not in one.screen
         await one.type("usage")
         await one.see("tokens, price and time")
         await one.press("enter")

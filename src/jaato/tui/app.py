@@ -293,7 +293,7 @@ class FullScreenClient(App[int]):
         self.view.transcript.action_fold()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """What the command palette lists."""
+        """What the command palette lists: screens, and what begins with `/` when it is searched for."""
         del screen
         for name, (title, text) in SCREENS.items():
             yield SystemCommand(title, text, partial(self.action_open, name))
@@ -304,7 +304,8 @@ class FullScreenClient(App[int]):
             for choice in list_commands(self.link.session.state):
                 # the palette reads both as markup
                 title, text = escape(choice.text), escape(choice.meaning)
-                yield SystemCommand(title, text, partial(self._begin_command, choice.text))
+                begin = partial(self._begin_command, choice.text)
+                yield SystemCommand(title, text, begin, discover=False)
 
     def _begin_command(self, text: str) -> None:
         self.view.prompt.put(f"{text} ")
