@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from jaato.protocol.messages import Media
+from jaato.protocol.messages import Media, Message
 from jaato.protocol.specs import Mode
 
 
@@ -136,12 +136,18 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     interface: str | None = None
     temperature: float | None = None
     effort: Literal["minimal", "low", "medium", "high"] | None = None
+    max_output_tokens: int | None = None
+    """Tokens one reply of the model may have."""
+    stop: list[str] | None = None
+    """Texts that end a reply of the model."""
     max_turns: int | None = None
     """Model calls one prompt may take."""
     budget: list[str] = field(default_factory=list)
     """What it may use before the user is asked: `50k tokens per turn`, `$2 per session`, `1h per day`; `more` goes on after
     a budget was used up, `off` removes those of the settings."""
     response_schema: dict[str, Any] | None = None
+    history: list[Message] = field(default_factory=list)
+    """The messages that a new session begins with."""
     resume: bool = False
     """Go on with the newest session of the workspace."""
     passing: bool = False

@@ -38,6 +38,9 @@ from jaato.server.http.tls import Certificate
 from jaato.server.http.websocket import EXTENSION, FramedSocket
 from jaato.server.mcp.app import Mounted
 from jaato.server.metrics import Metrics
+from jaato.server.openai.mounted import PATHS as CHAT
+from jaato.server.openai.mounted import Mounted as ChatApi
+from jaato.server.openai.mounted import is_here, openai_error
 from jaato.server.registry.keys import Keys, default_rate
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import Mounted as Registry
@@ -59,7 +62,7 @@ VERSION = TOOLS.split("/")[1]
 """The first segment of the registry's paths; unknown paths below it are answered in the registry's format."""
 
 
-def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlette:
+def application(hub: Hub, metrics: Metrics, mcp: App, registry: App, chat: App) -> Starlette:
     """The routes of the server. They do not authenticate: put a `Gate` in front."""
 
     async def health(_request: Request) -> Response:
@@ -85,6 +88,8 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App) -> Starlett
         Route("/metrics", render_metrics),
         WebSocketRoute(PATH, ClientEndpoint(hub, metrics)),
         Route("/mcp", mcp),
+        *(Route(path, chat) for path in CHAT),
+        Route(f"{CHAT[1]}/{{rest:path}}", chat),
         Route(TOOLS, registry),
         Route(f"{TOOLS}/{{rest:path}}", registry),
         Route(f"{TOOLS}:{{action}}", registry),
@@ -131,6 +136,8 @@ async def send_not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 def gate_error(scope: Scope, refused: Refused) -> Any:
     """The body of a refusal by the gate, in the format of the application at the path."""
+    if is_here(scope["path"]):
+        return openai_error(scope, refused)
     return (make_refusal_body if scope["path"].startswith(TOOLS) else server_error)(scope, refused)
 
 
@@ -138,7 +145,8 @@ def gate_error(scope: Scope, refused: Refused) -> Any:
 class ServerOptions:
     """The sockets of a server, and the allowed `Host` and `Origin` values of those on the network.
 
-    `tls` are the files of a certificate and its key; `mcp` is the workspace of `/mcp`.
+    `tls` are the files of a certificate and its key; `mcp` is the workspace of `/mcp`, `openai` that of agents behind the API
+    of OpenAI.
     """
 
     listeners: Sequence[socket.socket] = ()
@@ -148,6 +156,7 @@ class ServerOptions:
     base: SessionOptions = field(default_factory=SessionOptions)
     tls: tuple[Path, Path] | None = None
     mcp: Path | None = None
+    openai: Path | None = None
 
 
 class Server:
@@ -196,7 +205,7 @@ async def run_server(options: ServerOptions) -> AsyncIterator[Server]:
         await stack.enter_async_context(mcp.running())
         registry = Registry(options.mcp or workspace, base)
         await stack.enter_async_context(registry.running())
-        app = application(hub, Metrics(), mcp, registry)
+        app = application(hub, Metrics(), mcp, registry, ChatApi(hub, options.openai))
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
         keys = Keys(state_dir, default_rate(settings))

@@ -144,15 +144,20 @@ async def serve_in_memory(
         await stack.enter_async_context(hub.running())
         if maintain:
             await stack.enter_async_context(maintain_sessions(hub))
-        socket = MemorySocket()
-        connection = ClientConnection(hub, socket, Admission(Identity(role), local=True))
-        serving = asyncio.create_task(connection.serve())
-        serving.add_done_callback(lambda _: socket.end("the server has failed"))
-        try:
-            yield MemoryTransport(socket)
-        finally:
-            socket.end("the client has left")
-            await serving
+        yield await stack.enter_async_context(connect_in_memory(hub, Admission(Identity(role), local=True)))
+
+
+@asynccontextmanager
+async def connect_in_memory(hub: Hub, admission: Admission) -> AsyncIterator[MemoryTransport]:
+    """A client's end of a connection to a hub of this process, served while the body runs."""
+    socket = MemorySocket()
+    serving = asyncio.create_task(ClientConnection(hub, socket, admission).serve())
+    serving.add_done_callback(lambda _: socket.end("the server has failed"))
+    try:
+        yield MemoryTransport(socket)
+    finally:
+        socket.end("the client has left")
+        await serving
 
 
 class LoopTransport:

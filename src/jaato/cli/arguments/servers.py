@@ -119,6 +119,9 @@ OPTIONS = {
         default=300,
     ),
     "--mcp-workspace": value("DIR", "serve the tools of this workspace to MCP clients, at /mcp"),
+    "--openai-workspace": value(
+        "DIR", "where agents work for clients of the OpenAI API, at /v1/chat/completions"
+    ),
     "--tls-cert": value("FILE", "use TLS for --web-socket, with this certificate chain (PEM)"),
     "--tls-key": value("FILE", "private key of the certificate"),
     "name": value("NAME", "name: letters, digits, ._-"),
@@ -326,7 +329,7 @@ COMMANDS = (
         "serve",
         "start, inspect or stop the server that keeps sessions running",
         "--ipc-socket --web-socket --daemon|--print-unit|--status|--reload|--stop --log:daemon --idle-after "
-        "--mcp-workspace --allow-host --allow-origin --tls-cert --tls-key",
+        "--mcp-workspace --openai-workspace --allow-host --allow-origin --tls-cert --tls-key",
         SERVE,
     ),
     Command(

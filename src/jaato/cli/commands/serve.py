@@ -38,8 +38,12 @@ def main(args: Namespace) -> int:
         return status(path) if args.status else reload(path) if args.reload else stop(path)
     if args.print_unit:
         return print_unit(args)
-    if args.mcp_workspace and not Path(args.mcp_workspace).is_dir():
-        raise ConfigError(f"--mcp-workspace: {args.mcp_workspace} is not a directory.")
+    for flag, given in (
+        ("--mcp-workspace", args.mcp_workspace),
+        ("--openai-workspace", args.openai_workspace),
+    ):
+        if given and not Path(given).is_dir():
+            raise ConfigError(f"{flag}: {given} is not a directory.")
     if args.daemon:
         return start_daemon(args, path)
     return serve(args, path)
@@ -54,7 +58,11 @@ def check_flags(args: Namespace) -> None:
         "--tls-cert": args.tls_cert,
         "--tls-key": args.tls_key,
     }
-    others = network | {"--mcp-workspace": args.mcp_workspace, "--log": args.log}
+    others = network | {
+        "--mcp-workspace": args.mcp_workspace,
+        "--openai-workspace": args.openai_workspace,
+        "--log": args.log,
+    }
     if control and (given := [flag for flag, value in others.items() if value]):
         raise ConfigError(f"{given[0]} cannot be used with {control}, which starts no server.")
     if bool(args.tls_cert) != bool(args.tls_key):
@@ -79,6 +87,7 @@ def serve(args: Namespace, path: Path) -> int:
         base=SessionOptions(),
         tls=(Path(args.tls_cert), Path(args.tls_key)) if args.tls_cert else None,
         mcp=Path(args.mcp_workspace).resolve() if args.mcp_workspace else None,
+        openai=Path(args.openai_workspace).resolve() if args.openai_workspace else None,
     )
     web = (args.web_socket,) if args.web_socket else ()
     daemon.configure_logging(Path(args.log).absolute() if args.log else None)
@@ -144,7 +153,7 @@ def notify_ready(text: str) -> None:
 def server_arguments(args: Namespace) -> list[str]:
     """The arguments for a server in another process with these options."""
     found: list[str] = []
-    for name in ("ipc_socket", "mcp_workspace", "tls_cert", "tls_key"):
+    for name in ("ipc_socket", "mcp_workspace", "openai_workspace", "tls_cert", "tls_key"):
         if given := getattr(args, name):
             found += [f"--{name.replace('_', '-')}", str(Path(given).absolute())]
     if args.web_socket:

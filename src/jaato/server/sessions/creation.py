@@ -36,7 +36,14 @@ def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) 
     """The options of a session from a command and the defaults. Raises `ConfigError`."""
     if command.max_turns is not None and command.max_turns < 1:
         raise ConfigError("max_turns is a number above zero.")
+    if command.max_output_tokens is not None and command.max_output_tokens < 1:
+        raise ConfigError("max_output_tokens is a number above zero.")
     parse_budgets(command.budget)
+    program = base.program
+    if command.history:
+        from jaato.agent.history import parse_history  # few sessions begin with one
+
+        program = replace(program, history=parse_history(command.history))
     return replace(
         base,
         workspace=workspace,
@@ -58,8 +65,13 @@ def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) 
         budget=(*base.budget, *command.budget),
         limits=Limits(model_calls=command.max_turns) if command.max_turns else base.limits,
         settings=ModelSettings(
-            temperature=command.temperature, effort=command.effort, response_schema=command.response_schema
+            temperature=command.temperature,
+            effort=command.effort,
+            max_output_tokens=command.max_output_tokens,
+            stop=command.stop,
+            response_schema=command.response_schema,
         ),
+        program=program,
     )
 
 

@@ -1,0 +1,1 @@
+"""Agents behind the API of OpenAI Chat Completions, for front ends that speak it."""

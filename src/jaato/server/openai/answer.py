@@ -1,0 +1,195 @@
+"""The answer to a message, from the events of its turn: text, and reasoning with a line for each call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from jaato.protocol.events import (
+    AgentOutput,
+    Event,
+    MessageModel,
+    MessageUser,
+    PermissionRequested,
+    Retry,
+    SessionInfo,
+    ToolCallEnd,
+    ToolCallStart,
+    TurnCompleted,
+)
+from jaato.protocol.events.state import State
+from jaato.protocol.messages import Refusal, Thinking, Usage
+from jaato.tools.invisible_text import one_line
+
+Kind = Literal["content", "reasoning"]
+FinishReason = Literal["stop", "length", "content_filter"]
+ARGUMENT_CHARS = 80
+LINE_CHARS = 240
+NOTE_CHARS = 1_000
+FINISH: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "cancelled": "stop",
+    "interrupted": "stop",
+    "length": "length",
+    "limit": "length",
+    "refusal": "content_filter",
+    "content_filter": "content_filter",
+}
+ENDED = {
+    "limit": "The turn has ended at a limit of the session; the next message continues.",
+    "cancelled": "The turn was stopped.",
+    "interrupted": "The turn was interrupted; the next message continues.",
+}
+"""Notes for turns that did not end by themselves."""
+
+
+class Piece(NamedTuple):
+    """A piece of the answer."""
+
+    kind: Kind
+    text: str
+
+
+STARTED = Piece("reasoning", "")
+"""Nothing yet, but the model has answered: a stream starts with it."""
+
+
+class AnswerFold:
+    """Turns events into pieces of an answer, from the message with this `once` to the end of its turn."""
+
+    def __init__(self, state: State, once: str) -> None:
+        self._state = state
+        self._once = once
+        self._seq = 0
+        self._turn_id = ""
+        self._sent: dict[str, int] = {}
+        """By source, how many characters of the current reply were sent."""
+        self._last: Kind | None = None
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._gap = False
+        self.completed: TurnCompleted | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """What the turn has used."""
+        return self.completed.usage if self.completed is not None else Usage()
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why the answer ended."""
+        return FINISH.get(self.completed.reason if self.completed is not None else "stop", "stop")
+
+    def feed(self, event: Event) -> Iterator[Piece]:
+        """The pieces that an event adds."""
+        if isinstance(event, SessionInfo):
+            if event.state is not None:
+                yield from self._catch_up(event.state)
+            return
+        if event.durable:
+            if event.seq <= self._seq:
+                return
+            self._seq = event.seq
+        if isinstance(event, MessageUser) and event.message.once == self._once:
+            self._turn_id = event.turn_id
+        elif self._turn_id:
+            yield from self._pieces(event)
+
+    def _catch_up(self, state: State) -> Iterator[Piece]:
+        """The pieces of a snapshot that stands for events that were left out."""
+        self._state = state
+        for entry in state.entries:
+            yield from self.feed(entry)
+        root = state.agents.get(state.root_agent_id)
+        if root is not None and self._turn_id and self.completed is None:
+            for source, text in root.streaming.items():
+                yield from self._streamed(source, text, 0)
+
+    def _pieces(self, event: Event) -> Iterator[Piece]:
+        is_root = event.agent_id == self._state.root_agent_id
+        match event:
+            case AgentOutput() if is_root:
+                yield from self._streamed(event.source, event.text, event.offset)
+            case Retry() if is_root:
+                self._gap = self._gap or any(self._sent.values())
+                self._sent.clear()
+            case MessageModel():
+                self._calls |= {call.call_id: call.arguments for call in event.message.function_calls}
+                if is_root:
+                    yield from self._complete(event)
+            case ToolCallStart():  # with the arguments that the user may have edited
+                self._calls[event.call_id] = event.arguments
+                yield STARTED
+            case ToolCallEnd():
+                yield from self._called(event)
+            case PermissionRequested():
+                line = (
+                    f"waiting for permission: {self.call_text(event.agent_id, event.tool, event.arguments)}"
+                )
+                yield from self._reasoning_line(line)
+            case TurnCompleted() if is_root and event.turn_id == self._turn_id:
+                self.completed = event
+                if note := ENDED.get(event.reason):
+                    yield from self.note(note)
+
+    def _streamed(self, source: str, text: str, offset: int) -> Iterator[Piece]:
+        """What of a streamed text was not sent yet."""
+        sent = self._sent.get(source, 0)
+        if offset + len(text) > sent:
+            self._sent[source] = offset + len(text)
+            yield self._piece(
+                "reasoning" if source == "thinking" else "content", text[max(0, sent - offset) :]
+            )
+
+    def _complete(self, event: MessageModel) -> Iterator[Piece]:
+        """What of a reply was not streamed."""
+        parts = event.message.parts
+        whole = {
+            "thinking": "".join(part.text for part in parts if isinstance(part, Thinking)),
+            "model": event.message.text,
+            "refusal": "".join(part.text for part in parts if isinstance(part, Refusal)),
+        }
+        for source, text in whole.items():
+            yield from self._streamed(source, text, 0)
+        self._gap = self._gap or bool(self._sent.get("model") or self._sent.get("refusal"))
+        self._sent.clear()
+
+    def _piece(self, kind: Kind, text: str) -> Piece:
+        """A piece, apart from the reply before it."""
+        if kind == "content":
+            text, self._gap = ("\n\n" if self._gap else "") + text, False
+        self._last = kind
+        return Piece(kind, text)
+
+    def _called(self, event: ToolCallEnd) -> Iterator[Piece]:
+        """The line of a call that has ended; a denial is part of the answer, with its reason."""
+        arguments = self._calls.pop(event.call_id, None) or event.arguments or {}
+        call = self.call_text(event.agent_id, event.tool, arguments)
+        permission = event.permission
+        if permission is not None and permission.decision == "denied":
+            yield from self._reasoning_line(f"{call}: denied")
+            yield from self.note(f"Denied: {call}. {permission.reason}")
+        elif event.result.ok:
+            yield from self._reasoning_line(f"{call}: done in {event.duration_s:.1f} s")
+        else:
+            why = event.result.error.message if event.result.error is not None else "no reason was given"
+            yield from self._reasoning_line(f"{call}: failed: {why}")
+
+    def call_text(self, agent_id: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        """A call in short, with the name of its agent if that is a subagent."""
+        agent = self._state.agents.get(agent_id)
+        name = f"{agent.name}: " if agent is not None and agent_id != self._state.root_agent_id else ""
+        shown = ", ".join(
+            f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
+            for key, value in arguments.items()
+        )
+        return f"{name}{one_line(tool, ARGUMENT_CHARS)}({one_line(shown, ARGUMENT_CHARS)})"
+
+    def _reasoning_line(self, text: str) -> Iterator[Piece]:
+        start = "\n" if self._last == "reasoning" else ""
+        yield self._piece("reasoning", f"{start}{one_line(text, LINE_CHARS)}\n")
+
+    def note(self, text: str) -> Iterator[Piece]:
+        """A note in the answer that is not the model's."""
+        yield self._piece("content", f"> {one_line(text, NOTE_CHARS)}")
+        self._gap = True

@@ -1,0 +1,163 @@
+"""Writes answers as the chat completions API has them: one JSON object, or a stream of chunks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Protocol
+
+import anyio
+import msgspec
+
+from jaato.protocol.ids import new_id
+from jaato.protocol.messages import Usage
+from jaato.server.auth.gate import send_refusal
+from jaato.server.http.asgi import Refused, Scope, Send
+from jaato.server.openai.answer import FinishReason, Piece
+from jaato.server.openai.errors import error_body
+
+KEEP_ALIVE_S = 15.0
+"""After how long without a piece a comment is sent, so that no proxy gives the connection up."""
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Outcome(msgspec.Struct):
+    """How an answer ended."""
+
+    finish_reason: FinishReason = "stop"
+    usage: Usage = Usage()
+
+
+class Source(Protocol):
+    """Where an answer comes from: its pieces, then `outcome`. The pieces raise `Refused` for what went wrong."""
+
+    outcome: Outcome
+
+    def pieces(self) -> AsyncGenerator[Piece]: ...
+
+
+def usage_body(usage: Usage) -> dict[str, Any]:
+    """Tokens in the words of the API."""
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+async def send_json(send: Send, body: Any, status: int = 200) -> None:
+    """Send a JSON response."""
+    data = msgspec.json.encode(body)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": data})
+
+
+async def send_whole(send: Send, model: str, source: Source) -> None:
+    """Send an answer as one object. Raises `Refused`."""
+    texts: dict[str, list[str]] = {"content": [], "reasoning": []}
+    async with aclosing(source.pieces()) as pieces:
+        async for piece in pieces:
+            texts[piece.kind].append(piece.text)
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts["content"])}
+    if any(texts["reasoning"]):
+        message["reasoning_content"] = "".join(texts["reasoning"])
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": source.outcome.finish_reason,
+        "logprobs": None,
+    }
+    body = head_of(model, "chat.completion") | {
+        "choices": [choice],
+        "usage": usage_body(source.outcome.usage),
+    }
+    await send_json(send, body)
+
+
+def head_of(model: str, kind: str) -> dict[str, Any]:
+    """The fields that an answer and each of its chunks begin with."""
+    return {"id": f"chatcmpl-{new_id('m')}", "object": kind, "created": int(time.time()), "model": model}
+
+
+class EventStream:
+    """A stream of server-sent events without names, which starts with the first piece: until then an error has a status."""
+
+    def __init__(self, scope: Scope, send: Send, model: str, *, include_usage: bool) -> None:
+        self._scope = scope
+        self._send = send
+        self._head = head_of(model, "chat.completion.chunk")
+        self._include_usage = include_usage
+        self._started = False
+        self._sent_at = anyio.current_time()
+        self._lock = anyio.Lock()
+
+    async def run(self, source: Source) -> None:
+        """Send an answer. Raises `Refused` before its first piece."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._keep_alive)
+            try:
+                await self._run(source)
+            finally:
+                group.cancel_scope.cancel()
+
+    async def _run(self, source: Source) -> None:
+        try:
+            async with aclosing(source.pieces()) as pieces:
+                async for piece in pieces:
+                    await self._send_piece(piece)
+        except Refused as refused:
+            if not self._started:
+                await send_refusal(self._scope, self._send, refused, error_body)
+                return
+            await self._send_data(error_body(self._scope, refused))
+        else:
+            await self._send_delta({}, source.outcome.finish_reason)
+            if self._include_usage:
+                usage = usage_body(source.outcome.usage)
+                await self._send_data(self._head | {"choices": [], "usage": usage})
+        await self._send_line(b"data: [DONE]\n\n")
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _send_piece(self, piece: Piece) -> None:
+        if piece.text:
+            field = "content" if piece.kind == "content" else "reasoning_content"
+            await self._send_delta({field: piece.text})
+        elif not self._started:
+            await self._start()
+
+    async def _send_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
+        if not self._started:
+            await self._start()
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
+        await self._send_data(self._head | {"choices": [choice]})
+
+    async def _start(self) -> None:
+        self._started = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+        await self._send_delta({"role": "assistant", "content": ""})
+
+    async def _send_data(self, body: Any) -> None:
+        await self._send_line(b"data: " + msgspec.json.encode(body) + b"\n\n")
+
+    async def _send_line(self, data: bytes) -> None:
+        async with self._lock:
+            self._sent_at = anyio.current_time()
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _keep_alive(self) -> None:
+        """Send a comment whenever nothing was sent for long. It starts the response, for clients wait for one no longer."""
+        while True:
+            await anyio.sleep_until(self._sent_at + KEEP_ALIVE_S)
+            if anyio.current_time() - self._sent_at < KEEP_ALIVE_S:
+                continue
+            if not self._started:
+                await self._start()
+            await self._send_line(b": keep-alive\n\n")
