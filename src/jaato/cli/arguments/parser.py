@@ -173,7 +173,7 @@ TYPE_CHECKING = False  # as in typing, which is slow to import
 MAX_COMPLAINT_CHARS = 500
 TABLES = {
     "sessions": "run chat tui attach events context sessions usage",
-    "settings": "tools models permissions sandbox plugins config login logout doctor",
+    "settings": "tools models permissions sandbox plugins config login logout doctor completion",
     "servers": "serve tokens mcp registry flow",
 }
 """The modules of this package that declare commands, and their commands in the order of `jaato --help`."""

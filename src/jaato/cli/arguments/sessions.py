@@ -120,6 +120,7 @@ OPTIONS = {
     "--no-daemon:events": flag("read the store even when a server is running"),
     "--all": flag("of all workspaces"),
     "--limit": value("N", "maximum number of sessions (default 50)", type=positive, default=50),
+    "--names": flag("print only names, or ids of sessions without one"),
     "words": value("WORD", 'a word, or a "quoted phrase"'),
     "--full": flag("show complete tool results and thinking"),
     "name": value("NAME", "new name"),
@@ -139,7 +140,7 @@ OPTIONS = {
 }
 VACUUM = "remove sessions of all workspaces beyond the retention limits, and compact the database"
 SESSION_ACTIONS = (
-    Command("list", "list sessions, most recent first", "--all --limit --json --workspace"),
+    Command("list", "list sessions, most recent first", "--all --limit --json|--names --workspace"),
     Command(
         "search", "find sessions that contain all these words", "words... --all --limit --json --workspace"
     ),

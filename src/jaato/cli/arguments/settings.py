@@ -55,8 +55,18 @@ DOCTOR = """The exit code is 1 when a check failed; warnings are optional improv
 examples:
   jaato doctor
   jaato doctor --json"""
+COMPLETION = """Commands, options, their values, files, directories and names of sessions are completed. Write the script to the file
+from which your shell loads it (create the directory first where it is missing), and start a new shell.
+
+examples:
+  jaato completion bash > ~/.local/share/bash-completion/completions/jaato
+  jaato completion zsh > ~/.zfunc/_jaato            and in ~/.zshrc, before compinit: fpath+=~/.zfunc
+  jaato completion fish > ~/.config/fish/completions/jaato.fish
+
+bash loads that file with the package bash-completion; without it, add to ~/.bashrc: source <(jaato completion bash)"""
 
 OPTIONS = {
+    "shell": choice(("bash", "zsh", "fish"), "the shell"),
     "category": value("CATEGORY"),
     "query": value("QUERY"),
     "--limit": value(
@@ -162,4 +172,11 @@ COMMANDS = (
         module="commands.providers",
     ),
     Command("doctor", "check the installation, and show how to fix problems", "--workspace --json", DOCTOR),
+    Command(
+        "completion",
+        "print the script with which a shell completes jaato's command lines",
+        "shell",
+        COMPLETION,
+        module="arguments.completion",
+    ),
 )

@@ -53,7 +53,10 @@ def main(args: Namespace) -> int:
     """Run one action."""
     workspace = workspace_of(args)
     settings = settings_for(SessionOptions(workspace=workspace), workspace)
-    if not (settings.state_dir / "jaato.db").exists() and args.action not in ("list", "import"):
+    is_new = not (settings.state_dir / "jaato.db").exists()
+    if is_new and args.action == "list" and args.names:
+        return 0  # completing a command line makes no store
+    if is_new and args.action not in ("list", "import"):
         raise SessionNotFound("There are no sessions yet; `jaato run` and `jaato chat` create them.")
     store = open_store(settings)
     secrets = collect_secrets(settings, workspace=workspace)
@@ -85,6 +88,10 @@ def main(args: Namespace) -> int:
 def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets: Redactor) -> None:
     """List sessions, most recent first; those without name and description are titled by their first message."""
     rows = store.sessions(str(workspace) if workspace else None, limit=args.limit)
+    if args.names:
+        for row in rows:
+            print_line(row.name or row.id)
+        return
     status = session_status(store, rows) if rows else {}
     if not rows and not args.json:
         where = f" in {workspace}; --all lists those of all workspaces" if workspace else ""
