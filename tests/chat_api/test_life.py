@@ -25,6 +25,7 @@ from jaato.server.openai import application, wire
 from jaato.settings import environment
 
 NAP = f"sleep 300.{os.getpid()}"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SLEEP = Step("I wait.", calls=[ScriptedCall("run", {"command": NAP})])
 ALLOWED = {"yes": True}
 
@@ -201,6 +202,23 @@ def daemon(root: Path, script: Path) -> Iterator[tuple[subprocess.Popen[bytes], 
         finally:
             process.terminate()
             process.wait(20)
+
+
+def test_the_program_of_the_guide(tmp_path: Path) -> None:
+    """The program of the guide is the one in examples/, and prints both answers of one session."""
+    program = EXAMPLES / "openai_sdk.py"
+    guide = EXAMPLES.parent / "docs/guides/openai.md"
+    assert program.read_text() in guide.read_text()
+    with daemon(tmp_path, EXAMPLES / "replies/openai_sdk.json") as (_, sdk):
+        token = tmp_path / ".local/state/jaato/server-token"
+        done = subprocess.run(
+            [sys.executable, str(program), str(sdk.base_url), str(token)],
+            env={"HOME": str(tmp_path), "PATH": environment()["PATH"]},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout == "A list of the stock, and one of what is to do.\nThe list of what is to do.\n"
 
 
 def test_a_restarted_server_knows_the_chat(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_every_example_is_run_and_listed() -> None:
     programs = {path.stem for path in EXAMPLES.glob("*.py")} - {"demo"}
     assert (
         programs
-        == {*PRINTED, "client", "registries", "websocket"}
+        == {*PRINTED, "client", "openai_sdk", "registries", "websocket"}
         == {path.stem for path in (EXAMPLES / "replies").glob("*.json")}
     )
     listed = (EXAMPLES / "README.md").read_text()

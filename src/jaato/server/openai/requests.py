@@ -14,6 +14,7 @@ from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Text, ToolCall, ToolResult
 from jaato.server.openai.errors import RequestError
 from jaato.tools.images import ImageRefused, check_image
+from jaato.typed_decoding import decode_json
 
 MAX_MESSAGES = 10_000
 MAX_STOPS = 4
@@ -259,7 +260,7 @@ def history_of(messages: Sequence[ChatMessage], once: str) -> list[Message]:
 def call_of(call: WireCall) -> ToolCall:
     """A call as a session has it."""
     try:
-        arguments = msgspec.json.decode(call.function.arguments or "{}", type=dict[str, Any])
+        arguments = decode_json(call.function.arguments or "{}", dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         return ToolCall(call.id, call.function.name, {}, malformed=call.function.arguments)
     return ToolCall(call.id, call.function.name, arguments)
