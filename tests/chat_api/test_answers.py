@@ -14,9 +14,22 @@ import pytest
 from tests.chat_api.api import Api, serving
 
 from jaato.abc.provider import ModelRequest
-from jaato.protocol.events import MessageUser
-from jaato.protocol.messages import Media, Message, Usage
+from jaato.client.state import apply
+from jaato.protocol.events import (
+    AgentCreated,
+    AgentOutput,
+    Event,
+    MessageModel,
+    MessageUser,
+    SessionInfo,
+    ToolCallEnd,
+    ToolCallStart,
+    TurnCompleted,
+)
+from jaato.protocol.events.state import State
+from jaato.protocol.messages import Media, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
+from jaato.server.openai.answer import AnswerFold
 
 WRITE = ScriptedCall("writeNewFile", {"path": "a.txt", "content": "x"})
 PIXEL = base64.b64decode(
@@ -271,6 +284,65 @@ def test_a_failure_in_mid_stream(tmp_path: Path) -> None:
             assert "".join(text) == "Half an"
 
     anyio.run(main)
+
+
+def turn_events() -> list[Event]:
+    """The events of a turn with two replies and a call between them."""
+    head: dict[str, Any] = {"session_id": "s", "agent_id": "a"}
+    call = ToolCall("c", "look", {"at": 1})
+    result = ToolResult("c", "look", ok=True)
+    first = Message("assistant", [Thinking("Hm."), Text("I look."), call])
+    last = Message("assistant", [Text("A tree.")])
+    stream: list[tuple[Any, str, int]] = [("thinking", "Hm.", 0), ("model", "I ", 0), ("model", "look.", 2)]
+    events: list[Event] = [
+        AgentCreated(**head, seq=1, name="main", provider="p", model="m", system_prompt="", core_tools=[]),
+        MessageUser(**head, seq=2, message=Message("user", [Text("Hi")], once="chat:x"), turn_id="t"),
+        *(
+            AgentOutput(**head, seq=2, source=source, text=text, mode="append", offset=at)
+            for source, text, at in stream
+        ),
+        MessageModel(**head, seq=3, message=first, turn_id="t", finish_reason="tool_calls"),
+        ToolCallStart(**head, seq=4, call_id="c", tool="look", arguments={"at": 1}),
+        ToolCallEnd(**head, seq=5, call_id="c", tool="look", result=result, duration_s=0.1),
+        AgentOutput(**head, seq=5, source="model", text="A ", mode="append"),
+        AgentOutput(**head, seq=5, source="model", text="tree.", mode="append", offset=2),
+        MessageModel(**head, seq=6, message=last, turn_id="t", finish_reason="stop"),
+        TurnCompleted(
+            **head,
+            seq=7,
+            turn_id="t",
+            reason="stop",
+            usage=Usage(1),
+            model_calls=2,
+            tool_calls=1,
+            duration_s=1,
+        ),
+    ]
+    return events
+
+
+@pytest.mark.parametrize("missed", range(1, 12))
+@pytest.mark.parametrize("start", range(12))
+def test_a_reader_that_missed_events(start: int, missed: int) -> None:
+    """A reader that gets a snapshot in place of some events has the same answer, whichever they are."""
+    events = turn_events()
+    state = State(session_id="s")
+    fold = AnswerFold(state, "chat:x")
+    text = {"content": "", "reasoning": ""}
+    for at, event in enumerate(events):
+        apply(state, event)
+        given: Event | None = event
+        if start <= at < start + missed:
+            given = None
+            if at in (start + missed - 1, len(events) - 1):
+                given = SessionInfo(
+                    session_id="s", agent_id="a", seq=state.seq, session_name=None, workspace="",
+                    model_provider="", model_name="", tools=[], models=[], sessions=[], state=state,
+                )  # fmt: skip
+        for piece in fold.feed(given) if given is not None else ():
+            text[piece.kind] += piece.text
+    assert text == {"content": "I look.\n\nA tree.", "reasoning": "Hm.\nlook(at=1): done in 0.1 s\n"}
+    assert (fold.finish_reason, fold.usage.input_tokens) == ("stop", 1)
 
 
 def test_models(tmp_path: Path) -> None:

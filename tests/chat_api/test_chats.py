@@ -265,6 +265,46 @@ def test_a_question_after_the_other_client_has_left(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+def test_two_messages_at_once(tmp_path: Path) -> None:
+    """Two requests for one new chat at once share its session, and both get an answer."""
+
+    async def main() -> None:
+        async with serving(tmp_path, [echo] * 9) as api:
+            answers: list[str] = []
+
+            async def ask(text: str) -> None:
+                answers.append(await Front(api, "chat").say(text))
+
+            async with anyio.create_task_group() as group:
+                for text in ("a", "b"):
+                    group.start_soon(ask, text)
+            assert len(answers) == 2
+            assert all(answer.startswith("I know ") for answer in answers)
+            heard = sorted(text for session in api.sessions() for text in said(api, session))
+            assert heard == ["a", "b"]
+
+    anyio.run(main)
+
+
+def test_a_long_chat_costs_no_more(tmp_path: Path) -> None:
+    """Messages that have left the newest part of a long session are taken to agree: the session continues."""
+
+    async def main() -> None:
+        async with serving(tmp_path, [lambda _: Step("ok")] * 999) as api:
+            front = Front(api, "chat")
+            front.messages = [
+                message for n in range(150) for message in (("user", f"q{n}"), ("assistant", f"a{n}"))
+            ]
+            await front.say("new")
+            await front.say("newer")
+            assert len(api.sessions()) == 1
+            front.messages[-4:] = []
+            await front.say("edited")
+            assert len(api.sessions()) == 2
+
+    anyio.run(main)
+
+
 def history(texts: list[str]) -> list[ChatMessage]:
     """Messages of a front end, each answered but the last."""
     found: list[ChatMessage] = []

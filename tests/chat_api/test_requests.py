@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import httpx2
+import openai
 import pytest
 from tests.chat_api.api import Api, serving
 
@@ -166,6 +167,8 @@ def test_tokens_roles_hosts_and_origins(tmp_path: Path) -> None:
                 assert answer.status_code == status, answer.text
                 if status == 403:
                     assert answer.json()["error"]["type"] == "permission_error"
+            async with openai.AsyncOpenAI(api_key=tokens["viewer"], base_url=api.sdk.base_url) as viewer:
+                assert "jaato" in [one.id async for one in viewer.models.list()]
             answer = await post(api, body, Authorization="Bearer sk-wrong")
             assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
             assert (await post(api, body, Host="evil.example")).status_code == 421

@@ -65,7 +65,8 @@ class AnswerFold:
         self._turn_id = ""
         self._sent: dict[str, int] = {}
         """By source, how many characters of the current reply were sent."""
-        self._last: Kind | None = None
+        self._in_line = False
+        """Whether the reasoning so far ends within a line."""
         self._calls: dict[str, dict[str, Any]] = {}
         self._gap = False
         self.completed: TurnCompleted | None = None
@@ -158,7 +159,8 @@ class AnswerFold:
         """A piece, apart from the reply before it."""
         if kind == "content":
             text, self._gap = ("\n\n" if self._gap else "") + text, False
-        self._last = kind
+        elif text:
+            self._in_line = not text.endswith("\n")
         return Piece(kind, text)
 
     def _called(self, event: ToolCallEnd) -> Iterator[Piece]:
@@ -186,7 +188,7 @@ class AnswerFold:
         return f"{name}{one_line(tool, ARGUMENT_CHARS)}({one_line(shown, ARGUMENT_CHARS)})"
 
     def _reasoning_line(self, text: str) -> Iterator[Piece]:
-        start = "\n" if self._last == "reasoning" else ""
+        start = "\n" if self._in_line else ""
         yield self._piece("reasoning", f"{start}{one_line(text, LINE_CHARS)}\n")
 
     def note(self, text: str) -> Iterator[Piece]:

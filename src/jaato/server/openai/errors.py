@@ -28,6 +28,7 @@ STATUSES = {
     "overloaded": 429,
     "rate_limited": 429,
     "provider_unavailable": 503,
+    "server_unreachable": 503,
     "store_full": 507,
 }
 """HTTP statuses by our codes. A provider that refuses our key or cannot be reached is 502: the client's token is right."""

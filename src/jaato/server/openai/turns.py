@@ -14,6 +14,7 @@ import msgspec
 
 from jaato.client.connection import Client, connect
 from jaato.client.session import RemoteSession
+from jaato.client.state import unfinished
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.protocol.commands import (
     ClientConfig,
@@ -238,11 +239,11 @@ class TurnAnswer:
         )
 
     async def _leave(self, client: Client, session: RemoteSession, *, is_over: bool) -> None:
-        """Stop a turn that goes on without its reader, and leave the session, which keeps running only for its background tasks."""
+        """Stop a turn that goes on without its reader, and end the visit, unless background tasks or subagents still run."""
         try:
             if not is_over:
                 await session.stop()
-            if not session.state.tasks:
+            if not session.state.tasks and not (is_over and unfinished(session.state)):
                 await client.ask(SessionDetach(session_id=session.id))
         except JaatoError:
             return  # the server is going down, and has stopped everything
