@@ -14,7 +14,7 @@ import msgspec
 
 from jaato.client.connection import Client, connect
 from jaato.client.session import RemoteSession
-from jaato.client.state import unfinished
+from jaato.client.state import is_unfinished
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.protocol.commands import (
     ClientConfig,
@@ -190,18 +190,23 @@ class TurnAnswer:
         once = f"{ONCE}{new_id('m')}"
         fold = AnswerFold(session.state, once)
         waits: dict[str, float] = {}
+        is_refused = False
         try:
             async with AsyncExitStack() as stack:
                 events = stack.enter_context(session.events())
-                await client.ask(self._message(session.id, once))
+                try:
+                    await client.ask(self._message(session.id, once))
+                except JaatoError:
+                    is_refused = True  # a turn that goes on here is another client's
+                    raise
                 paced = with_pauses(aiter(events), CHECK_S, lambda: bool(waits))
                 async for event in await stack.enter_async_context(aclosing(paced)):
-                    if event is None:
-                        await self._deny_late(session, waits)
-                        continue
                     if isinstance(event, PermissionRequested | ClarificationQuestion):
                         waits[event.question_id] = anyio.current_time() + QUESTION_S
+                    if waits:
                         await self._deny_late(session, waits)
+                    if event is None:
+                        continue
                     for piece in fold.feed(event):
                         yield piece
                     if fold.completed is not None:
@@ -212,7 +217,7 @@ class TurnAnswer:
             self.outcome = Outcome(fold.finish_reason, fold.usage)
         finally:
             with anyio.move_on_after(LEAVE_S, shield=True):
-                await self._leave(client, session, is_over=fold.completed is not None)
+                await self._leave(client, session, is_over=is_refused or fold.completed is not None)
 
     async def _deny_late(self, session: RemoteSession, waits: dict[str, float]) -> None:
         """Deny the questions that no other client can answer, or that have waited for one too long."""
@@ -243,7 +248,7 @@ class TurnAnswer:
         try:
             if not is_over:
                 await session.stop()
-            if not session.state.tasks and not (is_over and unfinished(session.state)):
+            if not session.state.tasks and not (is_over and is_unfinished(session.state)):
                 await client.ask(SessionDetach(session_id=session.id))
         except JaatoError:
             return  # the server is going down, and has stopped everything
