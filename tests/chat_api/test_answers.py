@@ -60,7 +60,7 @@ def test_a_whole_answer(tmp_path: Path) -> None:
             assert (choice.finish_reason, choice.message.role) == ("stop", "assistant")
             assert choice.message.content == "I look.\n\nOne line."
             lines = choice.message.reasoning_content.splitlines()
-            assert lines[0].startswith("readFile(path=a.txt): done in ")
+            assert lines[0].startswith("`readFile(path=a.txt)`: done in ")
             assert lines[1] == "So."
             usage = answer.usage
             assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (220, 12, 232)
@@ -134,11 +134,31 @@ def test_a_denied_call_is_in_the_text(tmp_path: Path) -> None:
         async with serving(tmp_path, [Step(calls=[WRITE]), Step("I could not write.")]) as api:
             answer = await api.ask(("user", "Write a.txt"))
             text = answer.choices[0].message.content
-            assert text.startswith("> Denied: writeNewFile(path=a.txt, content=x). ")
+            assert text.startswith("> Denied: `writeNewFile(path=a.txt, content=x)`. ")
             assert "no one can answer" in text
             assert "--allow" in text
             assert text.endswith("\n\nI could not write.")
             assert not (api.work / "a.txt").exists()
+
+    anyio.run(main)
+
+
+def test_hostile_arguments(tmp_path: Path) -> None:
+    """Arguments and reasons cannot bring images, links, HTML or lines of their own into the answer that a front end renders."""
+
+    async def main() -> None:
+        hostile = "` ![x](https://evil.example/?q=1) <img src=x>\n\n# Allowed\n\x1b[2J\u202e`"
+        write = ScriptedCall("writeNewFile", {"path": hostile, "content": hostile})
+        async with serving(tmp_path, [Step(calls=[write]), Step("Done.")]) as api:
+            message = (await api.ask(("user", "Write"))).choices[0].message
+            note = message.content.split("\n\n")[0]
+            assert note.count("\n") == 0
+            assert note.startswith("> Denied: `writeNewFile(")
+            code, rest = note.removeprefix("> Denied: `").split("`")
+            assert "evil.example" in code
+            assert "[x]" not in rest.replace("\\[", "")
+            for text in (message.content, message.reasoning_content):
+                assert not any(hidden in text for hidden in ("\x1b", "\u202e", "\n#"))
 
     anyio.run(main)
 
@@ -341,7 +361,7 @@ def test_a_reader_that_missed_events(start: int, missed: int) -> None:
                 )  # fmt: skip
         for piece in fold.feed(given) if given is not None else ():
             text[piece.kind] += piece.text
-    assert text == {"content": "I look.\n\nA tree.", "reasoning": "Hm.\nlook(at=1): done in 0.1 s\n"}
+    assert text == {"content": "I look.\n\nA tree.", "reasoning": "Hm.\n`look(at=1)`: done in 0.1 s\n"}
     assert (fold.finish_reason, fold.usage.input_tokens) == ("stop", 1)
 
 

@@ -43,7 +43,7 @@ def test_the_ai_sdk(tmp_path: Path) -> None:
             assert done.stderr == b""
             first, second, title, error = map(json.loads, done.stdout.splitlines())
             assert first["text"] == "I look.\n\nOne line."
-            assert first["reasoning"].startswith("readFile(path=a.txt): done in ")
+            assert first["reasoning"].startswith("`readFile(path=a.txt)`: done in ")
             assert first["reasoning"].endswith("So.")
             assert (first["reason"], first["usage"]) == ("stop", 35)
             assert (second["text"], second["usage"]) == ("You are welcome.", 34)

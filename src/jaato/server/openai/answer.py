@@ -44,6 +44,15 @@ ENDED = {
 """Notes for turns that did not end by themselves."""
 
 
+QUOTE = "'"
+MARKUP = str.maketrans({"[": "\\[", "<": "\\<", "`": QUOTE})
+
+
+def escape_markdown(text: str) -> str:
+    """A text in which Markdown finds no link, image, code or HTML."""
+    return text.translate(MARKUP)
+
+
 class Piece(NamedTuple):
     """A piece of the answer."""
 
@@ -170,22 +179,23 @@ class AnswerFold:
         permission = event.permission
         if permission is not None and permission.decision == "denied":
             yield from self._reasoning_line(f"{call}: denied")
-            yield from self.note(f"Denied: {call}. {permission.reason}")
+            yield from self.note(f"Denied: {call}. {escape_markdown(permission.reason)}")
         elif event.result.ok:
             yield from self._reasoning_line(f"{call}: done in {event.duration_s:.1f} s")
         else:
             why = event.result.error.message if event.result.error is not None else "no reason was given"
-            yield from self._reasoning_line(f"{call}: failed: {why}")
+            yield from self._reasoning_line(f"{call}: failed: {escape_markdown(why)}")
 
     def call_text(self, agent_id: str, tool: str, arguments: Mapping[str, Any]) -> str:
-        """A call in short, with the name of its agent if that is a subagent."""
+        """A call in short, with the name of its agent if that is a subagent; as code, for front ends render Markdown."""
         agent = self._state.agents.get(agent_id)
         name = f"{agent.name}: " if agent is not None and agent_id != self._state.root_agent_id else ""
         shown = ", ".join(
             f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
             for key, value in arguments.items()
         )
-        return f"{name}{one_line(tool, ARGUMENT_CHARS)}({one_line(shown, ARGUMENT_CHARS)})"
+        call = f"{name}{one_line(tool, ARGUMENT_CHARS)}({one_line(shown, ARGUMENT_CHARS)})"
+        return f"`{call.replace('`', QUOTE)}`"
 
     def _reasoning_line(self, text: str) -> Iterator[Piece]:
         start = "\n" if self._in_line else ""
