@@ -114,6 +114,7 @@ def test_places_that_will_not_do_are_refused(home: Desk) -> None:
             ":0",
         ): "cannot be used for TLS",
         ("--ipc-socket", str(home.path), "--mcp-workspace", "nowhere"): "is not a directory",
+        ("--ipc-socket", str(home.path), "--openai-workspace", "nowhere"): "is not a directory",
     }
     for args, said in cases.items():
         done = home.jaato("serve", *args)

@@ -15,7 +15,18 @@ from jaato.client.websocket import Closed
 from jaato.errors import ConfigError
 from jaato.server.auth.tokens import OWNER, SingleToken, Tokens, add_token, digest_of
 
-ROUTES = ("/health", "/metrics", "/mcp", "/v1/connect", "/", "/nothing", "/../etc/passwd", "/health/")
+ROUTES = (
+    "/health",
+    "/metrics",
+    "/mcp",
+    "/v1/models",
+    "/v1/chat/completions",
+    "/v1/connect",
+    "/",
+    "/nothing",
+    "/../etc/passwd",
+    "/health/",
+)
 WRONG = {
     "none": None,
     "empty": "Bearer",

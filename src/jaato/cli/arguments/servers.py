@@ -17,6 +17,7 @@ SERVE = """examples:
   jaato serve                            in the foreground, for this user; Ctrl-C stops it
   jaato serve --daemon                   in the background
   jaato serve --daemon --web-socket :8391  also for browsers and other machines, with a token
+  jaato serve --web-socket :8391 --openai-workspace .  for Open WebUI, LibreChat and the openai SDK
   jaato serve --web-socket 0.0.0.0:8391 --tls-cert chain.pem --tls-key key.pem --allow-host box.example
   jaato serve --status
   jaato serve --stop
