@@ -280,8 +280,8 @@ def test_two_messages_at_once(tmp_path: Path) -> None:
                     group.start_soon(ask, text)
             assert len(answers) == 2
             assert all(answer.startswith("I know ") for answer in answers)
-            heard = sorted(text for session in api.sessions() for text in said(api, session))
-            assert heard == ["a", "b"]
+            stored = sorted(text for session in api.sessions() for text in said(api, session))
+            assert stored == ["a", "b"]
 
     anyio.run(main)
 

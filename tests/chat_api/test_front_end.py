@@ -1,4 +1,4 @@
-"""A chat front end's own library, which nobody here wrote, at the server."""
+"""The library of another project's chat front ends at the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many clients, clients that disconnect, and servers that end: nothing is left behind, and a chat goes on."""
+"""Many clients, clients that disconnect, and servers that end: nothing is left behind, and a chat continues."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_the_program_of_the_guide(tmp_path: Path) -> None:
 
 
 def test_a_restarted_server_knows_the_chat(tmp_path: Path) -> None:
-    """After kill -9 in mid-turn and a restart, the next message of the same chat goes on in the same session."""
+    """After kill -9 in mid-turn and a restart, the next message of the same chat continues the same session."""
     script = tmp_path / "script.json"
     steps: list[dict[str, Any]] = [
         {"text": "One."},

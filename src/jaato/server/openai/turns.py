@@ -39,8 +39,10 @@ from jaato.server.sessions.hub import Hub
 QUESTION_S = 300.0
 """How long a question waits for another client of its session."""
 CHECK_S = 0.5
+"""How often it is checked whether a pending question can still be answered."""
 LEAVE_S = 10.0
 MAX_BRANCHES = 100
+"""The most versions of a chat."""
 
 
 class Chat(msgspec.Struct, frozen=True):
@@ -136,7 +138,7 @@ class TurnAnswer:
             await session.leave()
         if not free:
             raise RequestError(
-                409, f"This chat has {MAX_BRANCHES} versions; begin a new one to go on.", "too_many_branches"
+                409, f"This chat has {MAX_BRANCHES} versions; begin a new chat.", "too_many_branches"
             )
         if forks:
             _, seq, session_id = max(forks)
@@ -197,7 +199,7 @@ class TurnAnswer:
                 try:
                     await client.ask(self._message(session.id, once))
                 except JaatoError:
-                    is_refused = True  # a turn that goes on here is another client's
+                    is_refused = True  # a running turn is another client's
                     raise
                 paced = with_pauses(aiter(events), CHECK_S, lambda: bool(waits))
                 async for event in await stack.enter_async_context(aclosing(paced)):
@@ -244,7 +246,7 @@ class TurnAnswer:
         )
 
     async def _leave(self, client: Client, session: RemoteSession, *, is_over: bool) -> None:
-        """Stop a turn that goes on without its reader, and end the visit, unless background tasks or subagents still run."""
+        """Stop a turn whose reader has left, and end the visit, unless background tasks or subagents still run."""
         try:
             if not is_over:
                 await session.stop()
