@@ -11,6 +11,7 @@ from pathlib import Path
 from jaato.protocol.codec import json_schema
 
 REFERENCE = Path(__file__).parent / "reference"
+TYPES = Path(__file__).parents[1] / "clients/web/src/client/types.ts"
 
 
 def generators() -> dict[Path, Callable[[], str]]:
@@ -18,12 +19,14 @@ def generators() -> dict[Path, Callable[[], str]]:
     from docs.generate_api import api_page
     from docs.generate_pages import errors_page, events_page, settings_page
     from docs.generate_tools import known_file, tools_page
+    from docs.generate_types import types_file
 
     from jaato.runtime.plugins.lazy import MANIFESTS
 
     return {
         REFERENCE / "protocol.schema.json": schema_file,
         MANIFESTS: known_file,
+        TYPES: types_file,
         REFERENCE / "tools.md": tools_page,
         REFERENCE / "events.md": events_page,
         REFERENCE / "settings.md": settings_page,

@@ -40,6 +40,7 @@ OUR_COMMANDS = {
     "session.settle",
     "blob.request",
     "server.reload",
+    "pairing.create",
 }
 """Commands that no document names."""
 

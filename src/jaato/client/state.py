@@ -327,10 +327,22 @@ def message_chars(message: Message) -> int:
             case Text() | Thinking() | Refusal():
                 chars += len(part.text)
             case ToolCall():
-                chars += 50 + sum(len(str(value)) for value in part.arguments.values())
+                chars += 50 + value_chars(part.arguments)
             case ToolResult():
                 chars += result_chars(part)
     return chars
+
+
+def value_chars(value: object) -> int:
+    """About how many characters a JSON value has; counted so that clients in other languages come to the same number."""
+    match value:
+        case str():
+            return len(value)
+        case dict():
+            return sum(len(key) + value_chars(inner) for key, inner in value.items())
+        case list() | tuple():
+            return sum(map(value_chars, value))
+    return 4
 
 
 def result_chars(result: ToolResult) -> int:

@@ -217,6 +217,13 @@ class ServerReload(CommandBase, frozen=True, kw_only=True, omit_defaults=True, t
     """Have the open sessions begin anew, each once it rests, under configuration, permissions and trust as they are now."""
 
 
+class PairingCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="pairing.create"):
+    """Make a link that pairs one browser with the server, with this role; for its owner on its own machine. The server
+    listens on loopback from then on, if it does not listen on the network already."""
+
+    role: Literal["viewer", "approver", "owner"] = "owner"
+
+
 Command = (
     MessageSend
     | PermissionResponse
@@ -238,4 +245,5 @@ Command = (
     | BlobRequest
     | ClientConfig
     | ServerReload
+    | PairingCreate
 )

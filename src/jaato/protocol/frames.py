@@ -15,6 +15,7 @@ from jaato.protocol.commands import (
     CommandExecute,
     HistoryRequest,
     MessageSend,
+    PairingCreate,
     PermissionResponse,
     SessionAttach,
     SessionCreate,
@@ -131,7 +132,14 @@ class Blob(Struct, frozen=True, tag="blob", tag_field="type", omit_defaults=True
     offset: int = 0
 
 
-Result = Opened | Taken | Settled | Said | Done | Sessions | History | Blob
+class Pairing(Struct, frozen=True, tag="pairing", tag_field="type", omit_defaults=True):
+    """A link for one browser; it is valid once, and for some seconds."""
+
+    url: str
+    valid_s: float
+
+
+Result = Opened | Taken | Settled | Said | Done | Sessions | History | Blob | Pairing
 
 
 class Reply(Struct, frozen=True, tag="reply", tag_field="type", omit_defaults=True):
@@ -165,6 +173,8 @@ def answer_kind(command: Command) -> type[Result]:
             return History
         case BlobRequest():
             return Blob
+        case PairingCreate():
+            return Pairing
     return Done
 
 

@@ -20,6 +20,7 @@ from jaato.protocol.commands import (
     CommandExecute,
     HistoryRequest,
     MessageSend,
+    PairingCreate,
     PermissionResponse,
     ServerReload,
     SessionAttach,
@@ -37,7 +38,7 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import ClarificationQuestion, Event, PermissionRequested
 from jaato.protocol.events.state import Entry
-from jaato.protocol.frames import Blob, Done, History, Opened, Result, Said, Settled, Taken
+from jaato.protocol.frames import Blob, Done, History, Opened, Pairing, Result, Said, Settled, Taken
 from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
 from jaato.runtime.session_store import namesakes
@@ -149,6 +150,8 @@ class CommandHandlers:
                 return stop_task(self._hub.pool.loaded.get(self._id_of(command)), command.task_id)
             case ServerReload():
                 return self._reload()
+            case PairingCreate():
+                return self._pair(command)
             case SessionSettle():
                 return wait_for_subagents(self._hub.pool.loaded.get(self._id_of(command)))
         raise ConfigError(f"This server does not know {type(command).__name__} yet.")
@@ -323,6 +326,13 @@ class CommandHandlers:
     async def _reload(self) -> Done:
         await self._hub.reload(open_sessions=True)
         return Done()
+
+    async def _pair(self, command: PairingCreate) -> Pairing:
+        if not self._local:
+            raise NotAllowed("Browsers are paired on the machine of the server: `jaato web`.")
+        if self._hub.pair_browser is None:
+            raise ConfigError("Only a server has the page: `jaato serve`.")
+        return await self._hub.pair_browser(command.role)
 
     async def _disable(self, command: ToolsDisable) -> Done:
         live = await self._live(command)

@@ -17,6 +17,7 @@ from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.log import logger
 from jaato.protocol.commands import SessionUpdate
 from jaato.protocol.events import SessionUpdated
+from jaato.protocol.frames import Pairing, Role
 from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ClientView
 from jaato.runtime.session_options import SessionOptions, settings_for
@@ -58,6 +59,8 @@ class Hub:
         self._work: set[asyncio.Task[None]] = set()
         self._closed_events = 0
         self.closing = False
+        self.pair_browser: Callable[[Role], Awaitable[Pairing]] | None = None
+        """Makes the link of `pairing.create`; None where there is no page."""
         self.list_changed = False
         """Whether the list of sessions has changed since it was last published."""
 

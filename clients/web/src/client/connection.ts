@@ -1,0 +1,194 @@
+// One connection to the server: hello, commands with their replies, frames; reconnects with exponential backoff.
+
+import type * as protocol from "./types.ts";
+
+export type Command = protocol.Command;
+export type Result = NonNullable<protocol.Reply["result"]>;
+/** `refused`: the server does not accept the token; `outdated`: it speaks another version of the protocol. */
+export type Status = "connecting" | "online" | "offline" | "refused" | "outdated" | "closed";
+
+/** The result of a command, by its type. */
+export type ResultOf<C extends Command> =
+  C extends protocol.SessionCreate | protocol.SessionAttach | protocol.SessionFork ? protocol.Opened
+  : C extends protocol.MessageSend ? protocol.Taken
+  : C extends protocol.PermissionResponse | protocol.ClarificationResponse ? protocol.Settled
+  : C extends protocol.CommandExecute ? protocol.Said
+  : C extends protocol.SessionList ? protocol.Sessions
+  : C extends protocol.HistoryRequest ? protocol.History
+  : C extends protocol.BlobRequest ? protocol.Blob
+  : C extends protocol.PairingCreate ? protocol.Pairing
+  : protocol.Done;
+
+const PROTOCOL = 1;
+const NOT_LET_IN = 4401;
+const OTHER_PROTOCOL = 4426;
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5_000;
+/** After so long without a frame the server is asked whether it is still there. */
+const QUIET_MS = 25_000;
+const ANSWER_MS = 10_000;
+
+/** Commands that may be sent again after a lost connection: they only read, or the server knows them again. */
+const REPEATABLE = new Set([
+  "message.send", "permission.response", "clarification.response", "session.create", "session.fork", "session.attach",
+  "session.list", "history.request", "blob.request", "client.config", "session.stop",
+]);
+
+/** A command failed; `code` is stable, the message says what to do. */
+export class CommandError extends Error {
+  readonly code: string;
+  constructor(problem: { code: string; message: string }) {
+    super(problem.message);
+    this.code = problem.code;
+  }
+}
+
+export interface Options {
+  /** Where the server is: `wss://HOST:PORT/v1/connect`. Never take it from a link. */
+  url: string;
+  /** Read anew for each connection. */
+  token?: () => string;
+  /** What others see of this client. */
+  name?: string;
+  onStatus?: (status: Status, welcome?: protocol.Welcome) => void;
+  onEvent: (event: protocol.ProtocolEvent) => void;
+  /** Called when the connection is there, also after it was lost, before waiting commands are sent again. */
+  onWelcome?: () => void;
+}
+
+interface Waiting {
+  command: Command;
+  resolve: (result: Result) => void;
+  reject: (error: Error) => void;
+}
+
+/** A connection that comes back by itself until it is closed or refused. */
+export class Connection {
+  status: Status = "connecting";
+  welcome: protocol.Welcome | undefined;
+  #options: Options;
+  #socket: WebSocket | undefined;
+  #waiting = new Map<string, Waiting>();
+  #ids = 0;
+  #pause = FIRST_PAUSE_MS;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #heartbeat: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(options: Options) {
+    this.#options = options;
+    this.#open();
+  }
+
+  /** Send a command; its result, once the server has replied. Rejects with `CommandError`. */
+  ask<C extends Command>(command: C): Promise<ResultOf<C>> {
+    this.#ids += 1;
+    const id = String(this.#ids);
+    const sent = { ...command, id };
+    return new Promise((resolve, reject) => {
+      if (this.status === "closed" || this.status === "refused" || this.status === "outdated") {
+        reject(new CommandError({ code: "disconnected", message: "There is no connection to the server." }));
+        return;
+      }
+      this.#waiting.set(id, { command: sent, resolve: resolve as (result: Result) => void, reject });
+      if (this.status === "online") this.#socket?.send(JSON.stringify(sent));
+    });
+  }
+
+  /** Try to connect now instead of after the pause. */
+  retry(): void {
+    if (this.status !== "offline") return;
+    clearTimeout(this.#timer);
+    this.#open();
+  }
+
+  /** End the connection for good. */
+  close(): void {
+    this.#end("closed", "The connection was closed.");
+    this.#socket?.close(1000);
+  }
+
+  #open(): void {
+    this.#set("connecting");
+    const socket = new WebSocket(this.#options.url);
+    this.#socket = socket;
+    socket.onopen = () => {
+      const token = this.#options.token?.() ?? "";
+      const hello: protocol.Hello = { type: "hello", protocol: PROTOCOL, client: "web", name: this.#options.name ?? "" };
+      socket.send(JSON.stringify(token ? { ...hello, token } : hello));
+    };
+    socket.onmessage = (message: MessageEvent<string>) => {
+      if (socket === this.#socket && this.status !== "closed") this.#take(JSON.parse(message.data) as protocol.Welcome | protocol.Reply | protocol.ProtocolEvent);
+    };
+    socket.onclose = (event: CloseEvent) => {
+      if (socket === this.#socket && this.status !== "closed") this.#lost(event.code);
+    };
+  }
+
+  #take(frame: protocol.Welcome | protocol.Reply | protocol.ProtocolEvent): void {
+    this.#watch();
+    switch (frame.type) {
+      case "welcome": {
+        this.welcome = frame;
+        this.#pause = FIRST_PAUSE_MS;
+        const again = [...this.#waiting.values()];
+        this.#set("online");
+        this.#options.onWelcome?.();
+        for (const { command } of again) this.#socket?.send(JSON.stringify(command));
+        return;
+      }
+      case "reply": {
+        const waiting = this.#waiting.get(frame.id);
+        this.#waiting.delete(frame.id);
+        if (frame.error) waiting?.reject(new CommandError(frame.error));
+        else if (frame.result) waiting?.resolve(frame.result);
+        return;
+      }
+      default:
+        this.#options.onEvent(frame);
+    }
+  }
+
+  #lost(code: number): void {
+    clearTimeout(this.#heartbeat);
+    if (code === NOT_LET_IN) return this.#end("refused", "The server does not accept this browser.");
+    if (code === OTHER_PROTOCOL) return this.#end("outdated", "The server has another version; reload the page.");
+    for (const [id, waiting] of this.#waiting) {
+      if (REPEATABLE.has(waiting.command.type)) continue;
+      this.#waiting.delete(id);
+      const message = "The connection was lost before the server replied; look whether it was done.";
+      waiting.reject(new CommandError({ code: "disconnected", message }));
+    }
+    this.#set("offline");
+    this.#timer = setTimeout(() => this.#open(), this.#pause * (0.5 + Math.random() / 2));
+    this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE_MS);
+  }
+
+  #end(status: Status, message: string): void {
+    clearTimeout(this.#timer);
+    clearTimeout(this.#heartbeat);
+    this.#set(status);
+    for (const waiting of this.#waiting.values()) waiting.reject(new CommandError({ code: "disconnected", message }));
+    this.#waiting.clear();
+  }
+
+  #set(status: Status): void {
+    this.status = status;
+    this.#options.onStatus?.(status, this.welcome);
+  }
+
+  /** Notice a connection that is dead without having been closed. */
+  #watch(): void {
+    clearTimeout(this.#heartbeat);
+    const socket = this.#socket;
+    this.#heartbeat = setTimeout(() => {
+      if (this.status !== "online") return;
+      void this.ask({ type: "client.config" }).catch(() => undefined);
+      this.#heartbeat = setTimeout(() => {
+        if (socket !== this.#socket) return;
+        this.#socket = undefined;
+        socket?.close();
+        this.#lost(1006);
+      }, ANSWER_MS);
+    }, QUIET_MS);
+  }
+}
