@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -77,11 +78,18 @@ def requirements() -> dict[str, str]:
 
 
 def test_every_dependency_has_its_reason() -> None:
-    """The page of dependencies has one line with a reason for each package of pyproject.toml, and for no other."""
+    """The page of dependencies has one line with a reason for each package of pyproject.toml and of the web client, and
+    for no other."""
     text = (ROOT / "docs" / "design" / "dependencies.md").read_text()
-    rows = re.findall(r"^\| `([\w.-]+)` \|(?: `\w+` \|)? (.+) \|$", text, re.MULTILINE)
+    before, _, rest = text.partition("## The page\n")
+    page, _, after = rest.partition("\n## ")
+    rows = re.findall(r"^\| `([\w.-]+)` \|(?: `\w+` \|)? (.+) \|$", before + after, re.MULTILINE)
     assert sorted(name for name, _ in rows) == sorted(requirements())
     assert all(len(reason) > 10 for _, reason in rows)
+    cells = re.findall(r"^\| (`[^|]+`) \| .{10,} \|$", page, re.MULTILINE)
+    manifest = json.loads((ROOT / "clients/web/package.json").read_text())
+    named = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+    assert named == {*manifest["dependencies"], *manifest["devDependencies"]}
 
 
 @pytest.mark.parametrize("name", requirements())

@@ -129,7 +129,11 @@ class Keep:
             return answer(line)
 
     def upgrade(
-        self, *more: str, path: str = "/v1/connect", token: str | None = None, **changed: str | None
+        self,
+        *more: str,
+        path: str = "/v1/connect",
+        token: str | None = None,
+        **changed: Any,
     ) -> bytes:
         """The head that asks for a WebSocket."""
         wanted = {
@@ -144,7 +148,9 @@ class Keep:
     # --- WebSocket -----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def socket(self, token: str | None = None, who: int = 1, *, unix: bool = False) -> Iterator[Line]:
+    def socket(
+        self, token: str | None = None, who: int = 1, *, unix: bool = False, **changed: Any
+    ) -> Iterator[Line]:
         """A WebSocket that has said nothing yet."""
         if unix:
             raw = socket.socket(socket.AF_UNIX)
@@ -153,7 +159,7 @@ class Keep:
         else:
             raw = self.dial(who)
         with closing(raw):
-            raw.sendall(self.upgrade(token=token))
+            raw.sendall(self.upgrade(token=token, **changed))
             said = answer(raw)
             assert status(said) == 101, said
             yield Line(raw)

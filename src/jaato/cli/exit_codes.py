@@ -20,6 +20,7 @@ RESTRICTED: dict[str, tuple[str | None, ...]] = {
     "mcp": ("add", "remove", "trust", "login", "logout"),
     "registry": ("add", "remove", "trust"),
     "tokens": ("add", "remove"),
+    "web": (None,),
     "login": (None,),
     "logout": (None,),
 }

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
+from jaato.client.address import PATH
 from jaato.errors import JaatoError
 from jaato.protocol.frames import PROTOCOL
 from jaato.runtime.secrets import session_secrets
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
-from jaato.server.auth.gate import (
-    Gate,
-    LocalAuthenticator,
-    TokenAuthenticator,
-    allow_hosts,
-    send_refusal,
-    server_error,
-)
+from jaato.server.auth.gate import Gate, LocalAuthenticator, send_refusal, server_error
 from jaato.server.auth.identity import KEY
-from jaato.server.auth.tokens import Tokens
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send
 from jaato.server.http.listeners import serve_gate
 from jaato.server.http.tls import Certificate
@@ -41,6 +35,7 @@ from jaato.server.metrics import Metrics
 from jaato.server.openai.mounted import PATHS as CHAT
 from jaato.server.openai.mounted import Mounted as ChatApi
 from jaato.server.openai.mounted import is_here, openai_error
+from jaato.server.network import Network
 from jaato.server.registry.keys import Keys, default_rate
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import Mounted as Registry
@@ -48,10 +43,11 @@ from jaato.server.registry.mounted import make_refusal_body
 from jaato.server.sessions.client_connection import ClientConnection
 from jaato.server.sessions.hub import IDLE_AFTER_S, Hub
 from jaato.server.sessions.maintenance import maintain_sessions
+from jaato.server.web.page import ASSETS, serve_page
+from jaato.server.web.pairing import PAIR, PairingEndpoint
 from jaato.settings import environment
 from jaato.version import __version__
 
-PATH = "/v1/connect"
 WHERE = (
     f"Clients of sessions connect by WebSocket at {PATH}, with the header Authorization: Bearer TOKEN over the network, and "
     'send {"type": "hello", "protocol": 1} first; the guide "Writing a client" has one in ten lines. /health and /metrics '
@@ -62,7 +58,7 @@ VERSION = TOOLS.split("/")[1]
 """The first segment of the registry's paths; unknown paths below it are answered in the registry's format."""
 
 
-def application(hub: Hub, metrics: Metrics, mcp: App, registry: App, chat: App) -> Starlette:
+def application(hub: Hub, metrics: Metrics, mcp: App, registry: App, chat: App, pair: App) -> Starlette:
     """The routes of the server. They do not authenticate: put a `Gate` in front."""
 
     async def health(_request: Request) -> Response:
@@ -87,6 +83,10 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App, chat: App) 
         Route("/health", health),
         Route("/metrics", render_metrics),
         WebSocketRoute(PATH, ClientEndpoint(hub, metrics)),
+        Route("/", Page()),
+        Route(ASSETS + "{name}", Page()),
+        Route("/favicon.svg", Page()),
+        Route(PAIR, pair),
         Route("/mcp", mcp),
         *(Route(path, chat) for path in CHAT),
         Route(f"{CHAT[1]}/{{rest:path}}", chat),
@@ -98,6 +98,14 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App, chat: App) 
     app.router.default = send_not_found
     app.router.redirect_slashes = False  # a redirect would repeat the client's Host
     return app
+
+
+class Page:
+    """The files of the web client, at every path that has one. It is plain ASGI, for the router to pass on every method."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await serve_page(scope, receive, send)
 
 
 class ClientEndpoint:
@@ -165,7 +173,7 @@ class Server:
     def __init__(self, hub: Hub, options: ServerOptions) -> None:
         self.hub = hub
         self.certificate = None if options.tls is None else Certificate(*options.tls)
-        self.tokens: Tokens | None = None
+        self.network: Network
 
     async def reload(self) -> list[JaatoError | OSError]:
         """Reload the configuration for new sessions, and the certificate and the tokens for new connections. Open sessions
@@ -175,7 +183,8 @@ class Server:
             await self.hub.reload(open_sessions=False)
         except (JaatoError, OSError) as error:
             problems.append(error)
-        for part in (self.tokens, self.certificate):
+        tokens = self.network.tokens if self.network.listeners else None
+        for part in (tokens, self.certificate):
             try:
                 if part is not None:
                     part.reload()
@@ -205,20 +214,18 @@ async def run_server(options: ServerOptions) -> AsyncIterator[Server]:
         await stack.enter_async_context(mcp.running())
         registry = Registry(options.mcp or workspace, base)
         await stack.enter_async_context(registry.running())
-        app = application(hub, Metrics(), mcp, registry, ChatApi(hub, options.openai))
         group = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(group.cancel_scope.cancel)
         keys = Keys(state_dir, default_rate(settings))
-        web = sum(one.family != socket.AF_UNIX for one in options.listeners)
+        names = (list(options.hosts), list(options.origins))
+        network = server.network = Network(state_dir, keys, server.certificate, names, stack, group)
+        pair = PairingEndpoint(network.pairings, network.add_browser)
+        app = network.app = application(hub, Metrics(), mcp, registry, ChatApi(hub, options.openai), pair)
+        web = [one for one in options.listeners if one.family != socket.AF_UNIX]
+        for listener in web:
+            await network.listen(listener, gate_error, len(web))
+        hub.pair_browser = partial(network.pair, format_error=gate_error)
         for listener in options.listeners:
             if listener.family == socket.AF_UNIX:
                 await stack.enter_async_context(serve_gate(Gate(app, LocalAuthenticator()), listener))
-                continue
-            server.tokens = server.tokens or Tokens(state_dir)
-            host, port = listener.getsockname()[:2]
-            secure = server.certificate is not None
-            hosts = allow_hosts(host, port, options.hosts, options.origins, secure=secure)
-            gate = Gate(app, TokenAuthenticator(server.tokens, hosts, frozenset({PATH}), keys), gate_error)
-            group.start_soon(gate.recheck)
-            await stack.enter_async_context(serve_gate(gate, listener, server.certificate, web))
         yield server

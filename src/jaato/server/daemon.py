@@ -49,11 +49,20 @@ async def serve(
         async with AsyncExitStack() as stack:
             listeners = open_listeners(path, web, inherited, stack)
             server = await stack.enter_async_context(run_server(replace(options, listeners=listeners)))
-            urls = [url_of(one, server) for one in listeners if one.family != socket.AF_UNIX]
-            write_record(lock, ServerRecord(os.getpid(), __version__, time.time(), str(path), urls))
+            started = time.time()
+
+            def record_listeners() -> list[str]:
+                urls = [url_of(one, server) for one in server.network.listeners]
+                write_record(lock, ServerRecord(os.getpid(), __version__, started, str(path), urls))
+                return urls
+
+            urls = record_listeners()
+            server.network.on_listen = record_listeners
             with contextlib.suppress(OSError):
                 write_private(user_dir(environ, "XDG_STATE_HOME", ".local/state") / LAST_SERVER, bytes(path))
             where = f"serving at {path}" + "".join(f" and {url}" for url in urls)
+            if urls:
+                where += f"; the page is at {server.network.page_url} (`jaato web` opens it)"
             if reason := server.hub.store.refusal:
                 LOG.warning("Sessions are read-only: %s", reason)
                 where += f"; sessions are read-only: {reason}"

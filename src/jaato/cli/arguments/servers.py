@@ -23,6 +23,14 @@ SERVE = """examples:
   jaato serve --stop
 
 A client on another machine needs a token: create one with `jaato tokens add NAME`."""
+WEB = """The server is started if it is not running, and listens on this machine only, unless it was started with --web-socket. The
+link is valid once and for five minutes; the browser stays paired for 30 days. `jaato tokens list` shows paired browsers,
+`jaato tokens remove` ends one.
+
+examples:
+  jaato web
+  jaato web --no-open                    print the link
+  jaato web --role viewer --no-open      a link for somebody who only watches"""
 TOKENS = """An access token lets a client connect over the network. It is printed once, when it is created; only its hash is stored.
 Removing a token disconnects its clients within seconds. Your own token, with full access, is in the file `server-token` of
 the state directory (usually ~/.local/state/jaato).
@@ -131,6 +139,13 @@ OPTIONS = {
         "viewer (default): watch; approver: also answer questions; owner: full access",
         "viewer",
     ),
+    "--role:web": choice(
+        ("viewer", "approver", "owner"),
+        "owner (default): full access; approver: watch and answer questions; viewer: watch",
+        "owner",
+    ),
+    "--ipc-socket:running": value("PATH", "Unix socket of a server that is running (default: yours)"),
+    "--no-open": flag("print the link instead of opening the browser"),
     "--days": value("N", "days until it expires (default: never)", type=positive),
     "--token": value("TOKEN", "bearer token for a URL; ${VAR} and keyring:NAME are expanded"),
     "--header": make_repeatable("'NAME: VALUE'", "header for requests to the URL; ${VAR} is expanded"),
@@ -332,6 +347,9 @@ COMMANDS = (
         "--ipc-socket --web-socket --daemon|--print-unit|--status|--reload|--stop --log:daemon --idle-after "
         "--mcp-workspace --openai-workspace --allow-host --allow-origin --tls-cert --tls-key",
         SERVE,
+    ),
+    Command(
+        "web", "open the page of the server in the browser", "--role:web --no-open --ipc-socket:running", WEB
     ),
     Command(
         "tokens",

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import anyio
 
 from jaato.protocol.frames import NOT_LET_IN
+from jaato.server.auth.cookies import cookie_half
 from jaato.server.auth.identity import KEY, Admission, Identity, TokenVerifier
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send, bearer, values
 
@@ -251,6 +252,11 @@ def rpc_error(_scope: Scope, refused: Refused) -> Any:
     return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": refused.text}}
 
 
+def is_private(_method: str, _path: str) -> bool:
+    """No request is public."""
+    return False
+
+
 class LocalAuthenticator:
     """Authenticates requests on the Unix socket, whose listener accepts only processes of the same user."""
 
@@ -270,7 +276,8 @@ class LocalAuthenticator:
 
 class TokenAuthenticator:
     """Authenticates requests over TCP: an allowed `Host` and `Origin`, and a token in the header or, at the paths
-    `greeting`, in the first frame of a WebSocket. A valid token is checked first and never throttled."""
+    `greeting`, in the first frame of a WebSocket, where a browser's cookie may have the first half of it. A valid token is
+    checked first and never throttled. `public` requests (method, path) are passed on unauthenticated."""
 
     rechecks = True
 
@@ -280,11 +287,13 @@ class TokenAuthenticator:
         hosts: AllowedHosts,
         greeting: frozenset[str] = frozenset(),
         keys: KeyVerifier | None = None,
+        public: Callable[[str, str], bool] = is_private,
     ) -> None:
         self._tokens = tokens
         self._keys = keys
         self._hosts = hosts
         self._greeting = greeting
+        self._public = public
         self._throttle = Throttle()
 
     def is_admitted(self, admission: Admission) -> bool:
@@ -299,7 +308,10 @@ class TokenAuthenticator:
         given = values(scope, b"authorization")
         peer = str((scope.get("client") or ("",))[0])
         if not given and scope["type"] == "websocket" and scope["path"] in self._greeting:
-            return Admission(None, lambda token: self._verify_greeting(token, peer))
+            half = cookie_half(scope)
+            return Admission(None, lambda token: self._verify_greeting(token, half, peer))
+        if scope["type"] == "http" and self._public(scope["method"], scope["path"]):
+            return Admission(None)
         token = bearer(given)
         identity = self._tokens.verify(token)
         if identity is not None:
@@ -316,8 +328,10 @@ class TokenAuthenticator:
             text += f" Clients of sessions connect by WebSocket at {', '.join(self._greeting)}."
         raise Refused(401, text, **{"www-authenticate": challenge})
 
-    async def _verify_greeting(self, token: str, peer: str) -> Identity | None:
+    async def _verify_greeting(self, token: str, half: str, peer: str) -> Identity | None:
         identity = self._tokens.verify(token)
+        if identity is None and half and token:
+            identity = self._tokens.verify(half + token)
         if identity is None and token:
             await self._throttle.wait(peer)
         return identity

@@ -28,6 +28,8 @@ TOKENS_FILE = "tokens.json"
 OWNER = "server-token"
 """The file with the owner's token, in clear text."""
 MCP_TOKEN = "mcp-token"  # noqa: S105 the name of a file
+BROWSER = "browser-"
+"""How the names of the tokens of paired browsers begin."""
 MAX_TOKENS = 1_000
 RELOAD_S = 1.0
 MAX_TOKEN_FILE_BYTES = 1_000
@@ -173,6 +175,10 @@ class SecretIndex(Generic[E]):
             return None
         return entry if or_expired or not entry.expired else None
 
+    def expire(self) -> None:
+        """Check the file again at the next use."""
+        self._checked_at = -self._reload_s
+
     def refresh(self) -> None:
         """Reload the file if it has changed; a damaged file is logged and counts as empty."""
         if self._reload_s:
@@ -240,6 +246,18 @@ class Tokens:
             return Identity("owner", "", digest)
         entry = self._index.find(digest)
         return None if entry is None else Identity(entry.role, entry.name, digest)
+
+    def add_browser(self, role: Role, expires: float) -> str:
+        """Create the token of a paired browser, accepted at once; those of browsers that have expired are removed. Raises
+        `ConfigError`, OSError."""
+        name = BROWSER + time.strftime("%Y-%m-%d-") + secrets.token_hex(4)
+        file = tokens_file(self._directory)
+        for entry in file.read():
+            if entry.name.startswith(BROWSER) and entry.expired:
+                file.remove(entry.name)
+        token = add_token(self._directory, name, role, expires)
+        self._index.expire()
+        return token
 
     def reload(self) -> None:
         """Read the owner's token again; a removed file is created with a new one. Raises `ConfigError`."""

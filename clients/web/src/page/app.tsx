@@ -1,0 +1,111 @@
+// The page: sessions at the left, the session that is shown, its panels at the right.
+
+import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+
+import { Client, type Status } from "../client/index.ts";
+import { PairingForm } from "./pairing-form.tsx";
+import { pairedKey } from "./pairing.ts";
+import { SessionPage } from "./session-page.tsx";
+import { Sessions } from "./sessions.tsx";
+import { View } from "./store.ts";
+
+/** The session named in the address. */
+function routed(): string {
+  return /^#s=([A-Za-z0-9_-]{1,100})$/.exec(location.hash)?.[1] ?? "";
+}
+
+export function App({ problem }: { problem: string }) {
+  const [paired, setPaired] = useState(pairedKey() !== "" && !problem);
+  if (!paired) return <PairingForm problem={problem} done={() => setPaired(true)} />;
+  return <Connected refuse={() => setPaired(false)} />;
+}
+
+function Connected({ refuse }: { refuse: () => void }) {
+  const [status, setStatus] = useState<Status>("connecting");
+  const client = useMemo(() => {
+    const scheme = location.protocol === "https:" ? "wss" : "ws";
+    return new Client({ url: `${scheme}://${location.host}/v1/connect`, token: pairedKey, name: browserName(), onStatus: setStatus });
+  }, []);
+  useEffect(() => () => client.close(), [client]);
+  useEffect(() => {
+    const retry = () => client.connection.retry();
+    addEventListener("online", retry);
+    document.addEventListener("visibilitychange", retry);
+    return () => {
+      removeEventListener("online", retry);
+      document.removeEventListener("visibilitychange", retry);
+    };
+  }, [client]);
+  useEffect(() => {
+    if (status === "refused") refuse();
+  }, [status]);
+  const [id, setId] = useState(routed());
+  useEffect(() => {
+    const follow = () => setId(routed());
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+  const show = useCallback((session: string) => {
+    location.hash = session ? `s=${session}` : "";
+  }, []);
+  const { view, error } = useSessionView(client, id);
+  return (
+    <div class={`app ${id ? "has-session" : ""}`}>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to the conversation</a>
+      <Sessions client={client} status={status} current={id} view={view} show={show} />
+      <main id="main" tabIndex={-1}>
+        <Connection status={status} />
+        {view ? <SessionPage key={id} view={view} status={status} show={show} /> : <Empty id={id} error={error} back={() => show("")} />}
+      </main>
+    </div>
+  );
+}
+
+/** The view of a session, while it is the one in the address. */
+function useSessionView(client: Client, id: string): { view: View | undefined; error: string } {
+  const [found, setFound] = useState<{ id: string; view?: View; error: string }>({ id: "", error: "" });
+  useEffect(() => {
+    if (!id) return undefined;
+    let view: View | undefined;
+    let wanted = true;
+    client.attach(id).then(
+      (session) => {
+        if (!wanted) return client.detach(session);
+        view = new View(client, session);
+        setFound({ id, view, error: "" });
+      },
+      (error: Error) => wanted && setFound({ id, error: error.message }),
+    );
+    return () => {
+      wanted = false;
+      view?.close();
+    };
+  }, [client, id]);
+  return found.id === id ? { view: found.view, error: found.error } : { view: undefined, error: "" };
+}
+
+function Connection({ status }: { status: Status }) {
+  const text = status === "offline" || status === "connecting" ? "Offline. What you see is the last known state; the connection is being restored."
+    : status === "outdated" ? "The server has another version." : "";
+  return (
+    <div role="status" aria-live="polite" class={text && status !== "connecting" ? "offline" : "sr-only"}>
+      {status === "connecting" ? "" : text}
+      {status === "outdated" ? <button type="button" class="button" onClick={() => location.reload()}>Reload the page</button> : null}
+    </div>
+  );
+}
+
+function Empty({ id, error, back }: { id: string; error: string; back: () => void }) {
+  return (
+    <div class="empty">
+      {error ? <><p class="strong">This session cannot be opened.</p><p>{error}</p><button type="button" class="button" onClick={back}>Back</button></>
+        : id ? <p role="status">Loading…</p>
+        : <><p class="strong">No session is open.</p><p>Choose one from the list, or begin a new one.</p></>}
+    </div>
+  );
+}
+
+function browserName(): string {
+  const known = /(Firefox|Edg|Chrome|Safari)\//.exec(navigator.userAgent)?.[1] ?? "browser";
+  return `${known === "Edg" ? "Edge" : known} page`;
+}

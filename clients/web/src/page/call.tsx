@@ -1,0 +1,134 @@
+// A tool call: one line that unfolds to its arguments, its output while it runs, its result, or its diff.
+
+import type { ToolCallEnd } from "../client/index.ts";
+import type { CallView } from "../client/index.ts";
+import { CopyButton, LongText } from "./code.tsx";
+import { Diff } from "./diff.tsx";
+import { MediaView } from "./media.tsx";
+import type { View } from "./store.ts";
+import { duration, oneLine, printed, valueText, visible } from "./text.ts";
+
+export type CallState =
+  | { kind: "done"; end: ToolCallEnd }
+  | { kind: "running"; call: CallView }
+  | { kind: "asking" }
+  | { kind: "waiting" };
+
+interface Props {
+  view: View;
+  name: string;
+  given: Readonly<Record<string, unknown>>;
+  malformed?: string | null | undefined;
+  state: CallState;
+  showAgent?: (id: string) => void;
+}
+
+export function Call({ view, name, given, malformed, state, showAgent }: Props) {
+  const look = lookOf(state);
+  const agent = showAgent ? subagentOf(view, given, state) : undefined;
+  const diffs = state.kind === "done" ? diffsOf(state.end) : [];
+  return (
+    <details class={`call ${look.className}`} open={state.kind === "running" || diffs.length > 0 ? true : undefined}>
+      <summary>
+        <span class="call-mark" role="img" aria-label={look.label}>{look.mark}</span>
+        <code class="call-name">{oneLine(name, 60)}</code>
+        <span class="call-args" dir="ltr">{summaryOf(given)}</span>
+        <span class="call-facts">{factsOf(state)}</span>
+      </summary>
+      <div class="call-body">
+        {agent && showAgent ? <button type="button" class="button small" onClick={() => showAgent(agent)}>Show the subagent</button> : null}
+        <Arguments given={given} hide={diffs.length > 0} />
+        {malformed ? <section><h4>Arguments that are no JSON</h4><pre class="output">{visible(malformed)}</pre></section> : null}
+        {state.kind === "running" && state.call.output ? <LiveOutput text={state.call.output} cut={state.call.output_start > 0} /> : null}
+        {diffs.map((diff, index) => <Diff key={index} text={diff} />)}
+        {state.kind === "done" ? <Result view={view} end={state.end} hide={diffs.length > 0} /> : null}
+        {state.kind === "asking" ? <p class="muted">Waits for your answer below.</p> : null}
+      </div>
+    </details>
+  );
+}
+
+function lookOf(state: CallState): { mark: string; label: string; className: string } {
+  if (state.kind === "running") return { mark: "●", label: "running", className: "running" };
+  if (state.kind === "asking") return { mark: "?", label: "waits for permission", className: "asking" };
+  if (state.kind === "waiting") return { mark: "○", label: "waiting", className: "waiting" };
+  const { end } = state;
+  if (end.permission?.decision === "denied") return { mark: "⊘", label: "denied", className: "denied" };
+  const failed = !end.result.ok || (exitCode(end) ?? 0) !== 0;
+  return failed ? { mark: "✕", label: "failed", className: "failed" } : { mark: "✓", label: "done", className: "done" };
+}
+
+/** The arguments on one line: a command or a path first. */
+export function summaryOf(given: Readonly<Record<string, unknown>>): string {
+  const main = ["command", "path", "file_path", "query", "pattern", "url", "task"].find((name) => typeof given[name] === "string");
+  if (main) return oneLine(given[main] as string, 160);
+  return oneLine(Object.entries(given).map(([name, value]) => `${name}=${valueText(value)}`).join(" "), 160);
+}
+
+function factsOf(state: CallState): string {
+  if (state.kind !== "done") return state.kind === "running" ? "running" : "";
+  const { end } = state;
+  if (end.permission?.decision === "denied") return "denied";
+  const code = exitCode(end);
+  return [code ? `exit ${code}` : "", end.duration_s >= 0.1 ? duration(end.duration_s) : ""].filter(Boolean).join(" · ");
+}
+
+function structured(end: ToolCallEnd): Record<string, unknown> {
+  const value = end.result.structured;
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
+}
+
+function exitCode(end: ToolCallEnd): number | null {
+  const code = structured(end)["exit_code"];
+  return typeof code === "number" ? code : null;
+}
+
+/** The unified diffs of a result. */
+function diffsOf(end: ToolCallEnd): string[] {
+  if (!end.result.ok) return [];
+  const { diff, path, files } = structured(end);
+  const one = (text: unknown, name: unknown): string[] =>
+    typeof text === "string" && text.includes("@@") ? [text.startsWith("---") || typeof name !== "string" ? text : `+++ ${name}\n${text}`] : [];
+  const many = Array.isArray(files) ? files.flatMap((file: unknown) => (typeof file === "object" && file !== null ? one((file as Record<string, unknown>)["diff"], (file as Record<string, unknown>)["path"]) : [])) : [];
+  return [...one(diff, path), ...many];
+}
+
+/** The subagent that a call has made. */
+function subagentOf(view: View, given: Readonly<Record<string, unknown>>, state: CallState): string | undefined {
+  const name = given["name"] ?? given["agent"];
+  const made = state.kind === "done" ? structured(state.end)["agent_id"] : undefined;
+  const agents = Object.values(view.session.state.agents).filter((agent) => agent.parent_agent_id !== null);
+  return agents.find((agent) => agent.id === made || (typeof name === "string" && name !== "" && agent.name === name))?.id;
+}
+
+function Arguments({ given, hide }: { given: Readonly<Record<string, unknown>>; hide: boolean }) {
+  const entries = Object.entries(given);
+  if (!entries.length || hide) return null;
+  return (
+    <dl class="arguments">
+      {entries.map(([name, value]) => (
+        <div key={name}><dt><code>{oneLine(name, 60)}</code></dt><dd><pre dir="ltr"><LongText text={visible(valueText(value))} /></pre></dd></div>
+      ))}
+    </dl>
+  );
+}
+
+function LiveOutput({ text, cut }: { text: string; cut: boolean }) {
+  return <pre class="output live" dir="ltr" tabIndex={0}>{cut ? "…\n" : ""}{printed(text)}</pre>;
+}
+
+function Result({ view, end, hide }: { view: View; end: ToolCallEnd; hide: boolean }) {
+  const { result, permission } = end;
+  const text = (result.content ?? []).map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
+  if (permission?.decision === "denied") return <p class="warning-text">Denied: {visible(permission.reason)}</p>;
+  return (
+    <>
+      {result.error ? <p class="error-text">{visible(result.error.message)}</p> : null}
+      {text && !hide && text !== result.error?.message ? (
+        <div class="output-frame"><CopyButton text={text} /><pre class="output" dir="ltr" tabIndex={0}><LongText text={printed(text)} /></pre></div>
+      ) : null}
+      {(result.content ?? []).map((part, index) => (part.type === "media" ? <MediaView key={index} view={view} media={part} /> : null))}
+      {permission ? <p class="muted small">{permission.decision} ({visible(permission.method)}): {visible(permission.reason)}{permission.access ? `; sandbox ${permission.access.profile ?? "read-only"}` : ""}</p> : null}
+    </>
+  );
+}

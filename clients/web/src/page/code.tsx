@@ -1,0 +1,71 @@
+// Code with its language, a button that copies it, and colours once the highlighter is there.
+
+import { useEffect, useState } from "preact/hooks";
+
+import type { Highlighted } from "./highlight.ts";
+import { visible } from "./text.ts";
+
+/** Longer code is not highlighted. */
+const HIGHLIGHTED_CHARS = 40_000;
+/** Longer text is shown in part. */
+const SHOWN_CHARS = 20_000;
+
+export function Code({ text, language, still = false }: { text: string; language: string; still?: boolean }) {
+  const shown = visible(text);
+  const colours = useHighlight(shown, still ? "" : language);
+  return (
+    <div class="code">
+      <div class="code-head">
+        <span>{visible(language).slice(0, 30)}</span>
+        <CopyButton text={text} />
+      </div>
+      <pre tabIndex={0}><code dir="ltr">{colours ? <Coloured nodes={colours} /> : <LongText text={shown} />}</code></pre>
+    </div>
+  );
+}
+
+/** A text of which a very long one is cut until asked for. */
+export function LongText({ text }: { text: string }) {
+  const [whole, setWhole] = useState(false);
+  if (whole || text.length <= SHOWN_CHARS * 1.2) return <>{text}</>;
+  return (
+    <>
+      {text.slice(0, SHOWN_CHARS)}
+      <button type="button" class="more" onClick={() => setWhole(true)}>Show all {text.length.toLocaleString("en")} characters</button>
+    </>
+  );
+}
+
+export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
+  const [done, setDone] = useState(false);
+  useEffect(() => {
+    if (!done) return undefined;
+    const timer = setTimeout(() => setDone(false), 1_500);
+    return () => clearTimeout(timer);
+  }, [done]);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setDone(true);
+  };
+  return <button type="button" class="quiet" onClick={() => void copy().catch(() => undefined)}>{done ? "Copied" : label}</button>;
+}
+
+function Coloured({ nodes }: { nodes: readonly Highlighted[] }) {
+  return <>{nodes.map((node, index) => (typeof node === "string" ? node : <span key={index} class={node.classes}><Coloured nodes={node.children} /></span>))}</>;
+}
+
+/** The highlighted code, null until it is there or where there is none. The highlighter is loaded when code first appears. */
+export function useHighlight(text: string, language: string): readonly Highlighted[] | null {
+  const [found, setFound] = useState<{ text: string; nodes: readonly Highlighted[] | null }>({ text: "", nodes: null });
+  useEffect(() => {
+    if (!language || text.length > HIGHLIGHTED_CHARS) return undefined;
+    let wanted = true;
+    void import("./highlight.ts").then(({ highlight }) => {
+      if (wanted) setFound({ text, nodes: highlight(text, language) });
+    });
+    return () => {
+      wanted = false;
+    };
+  }, [text, language]);
+  return found.text === text ? found.nodes : null;
+}

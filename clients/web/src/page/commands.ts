@@ -1,0 +1,63 @@
+// The `/` commands: those of the session's plugins, stored prompts, and the page's own.
+
+import { confirmDialog } from "./dialog.tsx";
+import { exportSession } from "./export.ts";
+import type { View } from "./store.ts";
+
+export interface Completion {
+  text: string;
+  label: string;
+  hint: string;
+}
+
+type Own = (view: View, given: string, show: (id: string) => void) => Promise<void>;
+
+const OWN: Record<string, { hint: string; run: Own }> = {
+  stop: { hint: "stop what the agent does", run: async (view) => void (await view.session.stop()) },
+  continue: { hint: "resume an interrupted turn", run: async (view) => void (await view.client.ask({ type: "turn.continue", session_id: view.session.id })) },
+  rename: { hint: "give the session a name", run: async (view, name) => void (await view.client.ask({ type: "session.update", session_id: view.session.id, name })) },
+  model: { hint: "show or change the model", run: changeModel },
+  fork: { hint: "go on in a copy of this session", run: fork },
+  export: { hint: "save the conversation as one HTML file", run: async (view) => exportSession(view) },
+  sessions: { hint: "back to the list of sessions", run: async (_view, _given, show) => show("") },
+};
+
+/** What may follow a slash that is being typed; nothing for other texts. */
+export function completionsOf(view: View, text: string): Completion[] {
+  const typed = /^\/([\w-]*)$/.exec(text)?.[1];
+  if (typed === undefined) return [];
+  const plugins = view.session.state.commands.map((command) => ({ name: command.name, hint: command.description, parameters: command.parameters ?? "" }));
+  const own = Object.entries(OWN).map(([name, { hint }]) => ({ name, hint, parameters: "" }));
+  return [...own, ...plugins.filter((command) => !(command.name in OWN))]
+    .filter((command) => command.name.startsWith(typed))
+    .sort((one, other) => one.name.localeCompare(other.name))
+    .slice(0, 12)
+    .map(({ name, hint, parameters }) => ({ text: `/${name} `, label: `/${name} ${parameters}`.trim(), hint }));
+}
+
+/** Run a command; false for what is a message: other texts, and stored prompts. */
+export async function runSlash(view: View, text: string, show: (id: string) => void): Promise<boolean> {
+  const found = /^\/([\w-]+)(?:\s+([\s\S]*))?$/.exec(text);
+  if (!found) return false;
+  const [, name = "", given = ""] = found;
+  if (Object.hasOwn(OWN, name)) {
+    await OWN[name]!.run(view, given.trim(), show);
+    return true;
+  }
+  const command = view.session.state.commands.find((one) => one.name === name);
+  if (!command || command.is_prompt) return false;
+  view.notice(`/${name} ${given}`.trim(), `\n${await view.session.run(name, given.trim())}`.trimEnd());
+  return true;
+}
+
+async function changeModel(view: View, model: string): Promise<void> {
+  if (model) return void (await view.client.ask({ type: "session.update", session_id: view.session.id, model }));
+  const models = view.session.info?.models ?? [];
+  view.notice(`Model: ${view.session.state.model}`, models.length ? `\n${models.slice(0, 60).join("\n")}` : "");
+}
+
+async function fork(view: View, name: string, show: (id: string) => void): Promise<void> {
+  if (view.working && !(await confirmDialog({ title: "Fork while the agent works?", text: "The copy ends with what is in the log now.", yes: "Fork" }))) return;
+  const made = await view.client.ask({ type: "session.fork", session_id: view.session.id, name: name || null });
+  show(made.session_id);
+}

@@ -1,0 +1,66 @@
+// Modal dialogs: a question with yes and no, or a line of text.
+
+import { render } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+
+interface Wanted {
+  title: string;
+  text?: string;
+  code?: string;
+  yes: string;
+  /** With an initial text, the dialog asks for one line. */
+  initial?: string;
+  danger?: boolean;
+}
+
+function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | null) => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    dialog.current?.showModal();
+    input.current?.select();
+  }, []);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    close(input.current?.value ?? "yes");
+  };
+  return (
+    <dialog ref={dialog} class="dialog" aria-labelledby="dialog-title" onCancel={() => close(null)}>
+      <form onSubmit={submit}>
+        <h2 id="dialog-title">{wanted.title}</h2>
+        {wanted.text ? <p>{wanted.text}</p> : null}
+        {wanted.code ? <pre class="box-code">{wanted.code}</pre> : null}
+        {wanted.initial === undefined ? null : <input ref={input} class="field" aria-label={wanted.title} defaultValue={wanted.initial} />}
+        <div class="row end">
+          <button type="button" class="button" onClick={() => close(null)}>Cancel</button>
+          <button type="submit" class={`button ${wanted.danger ? "danger" : "primary"}`}>{wanted.yes}</button>
+        </div>
+      </form>
+    </dialog>
+  );
+}
+
+function ask(wanted: Wanted): Promise<string | null> {
+  return new Promise((resolve) => {
+    const place = document.createElement("div");
+    const before = document.activeElement;
+    document.body.append(place);
+    const close = (answer: string | null) => {
+      render(null, place);
+      place.remove();
+      if (before instanceof HTMLElement) before.focus();
+      resolve(answer);
+    };
+    render(<Dialog wanted={wanted} close={close} />, place);
+  });
+}
+
+/** Whether the user confirms. */
+export async function confirmDialog(wanted: Omit<Wanted, "initial">): Promise<boolean> {
+  return (await ask(wanted)) !== null;
+}
+
+/** A line of text, null if the user cancels. */
+export function promptDialog(wanted: Wanted & { initial: string }): Promise<string | null> {
+  return ask(wanted);
+}

@@ -1,0 +1,63 @@
+// The conversation as one HTML file: what is shown, without scripts, which loads nothing.
+
+import type { View } from "./store.ts";
+import { oneLine, titleOf } from "./text.ts";
+
+/** Entries that are fetched for an export at most. */
+const MOST_PAGES = 50;
+
+/** Save the conversation as it is drawn, with all that came before it. */
+export async function exportSession(view: View): Promise<void> {
+  for (let page = 0; page < MOST_PAGES && view.more; page += 1) await view.fetchEarlier();
+  await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+  const shown = document.querySelector(".transcript");
+  if (!shown) return;
+  const copy = shown.cloneNode(true) as HTMLElement;
+  for (const control of copy.querySelectorAll("button")) {
+    if (control.classList.contains("link")) control.replaceWith(...control.childNodes);
+    else control.remove();
+  }
+  for (const image of copy.querySelectorAll("img")) image.src = await dataUrl(image.src);
+  const { state } = view.session;
+  const title = oneLine(titleOf(state, state.session_id), 100);
+  const made = document.implementation.createHTMLDocument(title);
+  const policy = made.createElement("meta");
+  policy.httpEquiv = "Content-Security-Policy";
+  policy.content = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+  const charset = made.createElement("meta");
+  charset.setAttribute("charset", "utf-8");
+  const style = made.createElement("style");
+  style.textContent = styles();
+  made.head.prepend(charset, policy);
+  made.head.append(style);
+  const heading = made.createElement("h1");
+  heading.textContent = title;
+  const facts = made.createElement("p");
+  facts.className = "muted";
+  facts.textContent = `${state.model} · ${state.updated_at}`;
+  made.body.className = "exported";
+  made.body.append(heading, facts, made.importNode(copy, true));
+  save(`${title.replace(/[^\w.-]+/g, "-").slice(0, 60) || "session"}.html`, `<!doctype html>\n${made.documentElement.outerHTML}\n`);
+}
+
+function styles(): string {
+  return [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules].map((rule) => rule.cssText)).join("\n");
+}
+
+async function dataUrl(url: string): Promise<string> {
+  const image = new Image();
+  image.src = url;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
+  canvas.getContext("2d")?.drawImage(image, 0, 0);
+  return canvas.toDataURL("image/png");
+}
+
+function save(name: string, text: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/html" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}

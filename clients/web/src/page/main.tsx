@@ -1,0 +1,16 @@
+// The start of the page: pair if the link has a code, connect, draw.
+
+import { render } from "preact";
+
+import "./style.css";
+import { App } from "./app.tsx";
+import { pair, takeCode } from "./pairing.ts";
+
+async function start(): Promise<void> {
+  const code = takeCode();
+  let problem = "";
+  if (code) await pair(code).catch((error: Error) => (problem = error.message));
+  render(<App problem={problem} />, document.getElementById("app")!);
+}
+
+void start();

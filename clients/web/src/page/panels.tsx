@@ -1,0 +1,126 @@
+// The panels beside the conversation: plan, agents, background tasks, changed files, waypoints, usage.
+
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import type { AgentView, Plan } from "../client/index.ts";
+import { confirmDialog } from "./dialog.tsx";
+import { useView, type View } from "./store.ts";
+import { oneLine, tokens } from "./text.ts";
+import { Usage } from "./usage.tsx";
+import { Waypoints } from "./waypoints.tsx";
+
+export type PanelName = "plan" | "agents" | "tasks" | "files" | "waypoints" | "usage";
+
+interface PanelProps {
+  view: View;
+  agentId: string;
+  showAgent: (id: string) => void;
+}
+
+/** The panels, in the order of their tabs, and the number that a tab shows. */
+export const PANELS: readonly { name: PanelName; label: string; count?: (view: View) => number; body: (props: PanelProps) => JSX.Element }[] = [
+  { name: "plan", label: "Plan", body: Plans },
+  { name: "agents", label: "Agents", count: (view) => Object.values(view.session.state.agents).filter((agent) => agent.working).length, body: Agents },
+  { name: "tasks", label: "Background", count: (view) => Object.keys(view.session.state.tasks).length, body: Tasks },
+  { name: "files", label: "Changes", count: (view) => Object.keys(view.session.state.files).length, body: Files },
+  { name: "waypoints", label: "Waypoints", body: Waypoints },
+  { name: "usage", label: "Usage", body: Usage },
+];
+
+export function Panels({ name, close, ...props }: PanelProps & { name: PanelName; close: () => void }) {
+  useView(props.view);
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => heading.current?.focus(), [name]);
+  const panel = PANELS.find((one) => one.name === name)!;
+  const Body = panel.body;
+  return (
+    <aside class="panel" aria-labelledby="panel-title" onKeyDown={(event) => event.key === "Escape" && close()}>
+      <header><h3 id="panel-title" ref={heading} tabIndex={-1}>{panel.label}</h3><button type="button" class="quiet" onClick={close} aria-label={`Close ${panel.label}`}>×</button></header>
+      <div class="panel-body" tabIndex={0} role="region" aria-label={panel.label}><Body {...props} /></div>
+    </aside>
+  );
+}
+
+const STEP_MARKS: Record<string, [string, string]> = {
+  pending: ["○", "pending"], in_progress: ["◐", "in progress"], completed: ["●", "done"], failed: ["✕", "failed"], skipped: ["–", "skipped"],
+};
+
+function Plans({ view }: PanelProps) {
+  const plans = Object.values(view.session.state.agents).flatMap((agent) => Object.values(agent.plans).map((plan) => ({ agent, plan })));
+  if (!plans.length) return <p class="muted">There is no plan. The agent makes one for longer tasks.</p>;
+  return <>{plans.map(({ agent, plan }) => <PlanView key={`${agent.id} ${plan.id}`} plan={plan} agent={agent} />)}</>;
+}
+
+function PlanView({ plan, agent }: { plan: Plan; agent: AgentView }) {
+  const done = plan.steps.filter((step) => step.status === "completed" || step.status === "skipped").length;
+  return (
+    <section class="plan">
+      <h4>{oneLine(plan.title, 120)}</h4>
+      <p class="muted">{agent.parent_agent_id === null ? "" : `${oneLine(agent.name, 40)} · `}{plan.status ?? "draft"} · {done} of {plan.steps.length}</p>
+      <progress max={plan.steps.length || 1} value={done} aria-label="Steps done" />
+      <ol class="steps">
+        {plan.steps.map((step) => {
+          const [mark, label] = STEP_MARKS[step.status ?? "pending"] ?? ["○", "pending"];
+          return <li key={step.id} class={step.status ?? "pending"}><span role="img" aria-label={label}>{mark}</span><span>{oneLine(step.description, 300)}{step.result ? <small class="muted"> {oneLine(step.result, 200)}</small> : null}</span></li>;
+        })}
+      </ol>
+    </section>
+  );
+}
+
+function Agents({ view, agentId, showAgent }: PanelProps) {
+  const agents = Object.values(view.session.state.agents);
+  const rows = (parent: string | null, depth: number): JSX.Element[] =>
+    agents.filter((agent) => agent.parent_agent_id === parent && depth < 20).flatMap((agent) => [
+      <li key={agent.id} class={`depth${Math.min(depth, 5)}`}>
+        <button type="button" class={`agent-row ${agent.id === agentId ? "current" : ""}`} aria-current={agent.id === agentId ? "true" : undefined} onClick={() => showAgent(agent.id)}>
+          <span class={`agent-state ${agent.working && agent.status !== "blocked" ? "active" : agent.status}`} role="img" aria-label={agent.status} />
+          <span class="agent-name">{depth ? oneLine(agent.name, 60) : "Main agent"}<small class="muted">{oneLine(agent.reason || agent.summary || agent.model, 90)}</small></span>
+          <small class="muted">{agent.context_tokens ? tokens(agent.context_tokens) : ""}</small>
+        </button>
+      </li>,
+      ...rows(agent.id, depth + 1),
+    ]);
+  return <ul class="agents">{rows(null, 0)}</ul>;
+}
+
+function Tasks({ view }: PanelProps) {
+  const tasks = Object.values(view.session.state.tasks);
+  const [error, setError] = useState("");
+  const stop = async (task_id: string) => {
+    if (!(await confirmDialog({ title: "Stop this background task?", code: task_id, yes: "Stop", danger: true }))) return;
+    await view.client.ask({ type: "task.stop", session_id: view.session.id, task_id }).catch((failure: Error) => setError(failure.message));
+  };
+  if (!tasks.length) return <p class="muted">No background task runs.</p>;
+  return (
+    <ul class="plain-list">
+      {tasks.map((task) => (
+        <li key={task.task_id}>
+          <div class="line"><span><code>{oneLine(task.tool, 60)}</code> <small class="muted">{oneLine(task.task_id, 40)}</small></span><button type="button" class="button small" onClick={() => void stop(task.task_id)}>Stop</button></div>
+        </li>
+      ))}
+      {error ? <li class="error-text" role="alert">{error}</li> : null}
+    </ul>
+  );
+}
+
+function Files({ view }: PanelProps) {
+  const { files, files_left_out } = view.session.state;
+  const changes = Object.values(files).reverse();
+  if (!changes.length) return <p class="muted">Tools of this session have not changed a file.</p>;
+  return (
+    <>
+      <ul class="plain-list">
+        {changes.map((file) => (
+          <li key={file.path} class="line">
+            <span class={`change ${file.change}`} title={file.change}>{file.change[0]!.toUpperCase()}</span>
+            <code class="grow" dir="ltr">{oneLine(file.path, 200)}</code>
+            {file.added != null ? <span class="added-text">+{file.added}</span> : null}{file.removed != null ? <span class="removed-text">−{file.removed}</span> : null}
+          </li>
+        ))}
+      </ul>
+      {files_left_out ? <p class="muted">{files_left_out} more are not listed.</p> : null}
+    </>
+  );
+}

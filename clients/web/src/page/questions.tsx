@@ -1,0 +1,215 @@
+// What waits for an answer, one at a time and counted: may this call run, and the model's own questions.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import type { ClarificationQuestion, PermissionRequested, Status } from "../client/index.ts";
+import { LongText } from "./code.tsx";
+import { Diff } from "./diff.tsx";
+import type { View } from "./store.ts";
+import { clock, oneLine, prose, valueText, visible } from "./text.ts";
+
+/** Buttons do nothing for this long after a question appears, so that a second click does not answer the next one. */
+const SETTLE_MS = 400;
+/** Arguments that the diff of a call shows. */
+const IN_PREVIEW = new Set(["content", "new_content", "old", "new", "prologue", "epilogue", "edits", "patch"]);
+
+export function Questions({ view, status }: { view: View; status: Status }) {
+  const all = Object.values(view.session.state.questions);
+  const question = all[0];
+  const role = view.client.connection.welcome?.role;
+  if (!question) return <div class="sr-only" role="status" aria-live="assertive" />;
+  const agent = view.session.state.agents[question.agent_id];
+  const who = agent && agent.parent_agent_id !== null ? `Subagent ${oneLine(agent.name, 60)}: ` : "";
+  const count = all.length > 1 ? `1 of ${all.length}` : "";
+  const can = role !== "viewer" && status === "online";
+  return (
+    <section class="question" aria-label="A question waits" key={question.question_id}>
+      <div class="sr-only" role="status" aria-live="assertive">{question.type === "permission.requested" ? `${who}May ${oneLine(question.tool, 60)} run?` : `${who}The agent has a question.`}</div>
+      {question.type === "permission.requested"
+        ? <Permission view={view} question={question} who={who} count={count} can={can} />
+        : <Clarification view={view} question={question} who={who} count={count} can={can} />}
+      {role === "viewer" ? <p class="muted">You only watch here; somebody else answers.</p> : null}
+    </section>
+  );
+}
+
+interface Answerable<T> {
+  view: View;
+  question: T;
+  who: string;
+  count: string;
+  can: boolean;
+}
+
+type Given = { arguments?: Record<string, unknown>; comment?: string };
+
+const ANSWERS: readonly { answer: string; label: string; key: string; covers: boolean; hint: string }[] = [
+  { answer: "t", label: "For this turn", key: "T", covers: true, hint: "allow calls like this until the turn ends" },
+  { answer: "i", label: "Until idle", key: "I", covers: true, hint: "allow calls like this until the agent has nothing more to do" },
+  { answer: "a", label: "Always", key: "A", covers: true, hint: "allow calls like this from now on" },
+  { answer: "once", label: "Exactly this, once", key: "O", covers: true, hint: "allow exactly this call, once" },
+  { answer: "all", label: "All that wait", key: "L", covers: true, hint: "allow every request that waits now" },
+  { answer: "never", label: "Never", key: "X", covers: false, hint: "deny calls like this from now on" },
+];
+
+function Permission({ view, question, who, count, can }: Answerable<PermissionRequested>) {
+  const [editing, setEditing] = useState(false);
+  const [comment, setComment] = useState("");
+  const [text, setText] = useState(() => JSON.stringify(question.arguments, null, 2));
+  const { error, busy, ready, send } = useAnswer(view, (answer: string, more: Given = {}) => view.session.answer(question, answer, more));
+  const off = !can || busy || !ready;
+  const options = new Set(question.options);
+  const offered = ANSWERS.filter((one) => options.has(one.answer) && (question.shape || !one.covers));
+  const allow = () => {
+    if (!editing) return send("y");
+    const parsed = parseArguments(text);
+    if (typeof parsed === "string") return send.fail(parsed);
+    return send("e", { arguments: parsed });
+  };
+  const deny = () => (comment.trim() ? send("c", { comment: comment.trim() }) : send("n"));
+  useShortcuts({
+    KeyY: () => !off && allow(),
+    KeyN: () => !off && deny(),
+    KeyE: () => setEditing((now) => !now),
+    ...Object.fromEntries(offered.map((one) => [`Key${one.key}`, () => !off && send(one.answer)])),
+  });
+  return (
+    <>
+      <header class="question-head">
+        <h3>{who}May <code>{oneLine(question.tool, 60)}</code> run?</h3>
+        <span class="muted">{count}</span>
+      </header>
+      <div class="question-body">
+        {editing ? (
+          <textarea class="field code-field" aria-label="Arguments as JSON" rows={Math.min(14, text.split("\n").length + 1)} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        ) : <Asked question={question} />}
+        {question.preview && !editing ? <Diff text={question.preview} /> : null}
+        {question.access ? <Access access={question.access} /> : null}
+        <p class="muted">Because {visible(question.reason)}{question.deadline ? ` · denied at ${clock(question.deadline)} without an answer` : ""}</p>
+        {question.shape ? <p class="muted covers">An answer that lasts covers: <code>{oneLine(question.shape.replaceAll("\n", "; "), 300)}</code></p> : <p class="muted">The answer applies to this call only.</p>}
+      </div>
+      <p role="alert" class="error-text">{error}</p>
+      <div class="answers">
+        <button type="button" class="button primary" disabled={off} aria-keyshortcuts="Alt+Y" title="Alt+Y" onClick={() => allow()}>{editing ? "Allow with these arguments" : "Allow"}</button>
+        <button type="button" class="button" disabled={off} aria-keyshortcuts="Alt+N" title="Alt+N" onClick={() => deny()}>{comment.trim() ? "Deny with comment" : "Deny"}</button>
+        {options.has("c") ? <input class="field comment" aria-label="Comment for the agent, if you deny" placeholder="Comment if you deny…" value={comment} onInput={(event) => setComment(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter" && !event.isComposing && comment.trim() && !off) deny(); }} /> : null}
+        {options.has("e") ? <button type="button" class="button" disabled={!can} aria-pressed={editing} aria-keyshortcuts="Alt+E" title="Alt+E" onClick={() => setEditing(!editing)}>{editing ? "Discard the edit" : "Edit"}</button> : null}
+      </div>
+      {offered.length && !editing ? (
+        <div class="answers lasting" role="group" aria-label="Answers that last">
+          {offered.map((one) => <button key={one.answer} type="button" class="button small" disabled={off} aria-keyshortcuts={`Alt+${one.key}`} title={`${one.hint} (Alt+${one.key})`} onClick={() => send(one.answer)}>{one.label}</button>)}
+        </div>
+      ) : null}
+    </>
+  );
+}
+
+function Asked({ question }: { question: PermissionRequested }) {
+  const entries = Object.entries(question.arguments).filter(([name]) => !question.preview || !IN_PREVIEW.has(name));
+  if (!entries.length) return question.preview ? null : <p class="muted">It has no arguments.</p>;
+  return (
+    <dl class="arguments asked">
+      {entries.map(([name, value]) => <div key={name}><dt><code>{oneLine(name, 60)}</code></dt><dd><pre dir="ltr" tabIndex={0}><LongText text={visible(valueText(value))} /></pre></dd></div>)}
+    </dl>
+  );
+}
+
+function Access({ access }: { access: NonNullable<PermissionRequested["access"]> }) {
+  const lines = [
+    access.profile === "full" ? "everything your account can: there is no sandbox" : access.profile === "workspace-write" ? "write in the workspace" : "read only",
+    ...(access.domains ?? []).map((domain) => (domain === "*" ? "reach every public host" : `reach ${domain}`)),
+    ...(access.paths ?? []).map((path) => `change ${path}`),
+    ...(access.control ? ["change the control files of the workspace"] : []),
+  ];
+  return <div class={`access ${access.profile === "full" ? "danger-text" : ""}`}><b>It may</b><ul>{lines.map((line) => <li key={line}>{visible(line)}</li>)}</ul></div>;
+}
+
+function Clarification({ view, question, who, count, can }: Answerable<ClarificationQuestion>) {
+  const form = useRef<HTMLFormElement>(null);
+  const { error, busy, ready, send } = useAnswer(view, (answers: (string | null)[]) => view.session.clarify(question, answers));
+  const off = !can || busy || !ready;
+  const submit = () => {
+    const data = new FormData(form.current!);
+    send(question.questions.map((asked, index) => {
+      const typed = ((data.get(`text${index}`) as string | null) ?? "").trim();
+      const chosen = data.get(`choice${index}`) as string | null;
+      return typed || chosen || (typeof asked["default"] === "string" ? asked["default"] : null);
+    }));
+  };
+  return (
+    <form ref={form} onSubmit={(event) => { event.preventDefault(); if (!off) submit(); }}>
+      <header class="question-head"><h3>{who}{question.outcome ? "What happened to this call?" : "The agent asks"}</h3><span class="muted">{count}</span></header>
+      <div class="question-body">
+        {question.context ? <p dir="auto">{prose(question.context)}</p> : null}
+        {question.questions.map((asked, index) => <Asking key={index} asked={asked} index={index} />)}
+        {question.deadline ? <p class="muted">Defaults are used from {clock(question.deadline)}.</p> : null}
+      </div>
+      <p role="alert" class="error-text">{error}</p>
+      <div class="answers"><button type="submit" class="button primary" disabled={off}>Answer</button></div>
+    </form>
+  );
+}
+
+function Asking({ asked, index }: { asked: Readonly<Record<string, unknown>>; index: number }) {
+  const choices = Array.isArray(asked["choices"]) ? asked["choices"].map(String) : [];
+  const preset = typeof asked["default"] === "string" ? asked["default"] : "";
+  return (
+    <fieldset class="clarify">
+      <legend dir="auto">{prose(String(asked["question"] ?? ""))}</legend>
+      {choices.map((choice) => <label key={choice} class="choice"><input type="radio" name={`choice${index}`} value={choice} defaultChecked={choice === preset} /> <span dir="auto">{prose(choice)}</span></label>)}
+      <input class="field" name={`text${index}`} aria-label={choices.length ? "Another answer" : "Answer"} placeholder={choices.length ? "Another answer…" : preset || "Answer…"} autocomplete="off" />
+    </fieldset>
+  );
+}
+
+function parseArguments(text: string): Record<string, unknown> | string {
+  try {
+    const parsed: unknown = JSON.parse(text);
+    if (typeof parsed === "object" && parsed !== null && !Array.isArray(parsed)) return parsed as Record<string, unknown>;
+    return "The arguments are a JSON object: {…}.";
+  } catch (failure) {
+    return `This is no JSON: ${(failure as Error).message}`;
+  }
+}
+
+/** Sends an answer once; `ready` becomes true a moment after the question appeared. */
+function useAnswer<A extends unknown[]>(view: View, ask: (...given: A) => Promise<{ accepted: boolean; by?: string; answer?: string }>) {
+  const [error, setError] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [ready, setReady] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setReady(true), SETTLE_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  const send = (...given: A) => {
+    setBusy(true);
+    ask(...given).then(
+      (settled) => {
+        if (!settled.accepted) view.notice("Another answer came first.", [settled.by, settled.answer].filter(Boolean).join(": "), "warning");
+      },
+      (failure: Error) => {
+        setError(failure.message);
+        setBusy(false);
+      },
+    );
+  };
+  send.fail = setError;
+  return { error, busy, ready, send };
+}
+
+/** Alt and a key, wherever the focus is: plain keys stay what they are for whoever is typing. */
+function useShortcuts(actions: Record<string, () => unknown>): void {
+  const latest = useRef(actions);
+  latest.current = actions;
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (!event.altKey || event.ctrlKey || event.metaKey || event.repeat || document.querySelector("dialog[open]")) return;
+      const action = latest.current[event.code];
+      if (!action) return;
+      event.preventDefault();
+      action();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+}

@@ -1,0 +1,67 @@
+// One session: its head, the conversation, what waits for an answer, the composer, and the panels.
+
+import { useEffect, useState } from "preact/hooks";
+
+import type { Status } from "../client/index.ts";
+import { Composer } from "./composer.tsx";
+import { useNotifications } from "./notify.ts";
+import { type PanelName, Panels, PANELS } from "./panels.tsx";
+import { Questions } from "./questions.tsx";
+import { StatusLine } from "./status-line.tsx";
+import { useView, type View } from "./store.ts";
+import { oneLine, titleOf } from "./text.ts";
+import { Transcript } from "./transcript.tsx";
+
+interface Props {
+  view: View;
+  status: Status;
+  show: (id: string) => void;
+}
+
+export function SessionPage({ view, status, show }: Props) {
+  useView(view);
+  const { state, known } = view.session;
+  const [panel, setPanel] = useState<PanelName | null>(null);
+  const [agentId, setAgentId] = useState("");
+  const title = titleOf(state, state.session_id);
+  const questions = Object.values(state.questions);
+  useNotifications(title, questions);
+  useEffect(() => {
+    document.title = `${questions.length ? `(${questions.length}) ` : ""}${oneLine(title, 60) || "jaato"} – jaato`;
+  }, [title, questions.length]);
+  if (!known) return <div class="empty"><p role="status">Loading…</p></div>;
+  const agent = state.agents[agentId] ?? state.agents[state.root_agent_id];
+  return (
+    <div class="session">
+      <header class="session-head">
+        <button type="button" class="quiet back" onClick={() => show("")} aria-label="Back to the sessions">‹</button>
+        <div class="titles">
+          <h2>{oneLine(title, 100)}</h2>
+          <p class="muted" title={state.workspace}>{oneLine(state.workspace, 100)}</p>
+        </div>
+        <div class="panel-tabs" role="group" aria-label="Panels">
+          {PANELS.map(({ name, label, count }) => {
+            const shown = count?.(view) ?? 0;
+            return (
+              <button key={name} type="button" class="tab" aria-pressed={panel === name} onClick={() => setPanel(panel === name ? null : name)}>
+                {label}{shown ? <span class="count">{shown}</span> : null}
+              </button>
+            );
+          })}
+        </div>
+      </header>
+      <div class="columns">
+        <div class="conversation">
+          {agent && agent.id !== state.root_agent_id ? (
+            <div class="agent-bar"><span>Subagent <b>{oneLine(agent.name, 60)}</b></span><button type="button" class="quiet" onClick={() => setAgentId("")}>Back to the main agent</button></div>
+          ) : null}
+          <Transcript key={agent?.id ?? ""} view={view} agentId={agent?.id ?? ""} showAgent={setAgentId} />
+          <Questions view={view} status={status} />
+          <Composer view={view} status={status} show={show} />
+          <StatusLine view={view} status={status} openPanel={setPanel} />
+        </div>
+        {panel ? <Panels name={panel} view={view} agentId={agent?.id ?? ""} showAgent={setAgentId} close={() => setPanel(null)} /> : null}
+      </div>
+    </div>
+  );
+}

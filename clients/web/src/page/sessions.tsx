@@ -1,0 +1,115 @@
+// The list of sessions, with search, and the form for a new one.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import type { Client, SessionEntry, Status } from "../client/index.ts";
+import { confirmDialog, promptDialog } from "./dialog.tsx";
+import { NewSession } from "./new-session.tsx";
+import { useView, type View } from "./store.ts";
+import { ago, oneLine, titleOf } from "./text.ts";
+
+interface Props {
+  client: Client;
+  status: Status;
+  current: string;
+  view: View | undefined;
+  show: (id: string) => void;
+}
+
+const TYPING_MS = 200;
+const REFRESH_MS = 10_000;
+
+export function Sessions({ client, status, current, view, show }: Props) {
+  useView(view);
+  const [query, setQuery] = useState("");
+  const [creating, setCreating] = useState(false);
+  const { list, error, more, fetchMore, refresh } = useSessions(client, status, query, view);
+  const owner = client.connection.welcome?.role === "owner";
+  return (
+    <nav class="sessions" aria-label="Sessions">
+      <div class="sessions-head">
+        <h1>jaato</h1>
+        {owner ? <button type="button" class="button primary small" aria-expanded={creating} onClick={() => setCreating(!creating)}>New</button> : null}
+      </div>
+      {creating ? (
+        <NewSession client={client} known={list} close={() => setCreating(false)} done={(id) => { setCreating(false); refresh(); show(id); }} />
+      ) : null}
+      <input type="search" class="field search" placeholder="Search sessions" aria-label="Search sessions" value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
+      {error ? <p class="error-text pad" role="alert">{error}</p> : null}
+      <ul class="session-list">
+        {list.map((entry) => (
+          <Row key={entry.id} entry={entry} current={entry.id === current} client={client} owner={owner} show={show} refresh={refresh} />
+        ))}
+      </ul>
+      {!list.length && !error && status === "online" ? <p class="muted pad">{query ? "Nothing was found." : "There are no sessions yet."}</p> : null}
+      {more ? <button type="button" class="quiet pad" onClick={fetchMore}>Show more</button> : null}
+    </nav>
+  );
+}
+
+function Row({ entry, current, client, owner, show, refresh }: { entry: SessionEntry; current: boolean; client: Client; owner: boolean; show: (id: string) => void; refresh: () => void }) {
+  const title = titleOf(entry, entry.id);
+  const mark = entry.questions ? "waits for an answer" : entry.busy ? "working" : entry.interrupted ? "interrupted" : "";
+  const rename = async () => {
+    const name = await promptDialog({ title: "Name of the session", yes: "Rename", initial: entry.name ?? "" });
+    if (name !== null) await client.ask({ type: "session.update", session_id: entry.id, name }).then(refresh, (error: Error) => alertError(error));
+  };
+  const remove = async () => {
+    const sure = await confirmDialog({ title: `Delete ${oneLine(title, 60)}?`, text: "Its log and its waypoints are removed for good.", yes: "Delete", danger: true });
+    if (!sure) return;
+    await client.ask({ type: "session.delete", session_id: entry.id }).then(() => { if (current) show(""); refresh(); }, (error: Error) => alertError(error));
+  };
+  return (
+    <li class={current ? "current" : ""}>
+      <a href={`#s=${entry.id}`} aria-current={current ? "page" : undefined}>
+        <span class="line"><span class="name">{oneLine(title, 80)}</span><time dateTime={entry.updated_at}>{ago(entry.updated_at)}</time></span>
+        <span class="line sub">
+          <span class="name">{entry.found ? oneLine(entry.found, 90) : oneLine(entry.workspace.split("/").slice(-2).join("/"), 60)}</span>
+          {mark ? <span class={`mark ${entry.questions ? "asks" : ""}`}>{mark}</span> : null}
+        </span>
+      </a>
+      {current && owner ? (
+        <div class="row-actions">
+          <button type="button" class="quiet" onClick={() => void rename()}>Rename</button>
+          <button type="button" class="quiet" onClick={() => void remove()}>Delete</button>
+        </div>
+      ) : null}
+    </li>
+  );
+}
+
+function alertError(error: Error): void {
+  void confirmDialog({ title: "That failed", text: error.message, yes: "OK" });
+}
+
+/** The sessions that match, refreshed when the connection comes back and while the page is looked at. */
+function useSessions(client: Client, status: Status, query: string, view: View | undefined) {
+  const [list, setList] = useState<readonly SessionEntry[]>([]);
+  const [cursor, setCursor] = useState<string | null>(null);
+  const [error, setError] = useState("");
+  const [version, setVersion] = useState(0);
+  const asked = useRef(0);
+  const pushed = view?.session.info?.sessions;
+  const fetchPage = async (after: string | null) => {
+    const mine = (asked.current += 1);
+    try {
+      const page = await client.sessions({ query: query || null, cursor: after, limit: 40 });
+      if (mine !== asked.current) return;
+      setList((before) => (after ? [...before, ...page.sessions] : page.sessions));
+      setCursor(page.cursor ?? null);
+      setError("");
+    } catch (failure) {
+      if (mine === asked.current) setError((failure as Error).message);
+    }
+  };
+  useEffect(() => {
+    if (status !== "online") return undefined;
+    const timer = setTimeout(() => void fetchPage(null), query ? TYPING_MS : 0);
+    const again = setInterval(() => { if (!document.hidden && !query) void fetchPage(null); }, REFRESH_MS);
+    return () => {
+      clearTimeout(timer);
+      clearInterval(again);
+    };
+  }, [client, status, query, version, pushed]);
+  return { list, error, more: cursor !== null, fetchMore: () => void fetchPage(cursor), refresh: () => setVersion((now) => now + 1) };
+}

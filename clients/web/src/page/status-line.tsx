@@ -1,0 +1,36 @@
+// One line about the session: connection, model, context, tokens, money.
+
+import type { Status } from "../client/index.ts";
+import type { PanelName } from "./panels.tsx";
+import { useView, type View } from "./store.ts";
+import { oneLine, price, tokens } from "./text.ts";
+
+const STATUS: Record<Status, string> = {
+  online: "connected", connecting: "connecting", offline: "offline", refused: "not paired", outdated: "reload needed", closed: "closed",
+};
+
+export function StatusLine({ view, status, openPanel }: { view: View; status: Status; openPanel: (name: PanelName) => void }) {
+  useView(view);
+  const { state, info } = view.session;
+  const root = state.agents[state.root_agent_id];
+  const used = root?.context_tokens ?? 0;
+  const limit = root?.context_limit ?? 0;
+  const percent = limit ? Math.min(100, Math.round((used / limit) * 100)) : 0;
+  const { usage } = state;
+  const total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+  const others = (info?.clients ?? []).length - 1;
+  return (
+    <div class="status-line">
+      <span class={`dot ${status}`}>{STATUS[status]}</span>
+      <span title={`${state.provider} ${state.model}`}>{oneLine(state.model || "no model", 40)}</span>
+      <span>{state.mode ?? info?.sandbox?.mode ?? "ask"}</span>
+      {limit ? (
+        <button type="button" class="quiet" onClick={() => openPanel("usage")} title={`${used.toLocaleString("en")} of ${limit.toLocaleString("en")} tokens`}>
+          <meter min={0} max={100} high={80} value={percent} aria-label="Context used">{percent} %</meter> {percent} %
+        </button>
+      ) : null}
+      <button type="button" class="quiet" onClick={() => openPanel("usage")}>{tokens(total)} tokens · {price(state.cost_usd, state.unpriced)}</button>
+      {others > 0 ? <span title={(info?.clients ?? []).map((client) => oneLine(client.name, 60)).join(", ")}>+{others} watching</span> : null}
+    </div>
+  );
+}

@@ -1,0 +1,205 @@
+// What the page shows of a session: its state, the log of entries and notices, and hooks that redraw once a frame.
+
+import { useEffect, useReducer } from "preact/hooks";
+
+import { type Client, type Entry, type ProtocolEvent, type Session, isUnfinished } from "../client/index.ts";
+import type { ContextBlock } from "../client/index.ts";
+
+/** Something beside the conversation: what a command printed, a warning, a retry. */
+export interface Notice {
+  type: "notice";
+  id: number;
+  agent_id: string;
+  level: "info" | "warning" | "error";
+  title: string;
+  text: string;
+}
+
+export type Item = Entry | Notice;
+
+/** Items kept in the page; earlier ones are fetched again. */
+const MOST_ITEMS = 1_500;
+const PAGE = 100;
+
+/** A session as one page shows it. */
+export class View {
+  readonly session: Session;
+  items: Item[] = [];
+  /** Whether entries come before these. */
+  more = false;
+  /** Whether the reader is at the end, so that items may be dropped at the start. */
+  atEnd = true;
+  blocks: readonly ContextBlock[] = [];
+  /** When permission questions were asked and settled, by call, in milliseconds. */
+  waits = new Map<string, { asked: number; settled?: number }>();
+  progress = "";
+  readonly client: Client;
+  #notices = 0;
+  #listeners = new Set<() => void>();
+  #stop: () => void;
+
+  constructor(client: Client, session: Session) {
+    this.client = client;
+    this.session = session;
+    this.#reset();
+    this.#stop = session.listen((event) => this.#take(event));
+  }
+
+  /** Be called after each change. */
+  listen(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  close(): void {
+    this.#stop();
+    this.client.detach(this.session);
+  }
+
+  changed(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Whether an agent of the session works. */
+  get working(): boolean {
+    return isUnfinished(this.session.state);
+  }
+
+  /** Add something beside the conversation. */
+  notice(title: string, text = "", level: Notice["level"] = "info", agent_id = ""): void {
+    this.#notices += 1;
+    this.items.push({ type: "notice", id: this.#notices, agent_id, level, title, text });
+    this.changed();
+  }
+
+  /** Fetch what comes before the first entry. */
+  async fetchEarlier(): Promise<void> {
+    const first = this.items.find((item) => item.type !== "notice");
+    if (!first) return;
+    const page = await this.session.history(first.seq, PAGE);
+    this.items = [...(page.events as Entry[]), ...this.items];
+    this.more = page.before_seq != null;
+    this.changed();
+  }
+
+  #reset(): void {
+    this.items = [...this.session.state.entries];
+    this.more = (this.session.state.earlier ?? 0) > 0;
+  }
+
+  #take(event: ProtocolEvent | undefined): void {
+    if (event) this.#note(event);
+    else if (this.session.error) this.notice("This session cannot be shown any more.", this.session.error.message, "error");
+    this.changed();
+  }
+
+  #note(event: ProtocolEvent): void {
+    switch (event.type) {
+      case "session.info":
+        if (event.state) this.#reset();
+        return;
+      case "message.user":
+      case "message.model":
+      case "tool.call_end":
+      case "turn.completed":
+      case "gc.completed": {
+        const last = this.items.findLast((item) => item.type !== "notice");
+        if (last && last.seq >= event.seq) return;
+        this.items.push(event);
+        this.progress = "";
+        if (this.atEnd && this.items.length > MOST_ITEMS) {
+          this.items.splice(0, this.items.length - MOST_ITEMS);
+          this.more = true;
+        }
+        return;
+      }
+      case "permission.requested":
+        this.waits.set(event.call_id, { asked: Date.parse(event.timestamp) });
+        return;
+      case "permission.resolved": {
+        const wait = this.waits.get(event.call_id);
+        if (wait) wait.settled = Date.parse(event.timestamp);
+        return;
+      }
+      case "context.updated":
+        if (event.agent_id === this.session.state.root_agent_id) this.blocks = event.blocks ?? [];
+        return;
+      case "init.progress":
+        this.progress = `${event.step}: ${event.done.toLocaleString("en")}${event.total ? ` of ${event.total.toLocaleString("en")}` : ""} ${event.unit ?? ""}`;
+        return;
+      default:
+        this.#noteRest(event);
+    }
+  }
+
+  #noteRest(event: ProtocolEvent): void {
+    switch (event.type) {
+      case "retry":
+        return this.notice(`Retry ${event.attempt} of ${event.max_attempts} in ${Math.ceil(event.wait_s)} s`, event.error.message, "warning", event.agent_id);
+      case "error":
+        return this.notice("Error", event.error.message, "error", event.agent_id);
+      case "system.message":
+        return this.notice(event.level === "error" ? "Error" : "Notice", event.text, event.level ?? "info", event.agent_id);
+      case "background.updated":
+        if (event.status === "running") return this.notice(`Background task ${event.task_id} started`, event.tool);
+        return this.notice(`Background task ${event.task_id} ${event.status}`, event.tool, event.status === "failed" ? "warning" : "info");
+      case "waypoint.updated":
+        return this.notice(`Waypoint ${event.waypoint.id} ${event.action}`, event.waypoint.description);
+      case "session.updated":
+        if (event.model || event.mode) this.notice("Changed", [event.model && `model ${event.model}`, event.mode && `mode ${event.mode}`].filter(Boolean).join(", "));
+        return;
+      case "budget.updated":
+        if (event.status === "reached") this.notice(`Budget per ${event.scope} used up`, `${event.used} of ${event.limit} ${event.unit}`, "warning");
+        return;
+    }
+  }
+}
+
+/** Redraw at most once a frame when the view changes. */
+export function useView(view: View | undefined): void {
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  useEffect(() => {
+    if (!view) return undefined;
+    let frame = 0;
+    const stop = view.listen(() => {
+      frame ||= schedule(() => {
+        frame = 0;
+        redraw(undefined);
+      });
+    });
+    redraw(undefined);
+    return () => {
+      stop();
+      cancel(frame);
+    };
+  }, [view]);
+}
+
+/** The next frame; in a hidden page, where there are none, a timer. */
+function schedule(work: () => void): number {
+  return document.hidden ? -setTimeout(work, 250) : requestAnimationFrame(work);
+}
+
+function cancel(handle: number): void {
+  if (handle < 0) clearTimeout(-handle);
+  else cancelAnimationFrame(handle);
+}
+
+/** A value that stays in this browser, such as a draft. */
+export const kept = {
+  get: (key: string): string => {
+    try {
+      return localStorage.getItem(`jaato.${key}`) ?? "";
+    } catch {
+      return "";
+    }
+  },
+  set: (key: string, value: string): void => {
+    try {
+      if (value) localStorage.setItem(`jaato.${key}`, value);
+      else localStorage.removeItem(`jaato.${key}`);
+    } catch {
+      // a full or forbidden storage costs the draft, not the page
+    }
+  },
+};

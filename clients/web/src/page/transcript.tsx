@@ -1,0 +1,249 @@
+// The conversation of one agent: messages, calls with their results, ends of turns, and the text that arrives.
+
+import { Component, type ComponentChildren } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+
+import type { GcCompleted, Message, MessageModel, MessageUser, ToolCallEnd, TurnCompleted } from "../client/index.ts";
+import { Call, type CallState } from "./call.tsx";
+import { LongText } from "./code.tsx";
+import { Markdown, StreamedMarkdown } from "./markdown.tsx";
+import { MediaView } from "./media.tsx";
+import type { Item, Notice, View } from "./store.ts";
+import { clock, duration, oneLine, price, prose, tokens } from "./text.ts";
+import { Timeline } from "./timeline.tsx";
+
+const NEAR_END_PX = 60;
+
+interface Props {
+  view: View;
+  agentId: string;
+  showAgent: (id: string) => void;
+}
+
+export function Transcript({ view, agentId, showAgent }: Props) {
+  const { state } = view.session;
+  const scroller = useRef<HTMLDivElement>(null);
+  const [atEnd, setAtEnd] = useState(true);
+  const [fetching, setFetching] = useState(false);
+  const agent = state.agents[agentId];
+  const root = agentId === state.root_agent_id;
+  const items = view.items.filter((item) => item.agent_id === agentId || (root && item.agent_id === ""));
+  const results = useMemo(() => resultsOf(view.items), [view.items, view.items.length]);
+  useLayoutEffect(() => {
+    if (view.atEnd && scroller.current) scroller.current.scrollTop = scroller.current.scrollHeight;
+  });
+  useEffect(() => {
+    view.atEnd = true;
+  }, [view]);
+  const scrolled = () => {
+    const { scrollTop, scrollHeight, clientHeight } = scroller.current!;
+    view.atEnd = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
+    if (view.atEnd !== atEnd) setAtEnd(view.atEnd);
+  };
+  const earlier = async () => {
+    const before = scroller.current!.scrollHeight - scroller.current!.scrollTop;
+    view.atEnd = false;
+    setFetching(true);
+    try {
+      await view.fetchEarlier();
+    } catch (error) {
+      view.notice("Earlier entries could not be fetched.", (error as Error).message, "error");
+    }
+    setFetching(false);
+    requestAnimationFrame(() => {
+      if (scroller.current) scroller.current.scrollTop = scroller.current.scrollHeight - before;
+    });
+  };
+  const jump = () => {
+    view.atEnd = true;
+    setAtEnd(true);
+    scroller.current!.scrollTop = scroller.current!.scrollHeight;
+  };
+  return (
+    <div class="transcript-frame">
+      <div ref={scroller} class="transcript" role="log" aria-label="Conversation" aria-live="off" tabIndex={0} onScroll={scrolled}>
+        {view.more ? <button type="button" class="button small earlier" disabled={fetching} onClick={() => void earlier()}>{fetching ? "Loading…" : "Show earlier"}</button> : null}
+        {!items.length && !agent?.streaming["model"] ? <p class="muted begin">{root ? "Send a message to begin." : "This agent has not said anything yet."}</p> : null}
+        {items.map((item) => <Row key={keyOf(item)} item={item} view={view} results={results} root={root} showAgent={showAgent} version={versionOf(item, view, results)} />)}
+        {agent ? <Arriving streaming={agent.streaming} /> : null}
+        {agent ? Object.values(agent.queued).map((message) => <Queued key={message.id} message={message} />) : null}
+        {view.progress ? <p class="muted">{oneLine(view.progress)}</p> : null}
+        {agent?.status === "active" && !agent.streaming["model"] && !agent.streaming["thinking"] ? <p class="working"><span class="spinner" aria-hidden="true" />{agent.reason ? oneLine(agent.reason) : "Working…"}</p> : null}
+      </div>
+      {atEnd ? null : <button type="button" class="button small jump" onClick={jump}>Jump to the end ↓</button>}
+      <Announcer view={view} agentId={agentId} />
+    </div>
+  );
+}
+
+function keyOf(item: Item): string {
+  return item.type === "notice" ? `n${item.id}` : `e${item.seq}`;
+}
+
+type Results = Map<string, ToolCallEnd>;
+
+function resultsOf(items: readonly Item[]): Results {
+  const found: Results = new Map();
+  for (const item of items) if (item.type === "tool.call_end") found.set(item.call_id, item);
+  return found;
+}
+
+/** What of a row depends on more than its entry: the calls of a reply. */
+function versionOf(item: Item, view: View, results: Results): string {
+  if (item.type !== "message.model") return "";
+  const { calls, questions } = view.session.state;
+  const asked = new Set(Object.values(questions).map((question) => question.call_id));
+  return item.message.parts.map((part) => {
+    if (part.type !== "tool_call") return "";
+    const running = calls[part.call_id];
+    return results.has(part.call_id) ? "r" : running ? `c${running.output_start}:${running.output.length}` : asked.has(part.call_id) ? "q" : "w";
+  }).join();
+}
+
+interface RowProps {
+  item: Item;
+  view: View;
+  results: Results;
+  root: boolean;
+  version: string;
+  showAgent: (id: string) => void;
+}
+
+/** One item, drawn again only when it has changed. */
+class Row extends Component<RowProps> {
+  override shouldComponentUpdate(next: Readonly<RowProps>): boolean {
+    return next.item !== this.props.item || next.version !== this.props.version;
+  }
+
+  override render({ item, view, results, showAgent }: Readonly<RowProps>): ComponentChildren {
+    switch (item.type) {
+      case "message.user":
+        return <UserMessage entry={item} view={view} />;
+      case "message.model":
+        return <Reply entry={item} view={view} results={results} showAgent={showAgent} />;
+      case "tool.call_end":
+        return item.arguments ? <Call view={view} name={item.tool} given={item.arguments} state={{ kind: "done", end: item }} /> : null;
+      case "turn.completed":
+        return <TurnEnd entry={item} view={view} />;
+      case "gc.completed":
+        return <Compaction entry={item} />;
+      case "notice":
+        return <NoticeView notice={item} />;
+    }
+  }
+}
+
+const SOURCES: Record<string, string> = { user: "You", parent: "Parent agent", system: "System", child: "Subagent" };
+
+function UserMessage({ entry, view }: { entry: MessageUser; view: View }) {
+  const { message } = entry;
+  const first = message.parts[0];
+  const words = first?.type === "text" ? first.text : "";
+  const own = (message.source ?? "user") === "user";
+  return (
+    <article class={`message user ${own ? "" : "other"}`}>
+      <header><b>{own && message.by ? oneLine(message.by, 60) : SOURCES[message.source ?? "user"]}</b> <time dateTime={entry.timestamp}>{clock(entry.timestamp)}</time></header>
+      {own ? <div class="said" dir="auto"><LongText text={prose(words)} /></div> : <details><summary>{oneLine(words, 120)}</summary><Markdown text={words} /></details>}
+      {message.parts.map((part, index) => (part.type === "media" ? <MediaView key={index} view={view} media={part} /> : null))}
+    </article>
+  );
+}
+
+function Reply({ entry, view, results, showAgent }: { entry: MessageModel; view: View; results: Results; showAgent: (id: string) => void }) {
+  return (
+    <article class="message model">
+      {entry.message.parts.map((part, index) => {
+        switch (part.type) {
+          case "thinking":
+            return part.text.trim() ? <Thinking key={index} text={part.text} /> : null;
+          case "text":
+            return part.text.trim() ? <Markdown key={index} text={part.text} /> : null;
+          case "refusal":
+            return <div key={index} class="notice warning"><b>The model declined.</b> <Markdown text={part.text} /></div>;
+          case "tool_call":
+            return <Call key={part.call_id} view={view} name={part.name} given={part.arguments} malformed={part.malformed} state={callState(part.call_id, view, results)} showAgent={showAgent} />;
+          case "media":
+            return <MediaView key={index} view={view} media={part} />;
+          default:
+            return null;
+        }
+      })}
+    </article>
+  );
+}
+
+function callState(id: string, view: View, results: Results): CallState {
+  const end = results.get(id);
+  if (end) return { kind: "done", end };
+  const running = view.session.state.calls[id];
+  if (running) return { kind: "running", call: running };
+  return Object.values(view.session.state.questions).some((question) => question.call_id === id) ? { kind: "asking" } : { kind: "waiting" };
+}
+
+function Thinking({ text }: { text: string }) {
+  return <details class="thinking"><summary>Thinking <span class="muted">{oneLine(text, 80)}</span></summary><div class="prose" dir="auto"><LongText text={prose(text)} /></div></details>;
+}
+
+function Arriving({ streaming }: { streaming: Record<string, string> }) {
+  const { thinking, model, refusal } = streaming;
+  if (!thinking && !model && !refusal) return null;
+  return (
+    <article class="message model arriving">
+      {thinking ? <details class="thinking"><summary><span class="spinner" aria-hidden="true" /> Thinking <span class="muted">{oneLine(thinking.slice(-120), 80)}</span></summary><div class="prose" dir="auto"><LongText text={prose(thinking)} /></div></details> : null}
+      {model ? <StreamedMarkdown text={model} /> : null}
+      {refusal ? <p class="notice warning">{prose(refusal)}</p> : null}
+    </article>
+  );
+}
+
+function Queued({ message }: { message: Message }) {
+  const first = message.parts[0];
+  return (
+    <article class="message user queued">
+      <header><b>{message.by ? oneLine(message.by, 60) : "You"}</b> <span class="tag">waits for the agent's next pause</span></header>
+      <div class="said" dir="auto">{first?.type === "text" ? prose(first.text) : ""}</div>
+    </article>
+  );
+}
+
+const REASONS: Record<TurnCompleted["reason"], string> = {
+  stop: "", cancelled: "Stopped", limit: "Limit reached", length: "The answer was cut: its length limit is reached",
+  refusal: "Refused", error: "Failed", interrupted: "Interrupted; completed work is kept",
+};
+
+function TurnEnd({ entry, view }: { entry: TurnCompleted; view: View }) {
+  const why = REASONS[entry.reason];
+  const used = (entry.usage.input_tokens ?? 0) + (entry.usage.output_tokens ?? 0);
+  const facts = [duration(entry.duration_s), `${tokens(used)} tokens`];
+  if (entry.tool_calls) facts.push(`${entry.tool_calls} call${entry.tool_calls === 1 ? "" : "s"}`);
+  if (entry.cost_usd != null) facts.push(price(entry.cost_usd));
+  return (
+    <div class={`turn-end ${entry.reason}`}>
+      {why ? <p class={entry.reason === "error" || entry.reason === "limit" ? "error-text" : "warning-text"}>{why}{entry.error ? `: ${prose(entry.error.message)}` : ""}</p> : null}
+      <Timeline view={view} turn={entry} label={facts.join(" · ")} />
+    </div>
+  );
+}
+
+function Compaction({ entry }: { entry: GcCompleted }) {
+  const text = entry.problem ? `The context was not compacted: ${entry.problem}` : `Context compacted: ${tokens(entry.tokens_before)} to about ${tokens(entry.tokens_after)} tokens (${entry.strategy})`;
+  return <p class={`notice ${entry.problem ? "warning" : ""}`}>{prose(text)}</p>;
+}
+
+function NoticeView({ notice }: { notice: Notice }) {
+  const lines = notice.text.includes("\n");
+  return (
+    <div class={`notice ${notice.level}`} role={notice.level === "error" ? "alert" : undefined}>
+      <b>{oneLine(notice.title)}</b>{lines ? <pre class="plain"><LongText text={prose(notice.text)} /></pre> : <> <span>{prose(notice.text)}</span></>}
+    </div>
+  );
+}
+
+/** Finished replies, questions and ends of turns for screen readers; not every delta. */
+function Announcer({ view, agentId }: { view: View; agentId: string }) {
+  const last = view.items.findLast((item) => item.type !== "notice" && item.agent_id === agentId);
+  let text = "";
+  if (last?.type === "message.model") text = last.message.parts.map((part) => (part.type === "text" ? part.text : "")).join(" ");
+  else if (last?.type === "turn.completed") text = REASONS[last.reason] || "The agent has finished.";
+  return <div class="sr-only" role="status" aria-live="polite">{oneLine(text, 1_000)}</div>;
+}

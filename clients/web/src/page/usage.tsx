@@ -1,0 +1,89 @@
+// What the session has used: the context as a bar, tokens and money by turn as a chart, and totals.
+
+import type { TurnCompleted } from "../client/index.ts";
+import type { View } from "./store.ts";
+import { duration, oneLine, price, tokens } from "./text.ts";
+
+const SHOWN_TURNS = 40;
+const HEIGHT = 90;
+
+export function Usage({ view, agentId }: { view: View; agentId: string }) {
+  const { state } = view.session;
+  const { usage } = state;
+  const turns = view.items.filter((item): item is TurnCompleted => item.type === "turn.completed" && item.agent_id === agentId).slice(-SHOWN_TURNS);
+  const input = usage.input_tokens ?? 0;
+  const cached = usage.cached_input_tokens ?? 0;
+  const facts: [string, string][] = [
+    ["Input", `${input.toLocaleString("en")} tokens`],
+    ["of it cached", input ? `${cached.toLocaleString("en")} (${Math.round((cached / input) * 100)} %)` : "0"],
+    ["Output", `${(usage.output_tokens ?? 0).toLocaleString("en")} tokens`],
+    ["Price", price(state.cost_usd, state.unpriced)],
+    ["Turns", String(state.turns)],
+  ];
+  return (
+    <>
+      <h4>Context</h4>
+      <ContextBar view={view} agentId={agentId} />
+      <h4>Tokens by turn</h4>
+      {turns.length ? <Chart turns={turns} /> : <p class="muted">No turn has ended yet.</p>}
+      <h4>Session</h4>
+      <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+      {state.unpriced ? <p class="muted">Some model calls have no known price.</p> : null}
+    </>
+  );
+}
+
+const KINDS: Record<string, string> = {
+  system: "System prompt", instructions: "Instructions", tools: "Tools", user: "Your messages", enrichment: "Added to messages", assistant: "Replies",
+  thinking: "Thinking", calls: "Calls", results: "Results", summary: "Summary",
+};
+
+function ContextBar({ view, agentId }: { view: View; agentId: string }) {
+  const agent = view.session.state.agents[agentId];
+  const used = agent?.context_tokens ?? 0;
+  const limit = agent?.context_limit ?? used;
+  if (!used || !limit) return <p class="muted">Nothing was sent to the model yet.</p>;
+  const sums = new Map<string, number>();
+  if (agentId === view.session.state.root_agent_id) for (const block of view.blocks) sums.set(block.kind, (sums.get(block.kind) ?? 0) + block.tokens);
+  const parts = sums.size ? [...sums] : [["all", used] as [string, number]];
+  return (
+    <>
+      <div class="context-bar" role="img" aria-label={`${used.toLocaleString("en")} of ${limit.toLocaleString("en")} tokens are used`}>
+        {parts.map(([kind, count], index) => <span key={kind} class={`c${index % 8}`} style={{ width: `${Math.min(100, (count / limit) * 100)}%` }} />)}
+      </div>
+      <p class="muted">{tokens(used)} of {tokens(limit)} tokens</p>
+      {sums.size ? <ul class="legend-list">{parts.map(([kind, count], index) => <li key={kind}><span class={`key c${index % 8}`} />{KINDS[kind] ?? oneLine(kind, 30)} <span class="muted">{tokens(count)}</span></li>)}</ul> : null}
+    </>
+  );
+}
+
+/** Bars of input (cached and not) and output for each turn, and the price so far as a line. */
+function Chart({ turns }: { turns: readonly TurnCompleted[] }) {
+  const rows = turns.map((turn) => {
+    const cached = turn.usage.cached_input_tokens ?? 0;
+    return { turn, cached, fresh: (turn.usage.input_tokens ?? 0) - cached, output: turn.usage.output_tokens ?? 0 };
+  });
+  const most = Math.max(1, ...rows.map((row) => row.cached + row.fresh + row.output));
+  const spent = rows.reduce<number[]>((sums, row) => [...sums, (sums.at(-1) ?? 0) + (row.turn.cost_usd ?? 0)], []);
+  const money = spent.at(-1) ?? 0;
+  const width = 280 / Math.max(8, rows.length);
+  const h = (count: number) => (count / most) * HEIGHT;
+  const text = `${rows.length} turns, at most ${most.toLocaleString("en")} tokens`;
+  return (
+    <>
+      <svg class="chart" viewBox={`0 0 280 ${HEIGHT + 4}`} role="img" aria-label={text}>
+        {rows.map(({ turn, cached, fresh, output }, index) => (
+          <g key={turn.seq}>
+            <title>{`${tokens(cached)} cached, ${tokens(fresh)} new, ${tokens(output)} out, ${duration(turn.duration_s)}${turn.cost_usd == null ? "" : `, ${price(turn.cost_usd)}`}`}</title>
+            <rect class="cached" x={index * width + 1} width={width - 2} y={HEIGHT - h(cached)} height={h(cached)} />
+            <rect class="fresh" x={index * width + 1} width={width - 2} y={HEIGHT - h(cached + fresh)} height={h(fresh)} />
+            <rect class="output-bar" x={index * width + 1} width={width - 2} y={HEIGHT - h(cached + fresh + output)} height={h(output)} />
+          </g>
+        ))}
+        {money > 0 ? <polyline class="money" points={spent.map((sum, index) => `${index * width + width / 2},${HEIGHT - (sum / money) * (HEIGHT - 4)}`).join(" ")} /> : null}
+        <line class="axis" x1={0} x2={280} y1={HEIGHT + 0.5} y2={HEIGHT + 0.5} />
+      </svg>
+      <p class="legend"><span class="key cached" /> cached <span class="key fresh" /> input <span class="key output-bar" /> output{money > 0 ? <> <span class="key money" /> {price(money)}</> : null}</p>
+    </>
+  );
+}

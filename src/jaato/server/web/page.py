@@ -1,0 +1,104 @@
+"""Serves the built files of the web client, from memory and under a strict content security policy."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from jaato.server.auth.gate import send_refusal, server_error
+from jaato.server.http.asgi import Receive, Refused, Scope, Send, header
+
+BUILT = Path(__file__).parent / "built"
+"""What `npm run build` in `clients/web` writes."""
+ASSETS = "/assets/"
+"""The path of files whose names contain a hash of their content."""
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+    "require-trusted-types-for 'script'; trusted-types 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""The page makes its elements from parsed text and never from HTML, so it needs no Trusted Types policy."""
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "vary": "accept-encoding",
+}
+
+
+@dataclass(frozen=True)
+class Asset:
+    """One file, as it is and compressed, with its headers."""
+
+    body: bytes
+    compressed: bytes
+    headers: dict[str, str]
+
+
+@cache
+def public_paths() -> frozenset[str]:
+    """The paths of the page: of its start, and of its other files."""
+    files = {f"/{path.relative_to(BUILT).as_posix()}" for path in BUILT.rglob("*") if path.suffix in KINDS}
+    return frozenset(files - {"/index.html"} | ({"/"} if "/index.html" in files else set()))
+
+
+@cache
+def load_asset(path: str) -> Asset:
+    """The file at one of the `public_paths`."""
+    file = BUILT / (path.removeprefix("/") or "index.html")
+    body = file.read_bytes()
+    lasting = path.startswith(ASSETS)
+    headers = {
+        **HEADERS,
+        "content-type": KINDS[file.suffix],
+        "cache-control": "public, max-age=31536000, immutable" if lasting else "no-cache",
+        "etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
+    }
+    return Asset(body, gzip.compress(body, 9, mtime=0), headers)
+
+
+async def serve_page(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer GET and HEAD with a file of the page; an ASGI application."""
+    if scope["path"] not in public_paths():
+        await send_refusal(scope, send, Refused(404, "The page has no such file."), server_error)
+        return
+    if scope["method"] not in ("GET", "HEAD"):
+        refused = Refused(405, "The page is read with GET.", allow="GET, HEAD")
+        await send_refusal(scope, send, refused, server_error)
+        return
+    asset = load_asset(scope["path"])
+    named = dict(asset.headers)
+    body = asset.body
+    known = header(scope, b"if-none-match") or ""
+    status = 304 if named["etag"] in [one.strip().removeprefix("W/") for one in known.split(",")] else 200
+    if accepts_gzip(header(scope, b"accept-encoding") or ""):
+        named["content-encoding"], body = "gzip", asset.compressed
+    if status == 304 or scope["method"] == "HEAD":
+        body = b""
+    if status == 200 and scope["method"] == "GET":
+        named["content-length"] = str(len(body))
+    headers = [(name.encode(), value.encode()) for name, value in named.items()]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def accepts_gzip(text: str) -> bool:
+    """Whether an `Accept-Encoding` accepts gzip."""
+    for one in text.lower().split(","):
+        coding, _, quality = one.strip().partition(";")
+        if coding.strip() == "gzip":
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
