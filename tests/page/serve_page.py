@@ -1,0 +1,60 @@
+"""A server with a scripted model, in a process that can be killed: `python -m tests.page.serve_page HOME PORT SCRIPT`.
+
+SCRIPT is a JSON file with the steps of each agent by its name; text arrives in pieces at a readable pace.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import msgspec
+from tests.subagent.cast import Cast
+
+from jaato.abc.provider import Chunk, ModelRequest, TextDelta
+from jaato.protocol.specs import ModelInfo
+from jaato.providers.scripted import Step
+from jaato.runtime.session_options import SessionOptions
+from jaato.server.app import ServerOptions, run_server
+from jaato.server.http.listeners import bind_tcp, bind_unix
+from jaato.settings import environment
+
+PAUSE_S = 0.02
+INFO = ModelInfo(
+    "demo-model", "scripted", context_limit=64_000, vision=True, price_input=3.0, price_output=15.0
+)
+
+
+class PacedCast(Cast):
+    """Plays its scripts with a pause after each piece."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        """Play the next line."""
+        async for chunk in super().stream(request):
+            if isinstance(chunk, TextDelta):
+                await anyio.sleep(PAUSE_S)
+            yield chunk
+
+
+async def main(home: Path, port: int, script: Path) -> None:
+    """Serve until stopped."""
+    scripts = msgspec.json.decode(script.read_bytes(), type=dict[str, list[Step]])
+    base = SessionOptions(
+        provider=PacedCast(scripts, INFO),
+        model="demo-model",
+        state_dir=home / "state",
+        environ={"HOME": str(home), "PATH": environment()["PATH"], "JAATO_SANDBOX": "full"},
+    )
+    listeners = [bind_unix(home / "run/jaato.sock"), bind_tcp("127.0.0.1", port)]
+    async with run_server(ServerOptions(listeners, base=base)):
+        with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+            print("ready", flush=True)
+            async for _ in signals:
+                return
+
+
+if __name__ == "__main__":
+    anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
