@@ -15,7 +15,7 @@ from tests.security.auth_server import Keep, status
 
 from jaato.client.websocket import Closed
 from jaato.server.auth.tokens import tokens_file
-from jaato.server.web.page import BUILT, POLICY, public_paths
+from jaato.server.web.page import BUILT, POLICY, load_assets
 from jaato.server.web.pairing import CODE_S, MAX_CODES, Pairings
 
 COOKIE = re.compile(rb"set-cookie: (__Host-jaato-\d+)=([\w-]+); ([^\r]*)")
@@ -71,9 +71,9 @@ def paired(keep: Keep, *flags: str) -> tuple[str, str]:
 
 def test_the_page_is_served_with_its_headers(served: Keep) -> None:
     """Start and assets, without a token, compressed or not; the start is always checked again, an asset never."""
-    assert "/" in public_paths()
-    assert "/favicon.svg" in public_paths()
-    for path in public_paths():
+    assert "/" in load_assets()
+    assert "/favicon.svg" in load_assets()
+    for path in load_assets():
         said = served.ask(served.head(path))
         head, _, body = said.partition(b"\r\n\r\n")
         assert status(said) == 200

@@ -20,7 +20,7 @@ from jaato.server.http.asgi import App
 from jaato.server.http.listeners import bind_tcp, serve_gate
 from jaato.server.http.tls import Certificate
 from jaato.server.registry.keys import Keys
-from jaato.server.web.page import public_paths
+from jaato.server.web.page import load_assets
 from jaato.server.web.pairing import CODE_S, PAIR, Pairings
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Network:
 
     async def pair(self, role: Role, format_error: ErrorFormat) -> Pairing:
         """A link that pairs a browser. Raises `ConfigError` when there is no page, or no port for it."""
-        if not public_paths():
+        if not load_assets():
             raise ConfigError("This installation has no page: run `npm ci && npm run build` in clients/web.")
         async with self._opening:
             if not self.listeners:
@@ -107,7 +107,7 @@ class Network:
 
 def is_public(method: str, path: str) -> bool:
     """Whether a request needs no token: the files of the page, and the exchange of a code."""
-    return path in public_paths() if method in ("GET", "HEAD") else method == "POST" and path == PAIR
+    return path in load_assets() if method in ("GET", "HEAD") else method == "POST" and path == PAIR
 
 
 def bind_page() -> socket.socket:

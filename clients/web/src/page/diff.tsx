@@ -18,8 +18,8 @@ export function Diff({ text }: { text: string }) {
   const removed = lines.filter((line) => line.kind === "removed").length;
   return (
     <div class="diff" role="region" aria-label={`Changes: ${added} lines added, ${removed} removed`} tabIndex={0}>
-      <table class="unified"><tbody>{lines.map((line, index) => <UnifiedRow key={index} line={line} />)}</tbody></table>
-      <table class="split" aria-hidden="true"><tbody>{rows.map(([left, right], index) => <SplitRow key={index} left={left} right={right} />)}</tbody></table>
+      <table class="unified"><colgroup><col class="number" /><col class="number" /><col class="sign" /><col /></colgroup><tbody>{lines.map((line, index) => <UnifiedRow key={index} line={line} />)}</tbody></table>
+      <table class="split" aria-hidden="true"><colgroup><col class="number" /><col /><col class="number" /><col /></colgroup><tbody>{rows.map(([left, right], index) => <SplitRow key={index} left={left} right={right} />)}</tbody></table>
     </div>
   );
 }

@@ -4,7 +4,7 @@ import { render } from "preact";
 
 import "./style.css";
 import { App } from "./app.tsx";
-import { pair, takeCode } from "./pairing.ts";
+import { codeOf, pair, takeCode } from "./pairing.ts";
 
 async function start(): Promise<void> {
   const code = takeCode();
@@ -13,4 +13,8 @@ async function start(): Promise<void> {
   render(<App problem={problem} />, document.getElementById("app")!);
 }
 
+// A link that is opened in a tab with the page changes only the fragment.
+addEventListener("hashchange", () => {
+  if (codeOf(location.hash)) location.reload();
+});
 void start();

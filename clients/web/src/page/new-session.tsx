@@ -50,7 +50,7 @@ export function NewSession({ client, known, close, done }: Props) {
         <input name="workspace" class="field" list="workspaces" required defaultValue={workspaces[0] ?? ""} spellcheck={false} autocomplete="off" placeholder="/home/me/project" />
       </label>
       <datalist id="workspaces">{workspaces.map((workspace) => <option key={workspace} value={workspace} />)}</datalist>
-      <label>Name <span class="muted">optional</span><input name="name" class="field" autocomplete="off" /></label>
+      <label><span>Name <span class="muted">optional</span></span><input name="name" class="field" autocomplete="off" /></label>
       <label>Without a question
         <select name="mode" class="field">
           <option value="">as configured</option>

@@ -90,6 +90,7 @@ function useSessions(client: Client, status: Status, query: string, view: View |
   const [version, setVersion] = useState(0);
   const asked = useRef(0);
   const pushed = view?.session.info?.sessions;
+  const activity = view ? `${view.working} ${Object.keys(view.session.state.questions).length} ${view.session.state.name}` : "";
   const fetchPage = async (after: string | null) => {
     const mine = (asked.current += 1);
     try {
@@ -104,12 +105,12 @@ function useSessions(client: Client, status: Status, query: string, view: View |
   };
   useEffect(() => {
     if (status !== "online") return undefined;
-    const timer = setTimeout(() => void fetchPage(null), query ? TYPING_MS : 0);
+    const timer = setTimeout(() => void fetchPage(null), query || activity ? TYPING_MS : 0);
     const again = setInterval(() => { if (!document.hidden && !query) void fetchPage(null); }, REFRESH_MS);
     return () => {
       clearTimeout(timer);
       clearInterval(again);
     };
-  }, [client, status, query, version, pushed]);
+  }, [client, status, query, version, pushed, activity]);
   return { list, error, more: cursor !== null, fetchMore: () => void fetchPage(cursor), refresh: () => setVersion((now) => now + 1) };
 }

@@ -48,9 +48,10 @@ function barsOf(view: View, turn: TurnCompleted): Bar[] {
     if ("turn_id" in item && item.turn_id !== turn.turn_id) break;
     const then = Date.parse(item.timestamp);
     if (item.type === "tool.call_end") {
-      const from = then - item.duration_s * 1_000;
-      bars.unshift({ kind: "tool", label: item.tool, from, to: then });
       const wait = view.waits.get(item.call_id);
+      const begun = then - item.duration_s * 1_000;
+      const from = Math.min(then, Math.max(begun, wait?.settled ?? begun)); // the duration of a call includes its question
+      bars.unshift({ kind: "tool", label: item.tool, from, to: then });
       if (wait) bars.unshift({ kind: "wait", label: "your answer", from: wait.asked, to: wait.settled ?? from });
     } else if (item.type === "message.model") bars.unshift({ kind: "model", label: "model", from: NaN, to: then });
     else if (item.type === "message.user") last = last > then || Number.isNaN(last) ? then : last;

@@ -1,6 +1,6 @@
 // The conversation of one agent: messages, calls with their results, ends of turns, and the text that arrives.
 
-import { Component, type ComponentChildren } from "preact";
+import { Component, type ComponentChildren, type RefObject } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import type { GcCompleted, Message, MessageModel, MessageUser, ToolCallEnd, TurnCompleted } from "../client/index.ts";
@@ -23,23 +23,14 @@ interface Props {
 export function Transcript({ view, agentId, showAgent }: Props) {
   const { state } = view.session;
   const scroller = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
   const [atEnd, setAtEnd] = useState(true);
   const [fetching, setFetching] = useState(false);
   const agent = state.agents[agentId];
   const root = agentId === state.root_agent_id;
   const items = view.items.filter((item) => item.agent_id === agentId || (root && item.agent_id === ""));
   const results = useMemo(() => resultsOf(view.items), [view.items, view.items.length]);
-  useLayoutEffect(() => {
-    if (view.atEnd && scroller.current) scroller.current.scrollTop = scroller.current.scrollHeight;
-  });
-  useEffect(() => {
-    view.atEnd = true;
-  }, [view]);
-  const scrolled = () => {
-    const { scrollTop, scrollHeight, clientHeight } = scroller.current!;
-    view.atEnd = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
-    if (view.atEnd !== atEnd) setAtEnd(view.atEnd);
-  };
+  const scrolled = useStayAtEnd(view, scroller, content, setAtEnd);
   const earlier = async () => {
     const before = scroller.current!.scrollHeight - scroller.current!.scrollTop;
     view.atEnd = false;
@@ -62,6 +53,7 @@ export function Transcript({ view, agentId, showAgent }: Props) {
   return (
     <div class="transcript-frame">
       <div ref={scroller} class="transcript" role="log" aria-label="Conversation" aria-live="off" tabIndex={0} onScroll={scrolled}>
+        <div ref={content} class="transcript-content">
         {view.more ? <button type="button" class="button small earlier" disabled={fetching} onClick={() => void earlier()}>{fetching ? "Loading…" : "Show earlier"}</button> : null}
         {!items.length && !agent?.streaming["model"] ? <p class="muted begin">{root ? "Send a message to begin." : "This agent has not said anything yet."}</p> : null}
         {items.map((item) => <Row key={keyOf(item)} item={item} view={view} results={results} root={root} showAgent={showAgent} version={versionOf(item, view, results)} />)}
@@ -69,11 +61,36 @@ export function Transcript({ view, agentId, showAgent }: Props) {
         {agent ? Object.values(agent.queued).map((message) => <Queued key={message.id} message={message} />) : null}
         {view.progress ? <p class="muted">{oneLine(view.progress)}</p> : null}
         {agent?.status === "active" && !agent.streaming["model"] && !agent.streaming["thinking"] ? <p class="working"><span class="spinner" aria-hidden="true" />{agent.reason ? oneLine(agent.reason) : "Working…"}</p> : null}
+        </div>
       </div>
       {atEnd ? null : <button type="button" class="button small jump" onClick={jump}>Jump to the end ↓</button>}
       <Announcer view={view} agentId={agentId} />
     </div>
   );
+}
+
+/** Keeps the end in view while the reader is there, whatever changes its size. Only scrolling up leaves the end. */
+function useStayAtEnd(view: View, scroller: RefObject<HTMLDivElement | null>, content: RefObject<HTMLDivElement | null>, setAtEnd: (value: boolean) => void): () => void {
+  const before = useRef({ top: 0, height: 0 });
+  const follow = () => {
+    if (view.atEnd && scroller.current) scroller.current.scrollTop = scroller.current.scrollHeight;
+  };
+  useLayoutEffect(follow);
+  useEffect(() => {
+    view.atEnd = true;
+    const observer = new ResizeObserver(follow);
+    observer.observe(scroller.current!);
+    observer.observe(content.current!);
+    return () => observer.disconnect();
+  }, [view]);
+  return () => {
+    const { scrollTop, scrollHeight, clientHeight } = scroller.current!;
+    const { top, height } = before.current;
+    if (scrollHeight - scrollTop - clientHeight < NEAR_END_PX) view.atEnd = true;
+    else if (scrollTop < top && scrollHeight >= height) view.atEnd = false;
+    before.current = { top: scrollTop, height: scrollHeight };
+    setAtEnd(view.atEnd);
+  };
 }
 
 function keyOf(item: Item): string {

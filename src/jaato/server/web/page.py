@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from jaato.server.auth.gate import send_refusal, server_error
@@ -39,47 +38,44 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True)
 class Asset:
-    """One file, as it is and compressed, with its headers."""
+    """One file with its headers."""
 
-    body: bytes
-    compressed: bytes
-    headers: dict[str, str]
+    def __init__(self, path: str, body: bytes) -> None:
+        self.body = body
+        self.headers = {
+            **HEADERS,
+            "content-type": KINDS[Path(path).suffix or ".html"],
+            "cache-control": "public, max-age=31536000, immutable" if path.startswith(ASSETS) else "no-cache",
+            "etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
+        }
+
+    @cached_property
+    def compressed(self) -> bytes:
+        """The file, compressed."""
+        return gzip.compress(self.body, 9, mtime=0)
 
 
 @cache
-def public_paths() -> frozenset[str]:
-    """The paths of the page: of its start, and of its other files."""
-    files = {f"/{path.relative_to(BUILT).as_posix()}" for path in BUILT.rglob("*") if path.suffix in KINDS}
-    return frozenset(files - {"/index.html"} | ({"/"} if "/index.html" in files else set()))
-
-
-@cache
-def load_asset(path: str) -> Asset:
-    """The file at one of the `public_paths`."""
-    file = BUILT / (path.removeprefix("/") or "index.html")
-    body = file.read_bytes()
-    lasting = path.startswith(ASSETS)
-    headers = {
-        **HEADERS,
-        "content-type": KINDS[file.suffix],
-        "cache-control": "public, max-age=31536000, immutable" if lasting else "no-cache",
-        "etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
+def load_assets() -> dict[str, Asset]:
+    """The files by their paths, all read at once: an upgrade under a running server changes none of them."""
+    files = {
+        f"/{file.relative_to(BUILT).as_posix()}": file for file in BUILT.rglob("*") if file.suffix in KINDS
     }
-    return Asset(body, gzip.compress(body, 9, mtime=0), headers)
+    start = {"/": files.pop("/index.html")} if "/index.html" in files else {}
+    return {path: Asset(path, file.read_bytes()) for path, file in (start | files).items()}
 
 
 async def serve_page(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer GET and HEAD with a file of the page; an ASGI application."""
-    if scope["path"] not in public_paths():
+    asset = load_assets().get(scope["path"])
+    if asset is None:
         await send_refusal(scope, send, Refused(404, "The page has no such file."), server_error)
         return
     if scope["method"] not in ("GET", "HEAD"):
         refused = Refused(405, "The page is read with GET.", allow="GET, HEAD")
         await send_refusal(scope, send, refused, server_error)
         return
-    asset = load_asset(scope["path"])
     named = dict(asset.headers)
     body = asset.body
     known = header(scope, b"if-none-match") or ""
