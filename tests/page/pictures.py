@@ -17,7 +17,7 @@ PHONE = {
     "has_touch": True,
     "is_mobile": True,
 }
-DESKTOP = {"viewport": {"width": 1_280, "height": 800}}
+DESKTOP: dict[str, Any] = {"viewport": {"width": 1_280, "height": 800}}
 SOURCE = '''"""Dates as people write them."""
 
 from datetime import datetime

@@ -5,7 +5,7 @@ import { fromMarkdown } from "mdast-util-from-markdown";
 import { gfmFromMarkdown } from "mdast-util-gfm";
 import { gfm } from "micromark-extension-gfm";
 import type { ComponentChildren, VNode } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 
 import { Code } from "./code.tsx";
 import { Link } from "./link.tsx";
@@ -27,7 +27,9 @@ export function StreamedMarkdown({ text }: { text: string }) {
   return (
     <div class="prose streamed" dir="auto">
       {blocks.map((block, index) =>
-        block.open ? <Code key={index} text={block.text} language="" still /> : <Block key={index} text={block.text} />,
+        block.open ? <Code key={index} text={block.text} language="" still />
+        : index < blocks.length - 1 ? <Block key={index} text={block.text} />
+        : <GrowingBlock key={index} text={block.text} />,
       )}
     </div>
   );
@@ -35,6 +37,20 @@ export function StreamedMarkdown({ text }: { text: string }) {
 
 function Block({ text }: { text: string }) {
   return useMemo(() => <>{render(text)}</>, [text]);
+}
+
+/** The share of the time that may go into parsing a block that still grows. */
+const PARSING_SHARE = 0.1;
+
+/** A block that still grows: a long one is parsed less often, and what came since is shown as it is. */
+function GrowingBlock({ text }: { text: string }) {
+  const parsed = useRef<{ text: string; content: ComponentChildren; at: number; cost: number }>({ text: "", content: null, at: 0, cost: 0 });
+  const { current } = parsed;
+  const now = performance.now();
+  if (!text.startsWith(current.text) || now - current.at > current.cost / PARSING_SHARE) {
+    parsed.current = { text, content: render(text), at: now, cost: performance.now() - now };
+  }
+  return <>{parsed.current.content}{prose(text.slice(parsed.current.text.length))}</>;
 }
 
 /** Cut at blank lines outside of fences, before a line that begins a block of its own. */

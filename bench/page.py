@@ -1,0 +1,124 @@
+"""The page in Chromium: its weight, and what opening a session, typing and streaming cost the browser's main thread."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.long import filled
+from bench.row import Row
+from tests.page.browser import CHROMIUM, Desk, Watched, desk, watched
+
+from jaato.server.web.page import BUILT
+from jaato.storage.sqlite import SqliteStore
+
+SIZES = (100, 1_000, 10_000)
+KEYS = 40
+STORY = " ".join(f"Sentence {number} of **a story**, with `code`." for number in range(400))
+
+
+def spent_ms(session: Any) -> float:
+    """CPU of the page's main thread so far."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return 1e3 * next(float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
+
+
+def heap_mb(session: Any) -> float:
+    """What the page's objects occupy."""
+    session.send("HeapProfiler.collectGarbage")
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return next(float(one["value"]) for one in metrics if one["name"] == "JSHeapUsedSize") / 1e6
+
+
+def metered(seen: Watched) -> Any:
+    """The browser's own figures of a page."""
+    session = seen.page.context.new_cdp_session(seen.page)
+    session.send("Performance.enable")
+    return session
+
+
+def weight_rows() -> list[Row]:
+    """Compressed sizes."""
+    start = BUILT / "index.html"
+    first = [
+        start,
+        *(BUILT / link[1:] for link in re.findall(r"(?:src|href)=\"([^\"]*)\"", start.read_text())),
+    ]
+    later = [path for path in (BUILT / "assets").iterdir() if path not in first]
+    size = [sum(len(gzip.compress(path.read_bytes(), 9)) for path in paths) / 1e3 for paths in (first, later)]
+    return [
+        Row("page: first load, compressed", size[0], "kB", 120, "the bound of the first load"),
+        Row("page: highlighter, loaded with the first code", size[1], "kB", None, ""),
+    ]
+
+
+def open_rows(server: Desk, ids: dict[int, str]) -> list[Row]:
+    """Opening sessions of some sizes, and a key in each."""
+    rows: list[Row] = []
+    for size, session_id in ids.items():
+        with watched(server) as seen:
+            begun = time.perf_counter()
+            seen.open(server)
+            ready = time.perf_counter() - begun
+            meter = metered(seen)
+            before = spent_ms(meter)
+            seen.page.goto(f"{server.origin}/#s={session_id}")
+            seen.page.locator(".turn-end").last.wait_for()
+            seen.page.wait_for_timeout(300)
+            opened = spent_ms(meter) - before
+            before = spent_ms(meter)
+            seen.page.get_by_label("Message", exact=True).press_sequentially("x" * KEYS, delay=20)
+            key = (spent_ms(meter) - before) / KEYS
+            if size == SIZES[0]:
+                rows.append(Row("page: link to interactive, wall", ready, "s", None, ""))
+            rows += [
+                Row(f"page: open {size:,} events, main thread", opened, "ms", None, ""),
+                Row(f"page: a key at {size:,} events, main thread", key, "ms", 33, "a frame"),
+                Row(f"page: heap at {size:,} events", heap_mb(meter), "MB", None, ""),
+            ]
+    return rows
+
+
+def stream_rows(server: Desk) -> list[Row]:
+    """A long answer in small pieces, as it arrives."""
+    with watched(server) as seen:
+        seen.open(server)
+        seen.begin(server)
+        meter = metered(seen)
+        before, begun = spent_ms(meter), time.perf_counter()
+        seen.send("Tell a story.")
+        seen.page.locator(".turn-end").wait_for(timeout=120_000)
+        wall = time.perf_counter() - begun
+        share = (spent_ms(meter) - before) / wall / 10
+        seen.offline_is_expected = True
+        server.kill()
+        seen.page.get_by_text("Offline. What you see").wait_for()
+        server.start()
+        begun = time.perf_counter()
+        seen.page.get_by_text("connected", exact=True).wait_for()
+        back = time.perf_counter() - begun
+    return [
+        Row("page: main thread while 20 kB arrive at 50 pieces a second", share, "%", None, ""),
+        Row("page: reconnect after the server is there again, wall", back, "s", 6, "the longest pause"),
+    ]
+
+
+def rows() -> list[Row]:
+    """All figures; without Chromium the sizes alone."""
+    if not CHROMIUM or shutil.which(CHROMIUM) is None:
+        return weight_rows()
+    with (
+        tempfile.TemporaryDirectory(prefix="jaato-") as root,
+        desk(Path(root), main=[{"text": STORY, "chunks": 1_500}]) as server,
+    ):
+        server.stop()
+        store = SqliteStore(server.home / "state/jaato.db")
+        ids = {size: filled(store, size, server.work) for size in SIZES}
+        store.close()
+        server.start()
+        return [*weight_rows(), *open_rows(server, ids), *stream_rows(server)]
