@@ -9,9 +9,11 @@ from typing import Any
 
 import pexpect
 import pytest
+from bench.long import filled
 from tests.page.browser import ROOT, Watched, desk, need_chromium, watched
 
 from jaato.settings import environment
+from jaato.storage.sqlite import SqliteStore
 
 pytestmark = pytest.mark.system
 STORY = " ".join(f"sentence {number}." for number in range(1, 60)) + " The end of it."
@@ -269,3 +271,144 @@ def test_by_keyboard_alone(tmp_path: Path) -> None:
         page.get_by_role("heading", name="Usage").wait_for()
         page.keyboard.press("Escape")
         page.get_by_role("heading", name="Usage").wait_for(state="detached")
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+PASTE = """(data) => {
+    const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));
+    const given = new DataTransfer();
+    given.items.add(new File([bytes], "dot.png", {type: "image/png"}));
+    given.items.add(new File(["<svg/>"], "no.svg", {type: "image/svg+xml"}));
+    const area = document.querySelector(".composer textarea");
+    area.dispatchEvent(new ClipboardEvent("paste", {clipboardData: given, bubbles: true, cancelable: true}));
+}"""
+
+
+def test_an_image_is_pasted_sent_and_shown(tmp_path: Path) -> None:
+    """Its bytes reach the session's store and come back over the connection; other files are refused with a reason."""
+    with desk(tmp_path, main=[{"text": "A dot."}]) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server)
+        page = seen.page
+        page.evaluate(PASTE, PIXEL)
+        page.get_by_text("no.svg is no PNG").wait_for()
+        page.locator(".attachments").get_by_text("dot.png").wait_for()
+        seen.send("What is this?")
+        seen.see("A dot.")
+        page.get_by_role("button", name="Show dot.png").click()
+        page.locator("img.media").wait_for()
+        assert (
+            page.locator("img.media").evaluate("(image) => image.decode().then(() => image.naturalWidth)")
+            == 1
+        )
+        assert page.locator("img.media").get_attribute("src").startswith("blob:")
+
+
+def test_the_export_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
+    """The whole conversation, with what a reader unfolds, without a script; opened from disk it asks for nothing."""
+    steps = [
+        {"text": f"Answer {number} with **weight** and <script>alert(1)</script>."} for number in range(3)
+    ]
+    with desk(tmp_path, main=steps) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server, name="To keep")
+        page = seen.page
+        for number in range(3):
+            seen.send(f"Question {number}")
+            seen.see(f"Answer {number}")
+            page.locator(".turn-end").nth(number).wait_for()
+        with page.expect_download() as download:
+            seen.send("/export")
+        file = tmp_path / "kept.html"
+        download.value.save_as(file)
+        assert download.value.suggested_filename == "To-keep.html"
+        text = file.read_text()
+        assert "<script" not in text
+        assert "default-src 'none'" in text
+        context = page.context.browser.new_context()
+        reader = context.new_page()
+        asked: list[str] = []
+        reader.on("request", lambda request: asked.append(request.url))
+        reader.goto(file.as_uri())
+        for number in range(3):
+            reader.get_by_text(f"Answer {number}").wait_for()
+        assert reader.locator("strong").count() == 3
+        assert asked == [file.as_uri()]
+        assert (
+            reader.evaluate("getComputedStyle(document.querySelector('.message.user')).borderRadius") == "8px"
+        )
+        context.close()
+
+
+def test_a_notification_when_a_question_waits_elsewhere(tmp_path: Path) -> None:
+    """It is shown when the page is not looked at, and not when it is; the tab's title counts the questions."""
+    ask = run("printf x > g.txt", "write")
+    with desk(tmp_path, main=[ask, ask, {"text": "Well."}]) as server, watched(server) as seen:
+        seen.page.context.add_init_script(
+            "window.shown = []; window.Notification = class { static permission = 'granted';"
+            " constructor(title, more) { shown.push(`${title}: ${more.body}`); } close() {} };"
+        )
+        seen.open(server)
+        seen.begin(server, name="Busy")
+        seen.send("Do it.")
+        page = seen.page
+        page.locator(".question .primary:enabled").wait_for()
+        assert page.evaluate("shown") == []
+        page.wait_for_function("() => document.title.startsWith('(1) Busy')")
+        page.evaluate("document.hasFocus = () => false")
+        allow(seen)
+        page.wait_for_function("() => shown.length === 1")
+        assert page.evaluate("shown") == ["Busy: May run run?"]
+
+
+def test_earlier_entries_are_fetched_and_the_list_stays_short(tmp_path: Path) -> None:
+    """A session of ten thousand events opens with its newest entries; those before come on demand."""
+    with desk(tmp_path, main=[{"text": "Hello."}]) as server:
+        server.stop()
+        store = SqliteStore(server.home / "state/jaato.db")
+        session_id = filled(store, 10_000, server.work)
+        store.close()
+        server.start()
+        with watched(server) as seen:
+            seen.open(server)
+            page = seen.page
+            page.goto(f"{server.origin}/#s={session_id}")
+            page.locator(".turn-end").last.wait_for()
+            before = page.locator(".transcript-content > *").count()
+            assert before < 260
+            log = page.get_by_role("log")
+            log.evaluate("(log) => { log.scrollTop = 0; }")
+            first = page.locator(".message.user .said").first.text_content()
+            page.get_by_role("button", name="Show earlier").click()
+            page.wait_for_function(f"() => document.querySelectorAll('.transcript-content > *').length > {before}")
+            assert page.locator(".message.user .said").first.text_content() != first
+            page.wait_for_timeout(300)
+            shown = page.locator(".message.user .said", has_text=first.strip()).first.bounding_box()
+            assert -100 < shown["y"] < 800, "what was read is still there"
+
+
+def test_sessions_are_found_renamed_and_deleted(tmp_path: Path) -> None:
+    """The list finds words of a conversation; a name is changed and a session removed after a question."""
+    with desk(tmp_path, main=[{"text": "The pelican crossing."}]) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server, name="First")
+        seen.send("Which crossing?")
+        seen.see("pelican")
+        seen.page.get_by_role("button", name="New", exact=True).click()
+        seen.page.get_by_label("Name").fill("Second")
+        seen.page.get_by_role("button", name="Create", exact=True).click()
+        listed = seen.page.get_by_role("navigation", name="Sessions")
+        listed.get_by_text("Second").wait_for()
+        seen.page.get_by_label("Search sessions").fill("pelican")
+        listed.get_by_text("Second").wait_for(state="detached")
+        listed.get_by_role("link", name="First").click()
+        seen.page.get_by_role("heading", name="First").wait_for()
+        seen.page.get_by_label("Search sessions").fill("")
+        seen.page.get_by_role("button", name="Rename").click()
+        seen.page.get_by_role("textbox", name="Name of the session").fill("Third")
+        seen.page.locator("dialog").get_by_role("button", name="Rename").click()
+        seen.page.get_by_role("heading", name="Third").wait_for()
+        seen.page.get_by_role("button", name="Delete").click()
+        seen.page.locator("dialog").get_by_role("button", name="Delete").click()
+        seen.page.get_by_text("No session is open.").wait_for()
+        listed.get_by_text("Third").wait_for(state="detached")

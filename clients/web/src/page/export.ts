@@ -20,24 +20,19 @@ export async function exportSession(view: View): Promise<void> {
   for (const image of copy.querySelectorAll("img")) image.src = await dataUrl(image.src);
   const { state } = view.session;
   const title = oneLine(titleOf(state, state.session_id), 100);
-  const made = document.implementation.createHTMLDocument(title);
-  const policy = made.createElement("meta");
-  policy.httpEquiv = "Content-Security-Policy";
-  policy.content = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-  const charset = made.createElement("meta");
-  charset.setAttribute("charset", "utf-8");
-  const style = made.createElement("style");
-  style.textContent = styles();
-  made.head.prepend(charset, policy);
-  made.head.append(style);
-  const heading = made.createElement("h1");
-  heading.textContent = title;
-  const facts = made.createElement("p");
-  facts.className = "muted";
-  facts.textContent = `${state.model} · ${state.updated_at}`;
-  made.body.className = "exported";
-  made.body.append(heading, facts, made.importNode(copy, true));
-  save(`${title.replace(/[^\w.-]+/g, "-").slice(0, 60) || "session"}.html`, `<!doctype html>\n${made.documentElement.outerHTML}\n`);
+  const facts = escape(oneLine(`${state.model} · ${state.updated_at}`, 200));
+  const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+  const page = [
+    `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}">`,
+    `<meta name="viewport" content="width=device-width"><title>${escape(title)}</title><style>\n${styles()}\n</style></head>`,
+    `<body class="exported"><h1>${escape(title)}</h1><p class="muted">${facts}</p>${copy.outerHTML}</body></html>\n`,
+  ].join("\n");
+  save(`${title.replace(/[^\w.-]+/g, "-").slice(0, 60) || "session"}.html`, page);
+}
+
+/** A text as it stands in HTML. */
+function escape(text: string): string {
+  return text.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`);
 }
 
 function styles(): string {

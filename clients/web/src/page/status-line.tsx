@@ -1,6 +1,9 @@
 // One line about the session: connection, model, context, tokens, money.
 
+import { useState } from "preact/hooks";
+
 import type { Status } from "../client/index.ts";
+import { canNotify } from "./notify.ts";
 import type { PanelName } from "./panels.tsx";
 import { useView, type View } from "./store.ts";
 import { oneLine, price, tokens } from "./text.ts";
@@ -12,6 +15,7 @@ const STATUS: Record<Status, string> = {
 export function StatusLine({ view, status, openPanel }: { view: View; status: Status; openPanel: (name: PanelName) => void }) {
   useView(view);
   const { state, info } = view.session;
+  const [asking, setAsking] = useState(canNotify());
   const root = state.agents[state.root_agent_id];
   const used = root?.context_tokens ?? 0;
   const limit = root?.context_limit ?? 0;
@@ -31,6 +35,7 @@ export function StatusLine({ view, status, openPanel }: { view: View; status: St
       ) : null}
       <button type="button" class="quiet" onClick={() => openPanel("usage")}>{tokens(total)} tokens · {price(state.cost_usd, state.unpriced)}</button>
       {others > 0 ? <span title={(info?.clients ?? []).map((client) => oneLine(client.name, 60)).join(", ")}>+{others} watching</span> : null}
+      {asking ? <button type="button" class="quiet" title="Show a notification of the system when a question waits and this page is not in view" onClick={() => void Notification.requestPermission().then(() => setAsking(false))}>Notify me</button> : null}
     </div>
   );
 }
