@@ -246,7 +246,7 @@ def watched_viewer(seen: Watched, server: Any) -> Any:
 
 
 def test_by_keyboard_alone(tmp_path: Path) -> None:
-    """A session is created, a message sent, a panel opened and closed, and a command completed without a mouse."""
+    """A session is created, a message sent, a panel opened and closed, a command and a file completed without a mouse."""
     with desk(tmp_path, main=[{"text": "Hello, keyboard."}]) as server, watched(server) as seen:
         seen.open(server)
         page = seen.page
@@ -266,6 +266,12 @@ def test_by_keyboard_alone(tmp_path: Path) -> None:
         page.keyboard.type("By keys")
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="By keys").wait_for()
+        (server.work / "notes.txt").write_text("x")
+        page.keyboard.type("See @nts")
+        page.get_by_role("option", name="notes.txt").wait_for()
+        page.keyboard.press("Tab")
+        assert page.get_by_label("Message", exact=True).input_value() == "See @notes.txt "
+        page.get_by_label("Message", exact=True).fill("")
         page.get_by_role("button", name="Usage").focus()
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="Usage").wait_for()
@@ -380,7 +386,9 @@ def test_earlier_entries_are_fetched_and_the_list_stays_short(tmp_path: Path) ->
             log.evaluate("(log) => { log.scrollTop = 0; }")
             first = page.locator(".message.user .said").first.text_content()
             page.get_by_role("button", name="Show earlier").click()
-            page.wait_for_function(f"() => document.querySelectorAll('.transcript-content > *').length > {before}")
+            page.wait_for_function(
+                f"() => document.querySelectorAll('.transcript-content > *').length > {before}"
+            )
             assert page.locator(".message.user .said").first.text_content() != first
             page.wait_for_timeout(300)
             shown = page.locator(".message.user .said", has_text=first.strip()).first.bounding_box()

@@ -41,6 +41,7 @@ OUR_COMMANDS = {
     "blob.request",
     "server.reload",
     "pairing.create",
+    "files.find",
 }
 """Commands that no document names."""
 

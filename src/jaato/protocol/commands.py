@@ -204,6 +204,14 @@ class BlobRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, ta
     limit: int = 1 << 18
 
 
+class FilesFind(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="files.find"):
+    """Files of the session's workspace whose path has the letters of the query in their order, the best match first; those
+    that `.gitignore` names are left out."""
+
+    query: str = ""
+    limit: int = 20
+
+
 class ClientConfig(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="client.config"):
     """What this client is sent: questions that it answers, text as it is streamed, and session information: `session.info`,
     `command.list` and `memory.list`. Without these, `session.info` comes only as a snapshot that replaces events."""
@@ -246,4 +254,5 @@ Command = (
     | ClientConfig
     | ServerReload
     | PairingCreate
+    | FilesFind
 )

@@ -13,6 +13,7 @@ from jaato.protocol.commands import (
     ClarificationResponse,
     Command,
     CommandExecute,
+    FilesFind,
     HistoryRequest,
     MessageSend,
     PairingCreate,
@@ -132,6 +133,12 @@ class Blob(Struct, frozen=True, tag="blob", tag_field="type", omit_defaults=True
     offset: int = 0
 
 
+class Files(Struct, frozen=True, tag="files", tag_field="type", omit_defaults=True):
+    """Files that were found: paths relative to the workspace."""
+
+    paths: list[str]
+
+
 class Pairing(Struct, frozen=True, tag="pairing", tag_field="type", omit_defaults=True):
     """A link for one browser; it is valid once, and for some seconds."""
 
@@ -139,7 +146,7 @@ class Pairing(Struct, frozen=True, tag="pairing", tag_field="type", omit_default
     valid_s: float
 
 
-Result = Opened | Taken | Settled | Said | Done | Sessions | History | Blob | Pairing
+Result = Opened | Taken | Settled | Said | Done | Sessions | History | Blob | Pairing | Files
 
 
 class Reply(Struct, frozen=True, tag="reply", tag_field="type", omit_defaults=True):
@@ -175,6 +182,8 @@ def answer_kind(command: Command) -> type[Result]:
             return Blob
         case PairingCreate():
             return Pairing
+        case FilesFind():
+            return Files
     return Done
 
 

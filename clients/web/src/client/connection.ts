@@ -17,6 +17,7 @@ export type ResultOf<C extends Command> =
   : C extends protocol.HistoryRequest ? protocol.History
   : C extends protocol.BlobRequest ? protocol.Blob
   : C extends protocol.PairingCreate ? protocol.Pairing
+  : C extends protocol.FilesFind ? protocol.Files
   : protocol.Done;
 
 const PROTOCOL = 1;
@@ -31,7 +32,7 @@ const ANSWER_MS = 10_000;
 /** Commands that may be sent again after a lost connection: they only read, or the server knows them again. */
 const REPEATABLE = new Set([
   "message.send", "permission.response", "clarification.response", "session.create", "session.fork", "session.attach",
-  "session.list", "history.request", "blob.request", "client.config", "session.stop",
+  "session.list", "history.request", "blob.request", "client.config", "session.stop", "files.find",
 ]);
 
 /** A command failed; `code` is stable, the message says what to do. */

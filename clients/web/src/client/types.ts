@@ -346,6 +346,24 @@ export interface FileTouch {
   readonly sha256?: string;
 }
 
+/** Files that were found: paths relative to the workspace. */
+export interface Files {
+  readonly type: "files";
+  readonly paths: readonly string[];
+}
+
+/**
+ * Files of the session's workspace whose path has the letters of the query in their order, the best match first; those
+ * that `.gitignore` names are left out.
+ */
+export interface FilesFind {
+  readonly type: "files.find";
+  readonly id?: string;
+  readonly session_id?: string;
+  readonly query?: string;
+  readonly limit?: number;
+}
+
 /**
  * The context was compacted: messages are removed from what the model is sent, new ones are added. With a
  * `problem` nothing has changed. Token counts are estimates.
@@ -749,7 +767,7 @@ export interface Refusal {
 export interface Reply {
   readonly type: "reply";
   readonly id: string;
-  readonly result?: Opened | Taken | Settled | Said | Done | Sessions | History | Blob | Pairing | null;
+  readonly result?: Opened | Taken | Settled | Said | Done | Sessions | History | Blob | Pairing | Files | null;
   readonly error?: Problem | null;
 }
 
@@ -1385,4 +1403,5 @@ export type Command =
   | BlobRequest
   | ClientConfig
   | ServerReload
-  | PairingCreate;
+  | PairingCreate
+  | FilesFind;

@@ -35,6 +35,20 @@ export function completionsOf(view: View, text: string): Completion[] {
     .map(({ name, hint, parameters }) => ({ text: `/${name} `, label: `/${name} ${parameters}`.trim(), hint }));
 }
 
+/** The word that names a file at the end of a text, after an `@`; null without one. */
+export function fileWord(text: string): string | null {
+  return /(?:^|\s)@([^\s@]{0,100})$/.exec(text)?.[1] ?? null;
+}
+
+/** Files for the word at the end of a text. */
+export async function fileCompletions(view: View, text: string): Promise<Completion[]> {
+  const word = fileWord(text);
+  if (word === null) return [];
+  const { paths } = await view.client.ask({ type: "files.find", session_id: view.session.id, query: word, limit: 12 });
+  const before = text.slice(0, text.length - word.length);
+  return paths.map((path) => ({ text: `${before}${path} `, label: path, hint: "" }));
+}
+
 /** Run a command; false for what is a message: other texts, and stored prompts. */
 export async function runSlash(view: View, text: string, show: (id: string) => void): Promise<boolean> {
   const found = /^\/([\w-]+)(?:\s+([\s\S]*))?$/.exec(text);

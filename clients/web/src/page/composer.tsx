@@ -4,11 +4,12 @@ import type { TargetedEvent } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { File as SentFile, Status } from "../client/index.ts";
-import { type Completion, completionsOf, runSlash } from "./commands.ts";
+import { type Completion, completionsOf, fileCompletions, fileWord, runSlash } from "./commands.ts";
 import { kept, type View } from "./store.ts";
 import { oneLine } from "./text.ts";
 
 const MAX_FILE_BYTES = 8 << 20;
+const TYPING_MS = 80;
 const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 
 interface Props {
@@ -28,7 +29,8 @@ export function Composer({ view, status, show }: Props) {
   const field = useRef<HTMLTextAreaElement>(null);
   const role = view.client.connection.welcome?.role ?? "owner";
   const working = view.working;
-  const completions: readonly Completion[] = text === dismissed ? [] : completionsOf(view, text);
+  const filesFound = useFiles(view, text);
+  const completions: readonly Completion[] = text === dismissed ? [] : [...completionsOf(view, text), ...filesFound];
   const change = (value: string) => {
     setText(value);
     setChosen(0);
@@ -98,7 +100,7 @@ export function Composer({ view, status, show }: Props) {
       onDragOver={(event) => { event.preventDefault(); setOver(true); }} onDragLeave={() => setOver(false)}
       onDrop={(event) => { event.preventDefault(); setOver(false); void take(event.dataTransfer?.files ?? null); }}>
       {completions.length ? (
-        <ul id="completions" class="completions" role="listbox" aria-label="Commands">
+        <ul id="completions" class="completions" role="listbox" aria-label="Completions">
           {completions.map((one, index) => (
             <li key={one.text} id={`completion-${index}`} role="option" aria-selected={index === chosen} onMouseDown={(event) => { event.preventDefault(); change(one.text); field.current?.focus(); }}>
               <code>{oneLine(one.label, 60)}</code> <span class="muted">{oneLine(one.hint, 100)}</span>
@@ -111,7 +113,7 @@ export function Composer({ view, status, show }: Props) {
         <ul class="attachments">{files.map((file, index) => <li key={index}>{oneLine(file.name, 40)} <button type="button" class="quiet" aria-label={`Remove ${oneLine(file.name, 40)}`} onClick={() => setFiles(files.filter((_, at) => at !== index))}>×</button></li>)}</ul>
       ) : null}
       <div class="composer-row">
-        <textarea ref={field} class="field" rows={1} aria-label="Message" placeholder={working ? "Write to the agent while it works…" : "Message, or / for commands"} value={text} dir="auto"
+        <textarea ref={field} class="field" rows={1} aria-label="Message" placeholder={working ? "Write to the agent while it works…" : "Message, / for commands, @ for files"} value={text} dir="auto"
           aria-controls={completions.length ? "completions" : undefined} aria-autocomplete="list" aria-activedescendant={completions.length ? `completion-${chosen}` : undefined}
           onInput={(event) => change(event.currentTarget.value)} onKeyDown={press} onPaste={(event) => { if (event.clipboardData?.files.length) { event.preventDefault(); void take(event.clipboardData.files); } }} />
         {working ? <button type="button" class="button danger" onClick={stop} title="Escape">Stop</button> : null}
@@ -119,6 +121,23 @@ export function Composer({ view, status, show }: Props) {
       </div>
     </form>
   );
+}
+
+/** The files that complete the end of a text. */
+function useFiles(view: View, text: string): readonly Completion[] {
+  const [found, setFound] = useState<{ text: string; completions: readonly Completion[] }>({ text: "", completions: [] });
+  useEffect(() => {
+    if (fileWord(text) === null) return undefined;
+    let wanted = true;
+    const timer = setTimeout(() => {
+      fileCompletions(view, text).then((completions) => wanted && setFound({ text, completions }), () => undefined);
+    }, TYPING_MS);
+    return () => {
+      wanted = false;
+      clearTimeout(timer);
+    };
+  }, [view, text]);
+  return found.text === text ? found.completions : [];
 }
 
 async function base64(file: Blob): Promise<string> {

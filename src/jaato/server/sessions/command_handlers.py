@@ -18,6 +18,7 @@ from jaato.protocol.commands import (
     ClientConfig,
     Command,
     CommandExecute,
+    FilesFind,
     HistoryRequest,
     MessageSend,
     PairingCreate,
@@ -38,7 +39,7 @@ from jaato.protocol.commands import (
 )
 from jaato.protocol.events import ClarificationQuestion, Event, PermissionRequested
 from jaato.protocol.events.state import Entry
-from jaato.protocol.frames import Blob, Done, History, Opened, Pairing, Result, Said, Settled, Taken
+from jaato.protocol.frames import Blob, Done, Files, History, Opened, Pairing, Result, Said, Settled, Taken
 from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
 from jaato.runtime.session_store import namesakes
@@ -152,6 +153,8 @@ class CommandHandlers:
                 return self._reload()
             case PairingCreate():
                 return self._pair(command)
+            case FilesFind():
+                return self._find_files(command)
             case SessionSettle():
                 return wait_for_subagents(self._hub.pool.loaded.get(self._id_of(command)))
         raise ConfigError(f"This server does not know {type(command).__name__} yet.")
@@ -326,6 +329,11 @@ class CommandHandlers:
     async def _reload(self) -> Done:
         await self._hub.reload(open_sessions=True)
         return Done()
+
+    async def _find_files(self, command: FilesFind) -> Files:
+        room = await self._room(command)
+        found = await self._hub.files.find(room.state.workspace, command.query, command.limit)
+        return Files(found)
 
     async def _pair(self, command: PairingCreate) -> Pairing:
         if not self._local:

@@ -29,6 +29,7 @@ from jaato.server.sessions.session_pool import AS_BEFORE, Live, Resume, SessionP
 from jaato.server.sessions.snapshot import StateFold
 from jaato.server.sessions.subscription import Subscription, Wire
 from jaato.server.sessions.wake import Waker
+from jaato.server.sessions.workspace_files import WorkspaceFiles
 from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Hub:
         self._work: set[asyncio.Task[None]] = set()
         self._closed_events = 0
         self.closing = False
+        self.files = WorkspaceFiles()
         self.pair_browser: Callable[[Role], Awaitable[Pairing]] | None = None
         """Makes the link of `pairing.create`; None where there is no page."""
         self.list_changed = False
