@@ -33,7 +33,7 @@ DIRECTIVE = re.compile(
 )
 ASSIGNMENT = re.compile(r"\w+=")
 FILE_LINE = re.compile(r"^# (?P<path>[\w./-]+\.(?:py|sh))$")
-LANGUAGES = {"python", "sh", "text", "json", "toml", "csv", "markdown", "makefile", "console"}
+LANGUAGES = {"python", "sh", "text", "json", "toml", "csv", "markdown", "makefile", "console", "ts"}
 CHANGING = (
     (re.compile(r"\b[a-z]{1,2}_?[0-9][0-9A-HJKMNP-TV-Zabcdefghjkmnp-tv-z]{25}\b"), "ID"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),

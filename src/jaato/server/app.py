@@ -43,7 +43,7 @@ from jaato.server.registry.mounted import make_refusal_body
 from jaato.server.sessions.client_connection import ClientConnection
 from jaato.server.sessions.hub import IDLE_AFTER_S, Hub
 from jaato.server.sessions.maintenance import maintain_sessions
-from jaato.server.web.page import ASSETS, serve_page
+from jaato.server.web.page import ASSETS, Page
 from jaato.server.web.pairing import PAIR, PairingEndpoint
 from jaato.settings import environment
 from jaato.version import __version__
@@ -98,14 +98,6 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App, chat: App, 
     app.router.default = send_not_found
     app.router.redirect_slashes = False  # a redirect would repeat the client's Host
     return app
-
-
-class Page:
-    """The files of the web client, at every path that has one. It is plain ASGI, for the router to pass on every method."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await serve_page(scope, receive, send)
 
 
 class ClientEndpoint:

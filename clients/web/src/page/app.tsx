@@ -8,6 +8,7 @@ import { pairedKey } from "./pairing.ts";
 import { SessionPage } from "./session-page.tsx";
 import { Sessions } from "./sessions.tsx";
 import { View } from "./store.ts";
+import { browserName } from "./text.ts";
 
 /** The session named in the address. */
 function routed(): string {
@@ -103,9 +104,4 @@ function Empty({ id, error, back }: { id: string; error: string; back: () => voi
         : <><p class="strong">No session is open.</p><p>Choose one from the list, or begin a new one.</p></>}
     </div>
   );
-}
-
-function browserName(): string {
-  const known = /(Firefox|Edg|Chrome|Safari)\//.exec(navigator.userAgent)?.[1] ?? "browser";
-  return `${known === "Edg" ? "Edge" : known} page`;
 }

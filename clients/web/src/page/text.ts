@@ -59,6 +59,12 @@ export function duration(seconds: number): string {
   return seconds < 3_600 ? `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s` : `${(seconds / 3_600).toFixed(1)} h`;
 }
 
+/** What other clients see of this one. */
+export function browserName(): string {
+  const known = /(Firefox|Edg|Chrome|Safari)\//.exec(navigator.userAgent)?.[1] ?? "browser";
+  return `${known === "Edg" ? "Edge" : known} page`;
+}
+
 /** How long ago, or a date. */
 export function ago(timestamp: string, now = Date.now()): string {
   const then = Date.parse(timestamp);

@@ -9,7 +9,7 @@ import { LongText } from "./code.tsx";
 import { Markdown, StreamedMarkdown } from "./markdown.tsx";
 import { MediaView } from "./media.tsx";
 import type { Item, Notice, View } from "./store.ts";
-import { clock, duration, oneLine, price, prose, tokens } from "./text.ts";
+import { browserName, clock, duration, oneLine, price, prose, tokens } from "./text.ts";
 import { Timeline } from "./timeline.tsx";
 
 const NEAR_END_PX = 60;
@@ -150,6 +150,11 @@ class Row extends Component<RowProps> {
   }
 }
 
+/** Who wrote a message: the page, or another client by its name. */
+function authorOf(message: Message): string {
+  return message.by && message.by !== browserName() ? oneLine(message.by, 60) : "You";
+}
+
 const SOURCES: Record<string, string> = { user: "You", parent: "Parent agent", system: "System", child: "Subagent" };
 
 function UserMessage({ entry, view }: { entry: MessageUser; view: View }) {
@@ -159,7 +164,7 @@ function UserMessage({ entry, view }: { entry: MessageUser; view: View }) {
   const own = (message.source ?? "user") === "user";
   return (
     <article class={`message user ${own ? "" : "other"}`}>
-      <header><b>{own && message.by ? oneLine(message.by, 60) : SOURCES[message.source ?? "user"]}</b> <time dateTime={entry.timestamp}>{clock(entry.timestamp)}</time></header>
+      <header><b>{own ? authorOf(message) : SOURCES[message.source ?? "user"]}</b> <time dateTime={entry.timestamp}>{clock(entry.timestamp)}</time></header>
       {own ? <div class="said" dir="auto"><LongText text={prose(words)} /></div> : <details><summary>{oneLine(words, 120)}</summary><Markdown text={words} /></details>}
       {message.parts.map((part, index) => (part.type === "media" ? <MediaView key={index} view={view} media={part} /> : null))}
     </article>
@@ -217,7 +222,7 @@ function Queued({ message }: { message: Message }) {
   const first = message.parts[0];
   return (
     <article class="message user queued">
-      <header><b>{message.by ? oneLine(message.by, 60) : "You"}</b> <span class="tag">waits for the agent's next pause</span></header>
+      <header><b>{authorOf(message)}</b> <span class="tag">waits for the agent's next pause</span></header>
       <div class="said" dir="auto">{first?.type === "text" ? prose(first.text) : ""}</div>
     </article>
   );

@@ -47,7 +47,7 @@ class Asset:
             **HEADERS,
             "content-type": KINDS[Path(path).suffix or ".html"],
             "cache-control": "public, max-age=31536000, immutable" if path.startswith(ASSETS) else "no-cache",
-            "etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
+            "etag": f'W/"{hashlib.sha256(body).hexdigest()[:32]}"',
         }
 
     @cached_property
@@ -66,29 +66,39 @@ def load_assets() -> dict[str, Asset]:
     return {path: Asset(path, file.read_bytes()) for path, file in (start | files).items()}
 
 
-async def serve_page(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer GET and HEAD with a file of the page; an ASGI application."""
+class Page:
+    """The files of the web client as an ASGI application."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD with the file at the path."""
+        try:
+            asset = find_asset(scope)
+        except Refused as refused:
+            await send_refusal(scope, send, refused, server_error)
+            return
+        named = dict(asset.headers)
+        body = asset.body
+        known = [one.strip() for one in (header(scope, b"if-none-match") or "").split(",")]
+        status = 304 if named["etag"] in known else 200
+        if accepts_gzip(header(scope, b"accept-encoding") or ""):
+            named["content-encoding"], body = "gzip", asset.compressed
+        if status == 200:
+            named["content-length"] = str(len(body))
+        if status == 304 or scope["method"] == "HEAD":
+            body = b""
+        headers = [(name.encode(), value.encode()) for name, value in named.items()]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def find_asset(scope: Scope) -> Asset:
+    """The file that a request asks for. Raises `Refused`."""
     asset = load_assets().get(scope["path"])
     if asset is None:
-        await send_refusal(scope, send, Refused(404, "The page has no such file."), server_error)
-        return
+        raise Refused(404, "The page has no such file.")
     if scope["method"] not in ("GET", "HEAD"):
-        refused = Refused(405, "The page is read with GET.", allow="GET, HEAD")
-        await send_refusal(scope, send, refused, server_error)
-        return
-    named = dict(asset.headers)
-    body = asset.body
-    known = header(scope, b"if-none-match") or ""
-    status = 304 if named["etag"] in [one.strip().removeprefix("W/") for one in known.split(",")] else 200
-    if accepts_gzip(header(scope, b"accept-encoding") or ""):
-        named["content-encoding"], body = "gzip", asset.compressed
-    if status == 304 or scope["method"] == "HEAD":
-        body = b""
-    if status == 200 and scope["method"] == "GET":
-        named["content-length"] = str(len(body))
-    headers = [(name.encode(), value.encode()) for name, value in named.items()]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+        raise Refused(405, "The page is read with GET.", allow="GET, HEAD")
+    return asset
 
 
 def accepts_gzip(text: str) -> bool:
