@@ -295,3 +295,25 @@ def test_the_browser_is_given_a_private_file(served: Keep, tmp_path: Path) -> No
     found = re.search(r"url=(http://[^\"]*)#pair=([\w-]+)\"", file.read_text())
     assert found is not None
     assert status(exchange(served, found[2])) == 200
+
+
+def test_the_server_is_started_if_it_is_not_running(tmp_path: Path) -> None:
+    """`jaato web` alone is enough: the server of this user starts, listens on loopback only, and its link pairs."""
+    keep = Keep(tmp_path)
+    keep.stop()
+    keep.env["XDG_RUNTIME_DIR"] = str(tmp_path)
+
+    def run(*words: str) -> str:
+        made = subprocess.run(
+            [*keep.command()[:3], *words], env=keep.env, capture_output=True, text=True, check=True
+        )
+        return made.stdout
+
+    try:
+        page, _, code = run("web", "--no-open").strip().partition("#pair=")
+        keep.port = int(page.rstrip("/").rpartition(":")[2])
+        assert status(exchange(keep, code)) == 200
+        assert run("serve", "--status").splitlines()[0].endswith(f" and ws://127.0.0.1:{keep.port}")
+        assert run("web", "--no-open").startswith(page)
+    finally:
+        run("serve", "--stop")
