@@ -95,3 +95,29 @@ def test_a_killed_server_is_resumed_by_seq(tmp_path: Path) -> None:
             client.wait()
             client.stdout.close()
         assert (server.work / "x.txt").read_text() == "x"
+
+
+LARGE = """
+import { Client } from "CLIENT/src/client/index.ts";
+const client = new Client({ url: process.env.JAATO_URL, token: () => process.env.JAATO_TOKEN });
+const session = await client.create({ workspace: process.cwd() });
+await session.send("x".repeat(17 << 20)).catch((error) => console.log(error.code));
+await session.send("short");
+session.listen((event) => event?.type === "turn.completed" && client.close());
+"""
+
+
+def test_a_message_that_is_too_large_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    """The server would close the connection, and the client send it again for ever; so it says no, and goes on."""
+    program = tmp_path / "large.mts"
+    program.write_text(LARGE.replace("CLIENT", str(CLIENT)))
+    with desk(tmp_path / "desk", main=[{"text": "Well."}]) as server:
+        environ = environment() | {
+            "JAATO_URL": f"ws://127.0.0.1:{server.port}/v1/connect",
+            "JAATO_TOKEN": token_of(server),
+        }
+        words = [node(), str(program)]
+        made = subprocess.run(
+            words, cwd=server.work, env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (made.returncode, made.stdout) == (0, "too_large\n"), made.stderr

@@ -28,6 +28,9 @@ const LONGEST_PAUSE_MS = 5_000;
 /** After so long without a frame the server is asked whether it is still there. */
 const QUIET_MS = 25_000;
 const ANSWER_MS = 10_000;
+/** The longest frame that the server takes from an owner, and from others. */
+const FRAME_BYTES = 16 << 20;
+const OTHERS_FRAME_BYTES = 1 << 20;
 
 /** Commands that may be sent again after a lost connection: they only read, or the server knows them again. */
 const REPEATABLE = new Set([
@@ -85,13 +88,18 @@ export class Connection {
     this.#ids += 1;
     const id = String(this.#ids);
     const sent = { ...command, id };
+    const frame = JSON.stringify(sent);
     return new Promise((resolve, reject) => {
+      if (new Blob([frame]).size > (this.welcome?.role === "owner" ? FRAME_BYTES : OTHERS_FRAME_BYTES)) {
+        reject(new CommandError({ code: "too_large", message: "This is too much for one message; send less at a time." }));
+        return;
+      }
       if (this.status === "closed" || this.status === "refused" || this.status === "outdated") {
         reject(new CommandError({ code: "disconnected", message: "There is no connection to the server." }));
         return;
       }
       this.#waiting.set(id, { command: sent, resolve: resolve as (result: Result) => void, reject });
-      if (this.status === "online") this.#socket?.send(JSON.stringify(sent));
+      if (this.status === "online") this.#socket?.send(frame);
     });
   }
 

@@ -60,9 +60,12 @@ export function useHighlight(text: string, language: string): readonly Highlight
   useEffect(() => {
     if (!language || text.length > HIGHLIGHTED_CHARS) return undefined;
     let wanted = true;
-    void import("./highlight.ts").then(({ highlight }) => {
-      if (wanted) setFound({ text, nodes: highlight(text, language) });
-    });
+    import("./highlight.ts").then(
+      ({ highlight }) => {
+        if (wanted) setFound({ text, nodes: highlight(text, language) });
+      },
+      () => undefined, // code without colours is still code
+    );
     return () => {
       wanted = false;
     };
