@@ -48,7 +48,7 @@ def test_a_browser_that_is_not_paired(tmp_path: Path) -> None:
         field = page.get_by_label("Or paste a link")
         field.fill("hello")
         field.press("Enter")
-        page.get_by_text("This is not a link from").wait_for()
+        page.get_by_text("This is not a link from jaato web.").wait_for()
         link = server.link()
         field.fill(link)
         field.press("Enter")

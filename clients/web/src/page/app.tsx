@@ -89,7 +89,7 @@ function Connection({ status }: { status: Status }) {
   const text = status === "offline" || status === "connecting" ? "Offline. What you see is the last known state; the connection is being restored."
     : status === "outdated" ? "The server has another version." : "";
   return (
-    <div role="status" aria-live="polite" class={text && status !== "connecting" ? "offline" : "sr-only"}>
+    <div role="status" aria-live="polite" class={text && status !== "connecting" ? "banner" : "sr-only"}>
       {status === "connecting" ? "" : text}
       {status === "outdated" ? <button type="button" class="button" onClick={() => location.reload()}>Reload the page</button> : null}
     </div>

@@ -28,7 +28,7 @@ export function Call({ view, name, given, malformed, state, showAgent }: Props) 
   const agent = showAgent ? subagentOf(view, given, state) : undefined;
   const diffs = state.kind === "done" ? diffsOf(state.end) : [];
   return (
-    <details class={`call ${look.className}`} open={state.kind === "running" || diffs.length > 0 ? true : undefined}>
+    <details class={`call ${look.className}`} open={(state.kind === "running" && state.call.output) || diffs.length > 0 ? true : undefined}>
       <summary>
         <span class="call-mark" role="img" aria-label={look.label}>{look.mark}</span>
         <code class="call-name">{oneLine(name, 60)}</code>
@@ -117,9 +117,22 @@ function LiveOutput({ text, cut }: { text: string; cut: boolean }) {
   return <pre class="output live" dir="ltr" tabIndex={0}>{cut ? "…\n" : ""}{printed(text)}</pre>;
 }
 
+/** What of a structured result is its text; the head of the call has the exit code and the time. */
+const TEXTS = ["output", "content", "stdout", "text"];
+const IN_HEAD = new Set(["exit_code", "duration_s", "diff"]);
+
+/** The text of a result, and the other facts of a structured one, which the model is sent as JSON. */
+function textOf(end: ToolCallEnd): { text: string; facts: [string, unknown][] } {
+  const data = structured(end);
+  const main = TEXTS.find((name) => typeof data[name] === "string");
+  if (main) return { text: (data[main] as string).trimEnd(), facts: Object.entries(data).filter(([name]) => name !== main && !IN_HEAD.has(name)) };
+  const text = (end.result.content ?? []).map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
+  return { text: /^[[{]/.test(text) && Object.keys(data).length ? JSON.stringify(data, null, 2) : text, facts: [] };
+}
+
 function Result({ view, end, hide }: { view: View; end: ToolCallEnd; hide: boolean }) {
   const { result, permission } = end;
-  const text = (result.content ?? []).map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
+  const { text, facts } = textOf(end);
   if (permission?.decision === "denied") return <p class="warning-text">Denied: {visible(permission.reason)}</p>;
   return (
     <>
@@ -127,6 +140,7 @@ function Result({ view, end, hide }: { view: View; end: ToolCallEnd; hide: boole
       {text && !hide && text !== result.error?.message ? (
         <div class="output-frame"><CopyButton text={text} /><pre class="output" dir="ltr" tabIndex={0}><LongText text={printed(text)} /></pre></div>
       ) : null}
+      {facts.length && !hide ? <p class="muted small">{facts.map(([name, value]) => `${name}: ${oneLine(valueText(value), 200)}`).join(" · ")}</p> : null}
       {(result.content ?? []).map((part, index) => (part.type === "media" ? <MediaView key={index} view={view} media={part} /> : null))}
       {permission ? <p class="muted small">{permission.decision} ({visible(permission.method)}): {visible(permission.reason)}{permission.access ? `; sandbox ${permission.access.profile ?? "read-only"}` : ""}</p> : null}
     </>

@@ -11,7 +11,7 @@ export function PairingForm({ problem, done }: { problem: string; done: () => vo
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
     const code = codeOf(new FormData(form).get("code") as string);
-    if (!code) return setError("This is not a link from `jaato web`.");
+    if (!code) return setError("This is not a link from jaato web.");
     setBusy(true);
     try {
       await pair(code);
