@@ -279,6 +279,28 @@ def test_by_keyboard_alone(tmp_path: Path) -> None:
         page.get_by_role("heading", name="Usage").wait_for(state="detached")
 
 
+def test_a_tool_is_switched_off(tmp_path: Path) -> None:
+    """The panel finds it, the switch holds in the session, and a call of it is refused."""
+    with (
+        desk(tmp_path, main=[{"text": "Hello."}, run("true"), {"text": "It is off."}]) as server,
+        watched(server) as seen,
+    ):
+        seen.open(server)
+        seen.begin(server)
+        seen.send("Hello.")
+        seen.see("Hello.")
+        page = seen.page
+        page.locator(".panel-tabs").get_by_role("button", name="Tools").click()
+        page.get_by_label("Search tools").fill("run")
+        switch = page.locator(".tool", has=page.get_by_text("run", exact=True)).get_by_role("checkbox")
+        switch.uncheck()
+        page.wait_for_timeout(300)
+        assert not switch.is_checked()
+        seen.send("Run it.")
+        seen.see("It is off.")
+        assert page.locator(".call.failed", has_text="run").count() == 1
+
+
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 PASTE = """(data) => {
     const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));

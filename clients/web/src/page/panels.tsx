@@ -1,4 +1,4 @@
-// The panels beside the conversation: plan, agents, background tasks, changed files, waypoints, usage.
+// The panels beside the conversation: plan, agents, background tasks, changed files, waypoints, tools, usage.
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -7,10 +7,11 @@ import type { AgentView, Plan } from "../client/index.ts";
 import { confirmDialog } from "./dialog.tsx";
 import { useView, type View } from "./store.ts";
 import { oneLine, tokens } from "./text.ts";
+import { Tools } from "./tools.tsx";
 import { Usage } from "./usage.tsx";
 import { Waypoints } from "./waypoints.tsx";
 
-export type PanelName = "plan" | "agents" | "tasks" | "files" | "waypoints" | "usage";
+export type PanelName = "plan" | "agents" | "tasks" | "files" | "waypoints" | "tools" | "usage";
 
 interface PanelProps {
   view: View;
@@ -25,6 +26,7 @@ export const PANELS: readonly { name: PanelName; label: string; count?: (view: V
   { name: "tasks", label: "Background", count: (view) => Object.keys(view.session.state.tasks).length, body: Tasks },
   { name: "files", label: "Changes", count: (view) => Object.keys(view.session.state.files).length, body: Files },
   { name: "waypoints", label: "Waypoints", body: Waypoints },
+  { name: "tools", label: "Tools", body: Tools },
   { name: "usage", label: "Usage", body: Usage },
 ];
 
