@@ -61,6 +61,7 @@ def test_a_browser_that_is_not_paired(tmp_path: Path) -> None:
         other.get_by_text("This link was used already").wait_for()
 
 
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.12")
 def test_send_stream_and_stop(tmp_path: Path) -> None:
     """Text is shown as it arrives; a command is stopped by a button, and the turn says so."""
     with desk(tmp_path, main=[{"text": STORY}, run("sleep 60")]) as server, watched(server) as seen:

@@ -150,6 +150,7 @@ def test_a_link_pairs_one_browser_once(served: Keep, who: Iterator[int]) -> None
     assert b"jaato web" in again
 
 
+@pytest.mark.spec("S3", "Server-First Architecture", "S3.server.12")
 def test_both_halves_together_admit(served: Keep, who: Iterator[int]) -> None:
     """The cookie alone, the key alone, those of two browsers, or without the page's origin: none admits."""
     cookie, key = paired(served)
