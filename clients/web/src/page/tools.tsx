@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import type { View } from "./store.ts";
-import { oneLine } from "./text.ts";
+import { oneLine, tokens } from "./text.ts";
 
 interface Tool {
   name: string;
@@ -11,6 +11,8 @@ interface Tool {
   plugin: string;
   enabled: boolean;
   declared: boolean;
+  /** What its declaration costs in each request. */
+  tokens: number;
 }
 
 export function Tools({ view }: { view: View }) {
@@ -25,12 +27,13 @@ export function Tools({ view }: { view: View }) {
   const toggle = (tool: Tool) => {
     view.client.ask({ type: "tools.disable", session_id: view.session.id, tools: [tool.name], disabled: tool.enabled }).then(() => setError(""), (failure: Error) => setError(failure.message));
   };
+  const declared = tools.filter((tool) => tool.declared);
   const plugins = [...new Set(found.map((tool) => tool.plugin))].sort();
   return (
     <>
       <input type="search" class="field" placeholder={`Search ${tools.length} tools`} aria-label="Search tools" value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
       <p role="alert" class="error-text">{error}</p>
-      <p class="muted small">{tools.filter((tool) => tool.declared).length} are declared to the model; it finds the others when it needs them.</p>
+      <p class="muted small">{declared.length} are declared to the model, with {tokens(declared.reduce((sum, tool) => sum + tool.tokens, 0))} tokens; it finds the others when it needs them.</p>
       {plugins.map((plugin) => (
         <section key={plugin}>
           <h4>{oneLine(plugin, 40)}</h4>
@@ -39,7 +42,7 @@ export function Tools({ view }: { view: View }) {
               <li key={tool.name}>
                 <label class="tool">
                   <input type="checkbox" checked={tool.enabled} disabled={!owner} onChange={() => toggle(tool)} />
-                  <span><code class={tool.declared ? "strong" : ""}>{oneLine(tool.name, 60)}</code>{tool.declared ? <small class="muted"> declared</small> : null}<small class="muted about">{oneLine(tool.description, 160)}</small></span>
+                  <span><code class={tool.declared ? "strong" : ""}>{oneLine(tool.name, 60)}</code><small class="muted"> {tool.tokens ? `${tool.tokens} tokens` : ""}{tool.declared ? ", declared" : ""}</small><small class="muted about">{oneLine(tool.description, 160)}</small></span>
                 </label>
               </li>
             ))}
@@ -53,5 +56,5 @@ export function Tools({ view }: { view: View }) {
 function readTool(sent: Readonly<Record<string, unknown>>, disabled: ReadonlySet<string>): Tool {
   const text = (name: string) => (typeof sent[name] === "string" ? sent[name] : "");
   const name = text("name");
-  return { name, description: text("description"), plugin: text("plugin"), enabled: !disabled.has(name), declared: sent["declared"] === true };
+  return { name, description: text("description"), plugin: text("plugin"), enabled: !disabled.has(name), declared: sent["declared"] === true, tokens: typeof sent["tokens"] === "number" ? sent["tokens"] : 0 };
 }

@@ -139,7 +139,7 @@ class Row extends Component<RowProps> {
       case "message.model":
         return <Reply entry={item} view={view} results={results} showAgent={showAgent} />;
       case "tool.call_end":
-        return item.arguments ? <Call view={view} name={item.tool} given={item.arguments} state={{ kind: "done", end: item }} /> : null;
+        return item.arguments && item.show_output !== false ? <Call view={view} name={item.tool} given={item.arguments} state={{ kind: "done", end: item }} /> : null;
       case "turn.completed":
         return <TurnEnd entry={item} view={view} />;
       case "gc.completed":
@@ -183,6 +183,7 @@ function Reply({ entry, view, results, showAgent }: { entry: MessageModel; view:
           case "refusal":
             return <div key={index} class="notice warning"><b>The model declined.</b> <Markdown text={part.text} /></div>;
           case "tool_call":
+            if (results.get(part.call_id)?.show_output === false) return null;
             return <Call key={part.call_id} view={view} name={part.name} given={part.arguments} malformed={part.malformed} state={callState(part.call_id, view, results)} showAgent={showAgent} />;
           case "media":
             return <MediaView key={index} view={view} media={part} />;
