@@ -194,7 +194,7 @@ def daemon(root: Path, script: Path) -> Iterator[tuple[subprocess.Popen[bytes], 
     with process:
         try:
             line = process.stderr.readline().decode()
-            address = next(word for word in line.split() if word.startswith("ws://")).rstrip(",")
+            address = next(word for word in line.split() if word.startswith("ws://")).rstrip(",;")
             token = (root / ".local/state/jaato/server-token").read_text().strip()
             url = address.replace("ws://", "http://").rstrip("/") + "/v1"
             with openai.OpenAI(api_key=token, base_url=url, max_retries=0, timeout=30) as sdk:

@@ -32,10 +32,10 @@ from jaato.server.http.tls import Certificate
 from jaato.server.http.websocket import EXTENSION, FramedSocket
 from jaato.server.mcp.app import Mounted
 from jaato.server.metrics import Metrics
+from jaato.server.network import Network
 from jaato.server.openai.mounted import PATHS as CHAT
 from jaato.server.openai.mounted import Mounted as ChatApi
 from jaato.server.openai.mounted import is_here, openai_error
-from jaato.server.network import Network
 from jaato.server.registry.keys import Keys, default_rate
 from jaato.server.registry.mounted import PATH as TOOLS
 from jaato.server.registry.mounted import Mounted as Registry

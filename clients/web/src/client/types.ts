@@ -865,9 +865,12 @@ export interface SessionCreate {
   readonly interface?: string | null;
   readonly temperature?: number | null;
   readonly effort?: "high" | "low" | "medium" | "minimal" | null;
+  readonly max_output_tokens?: number | null;
+  readonly stop?: readonly string[] | null;
   readonly max_turns?: number | null;
   readonly budget?: readonly string[];
   readonly response_schema?: Readonly<Record<string, unknown>> | null;
+  readonly history?: readonly Message[];
   readonly resume?: boolean;
   readonly passing?: boolean;
   readonly attach?: boolean;
