@@ -55,10 +55,11 @@ async def serve_stdio(args: Namespace, offer: Offer) -> None:
     """Serve the one client at the standard streams."""
     from jaato.server.mcp import stdio
     from jaato.server.mcp.handlers import Handlers
+    from jaato.server.standard_streams import own_streams
 
     if sys.stdin.isatty():
         print_message("waiting for an MCP client on stdin; Ctrl-C stops the server")
-    wire_in, wire_out = stdio.own_streams()  # before the first plugin is loaded, which may print
+    wire_in, wire_out = own_streams()  # before the first plugin is loaded, which may print
     async with open_tools(args, offer) as sessions:
         await stdio.serve_stdio(Handlers(sessions), wire_in, wire_out)
 
