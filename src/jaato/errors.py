@@ -2,7 +2,8 @@
 
 JaatoError
 ├── ConfigError            a setting, a file or a flag is wrong          (exit 2)
-│   └── PluginError        a plugin cannot be loaded or exposed
+│   ├── PluginError        a plugin cannot be loaded or exposed
+│   └── ProviderMissing    no provider is set up
 ├── StoreError             the session store cannot be used
 │   ├── StoreReadOnly      it was written by a newer jaato, or the disk refuses writes
 │   │   └── StoreFull      retryable: the disk has no room
@@ -51,6 +52,12 @@ class PluginError(ConfigError):
     """A plugin cannot be loaded, initialised or exposed."""
 
     code = "plugin_invalid"
+
+
+class ProviderMissing(ConfigError):
+    """No provider is set up: there is no key, no Ollama, and no embedded model."""
+
+    code = "provider_missing"
 
 
 class StoreError(JaatoError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from jaato.abc.provider import Provider
-from jaato.errors import CancelledException, ConfigError
+from jaato.errors import CancelledException, ConfigError, ProviderMissing
 from jaato.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ async def prepare(
 ) -> None:
     """Have the embedded model's file on this machine: fetched first, if the user agrees.
 
-    Raises `ConfigError` when the engine is missing or the download was not confirmed, `ProviderError`s when the download fails.
+    Raises `ProviderMissing` when the engine is missing or the download was not confirmed, `ProviderError`s when the download fails.
     """
     from jaato.providers.local.download import is_downloaded, model_file
 
     if not has_engine():
-        raise ConfigError(f"The embedded model needs its engine: pip install 'jaato[local]'. {INSTEAD}")
+        raise ProviderMissing(f"The embedded model needs its engine: pip install 'jaato[local]'. {INSTEAD}")
     if settings["local_model"]:
         return
     pinned = get_pinned_model(model)
@@ -85,14 +85,14 @@ async def prepare(
     size = f"{pinned.size_bytes / 1e9:.1f} GB"
     place = model_file(settings.cache_dir, pinned).parent
     if not allowed and confirm is None:
-        raise ConfigError(
+        raise ProviderMissing(
             f"The embedded model {pinned.name} would have to be downloaded first ({size} into {place}). "
             f"Allow that with --yes. {INSTEAD}"
         )
     if not allowed and confirm is not None:
         question = f"The embedded model {pinned.name} has to be downloaded once: {size} into {place}. Do it?"
         if not await confirm(question):
-            raise ConfigError(f"The embedded model was not downloaded. {INSTEAD}")
+            raise ProviderMissing(f"The embedded model was not downloaded. {INSTEAD}")
     await download(settings, pinned, progress)
 
 
@@ -137,7 +137,7 @@ def local_provider(settings: Settings, model: str | None) -> tuple[Provider, str
         return LocalProvider(path, cache_dir=settings.cache_dir), model or path.stem
     pinned = get_pinned_model(model)
     if not is_downloaded(settings.cache_dir, pinned):
-        raise ConfigError(
+        raise ProviderMissing(
             f"The embedded model {pinned.name} is not on this machine; `jaato run --yes` fetches it."
         )
     return LocalProvider(model_file(settings.cache_dir, pinned), cache_dir=settings.cache_dir), pinned.name
