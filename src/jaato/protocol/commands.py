@@ -148,6 +148,9 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     response_schema: dict[str, Any] | None = None
     history: list[Message] = field(default_factory=list)
     """The messages that a new session begins with."""
+    mcp_servers: dict[str, Any] = field(default_factory=dict)
+    """Servers of the Model Context Protocol for this session, by name, as in `.mcp.json`; they need no trust, as the client
+    gives them."""
     resume: bool = False
     """Go on with the newest session of the workspace."""
     passing: bool = False

@@ -22,6 +22,7 @@ from jaato.agent.limits.spending import Budget, Key
 from jaato.agent.session import Session
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
+from jaato.protocol.codec import encode
 from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.known_providers import ProviderChoice
@@ -121,7 +122,7 @@ class SessionFactory:
         self.store = store
         self.secrets = secrets
         self.trust = load_trust(settings, state_dir)
-        self._runtimes: dict[tuple[str, tuple[str, ...] | None], Runtime] = {}
+        self._runtimes: dict[tuple[str, tuple[str, ...] | None, bytes], Runtime] = {}
         self._providers: dict[tuple[object, ...], tuple[Provider, str, ProviderChoice]] = {}
         self._scripted: list[Provider] = []
         self.sessions = 0
@@ -214,7 +215,7 @@ class SessionFactory:
 
     def _runtime(self, options: SessionOptions, model: str) -> Runtime:
         """The plugins for a model, which some of them depend on."""
-        key = (model, options.plugins)
+        key = (model, options.plugins, encode(options.program.mcp_servers))
         runtime = self._runtimes.get(key)
         if runtime is None:
             registry = options.registry or create_registry(

@@ -39,7 +39,7 @@ def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) 
     if command.max_output_tokens is not None and command.max_output_tokens < 1:
         raise ConfigError("max_output_tokens is a number above zero.")
     parse_budgets(command.budget)
-    program = base.program
+    program = replace(base.program, mcp_servers={**base.program.mcp_servers, **command.mcp_servers})
     if command.history:
         from jaato.agent.history import parse_history  # few sessions begin with one
 
