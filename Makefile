@@ -26,7 +26,7 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
 $(VENV)/.stamp-test: pyproject.toml compat/pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[chat,code,data,keyring,local,machine,mcp,notebook,otel,prices,semantic,templates,tui,vertex,web]' -e ./compat --group test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[acp,chat,code,data,keyring,local,machine,mcp,notebook,otel,prices,semantic,templates,tui,vertex,web]' -e ./compat --group test
 	@touch $@
 
 $(VENV)-core/.stamp: pyproject.toml

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jaato.runtime.session_options import SessionOptions
 
 MAX_TOKEN_BYTES = 4_000
+CONTRADICTION = "--no-daemon and --connect contradict each other; use one of them."
 NOT_ONE_LINE = "it does not contain one line of ASCII"
 
 
@@ -97,7 +98,7 @@ def connect_to_server(args: Namespace, console: Console) -> Client | None:
     """
     if args.no_daemon:
         if args.connect:
-            raise ConfigError("--no-daemon and --connect contradict each other; use one of them.")
+            raise ConfigError(CONTRADICTION)
         return None
     address = parse_address(args)
     if address is not None:
@@ -119,6 +120,23 @@ def connect_to_server(args: Namespace, console: Console) -> Client | None:
         client.close()
         return None
     return client
+
+
+def find_or_start_server(args: Namespace) -> Address | None:
+    """The server of a command that wants one, started if it is not running; None when it works in this process.
+
+    Raises `JaatoError`s."""
+    if args.no_daemon:
+        if args.connect:
+            raise ConfigError(CONTRADICTION)
+        return None
+    if (address := parse_address(args)) is not None:
+        return address
+    environ = environment()
+    if load(environ=environ)["server"] == "never" or is_in_tool_call():
+        return None
+    with connect_or_start(socket_path(environ)) as client:
+        return client.address if same_state_dir(client.welcome.state_dir, environ) else None
 
 
 def is_in_tool_call() -> bool:

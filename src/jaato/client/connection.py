@@ -288,10 +288,11 @@ async def connect(
     name: str = "",
     ca_file: str | Path | None = None,
     transport: Transport | None = None,
+    start: Callable[[], Awaitable[bool]] | None = None,
 ) -> AsyncIterator[Client]:
     """A client of this user's server, or of the one at a path or at `ws://HOST:PORT` with a token; at `wss://HOST:PORT`
     its certificate is checked against the system's authorities and those of `ca_file`. A `transport` that is open already is
-    used instead, as long as it lasts.
+    used instead, as long as it lasts. `start` is called where no server answers, and returns whether it has started one.
 
     Raises `ServerGone` when no server is there, `NotAllowed` when it does not let this client in.
     """
@@ -301,7 +302,14 @@ async def connect(
         address = address_of(address, token, ca_file)
 
     async def connect_transport() -> Transport:
-        return transport or await WebSocketTransport.open(cast("Address", address))
+        if transport is not None:
+            return transport
+        try:
+            return await WebSocketTransport.open(cast("Address", address))
+        except ServerGone:
+            if start is None or not await start():
+                raise
+        return await WebSocketTransport.open(cast("Address", address))
 
     client = Client(connect_transport, name, address if isinstance(address, Address) else None)
     await client.open()

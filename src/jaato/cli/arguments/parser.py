@@ -174,7 +174,7 @@ MAX_COMPLAINT_CHARS = 500
 TABLES = {
     "sessions": "run chat tui attach events context sessions usage",
     "settings": "tools models permissions sandbox plugins config login logout doctor completion",
-    "servers": "serve web tokens mcp registry flow",
+    "servers": "serve web tokens mcp acp registry flow",
 }
 """The modules of this package that declare commands, and their commands in the order of `jaato --help`."""
 TOP = """examples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaato.cli.arguments.parser import (
     MODEL,
+    PERMISSIONS,
     Command,
     choice,
     flag,
@@ -59,6 +60,13 @@ examples:
   jaato mcp serve --http :7391
 
 exit codes: 0 success, 1 server or tool failed, 2 usage or configuration, 4 denied, not trusted or held back, 130 interrupted"""
+ACP = """Editors start this command by themselves: Zed, JetBrains IDEs, Neovim, Emacs, Toad. Their sessions are those of the server, which
+is started if it is not running; other clients can attach to them.
+
+examples:
+  jaato acp
+  jaato acp --provider anthropic --mode accept-edits
+  jaato acp --connect ws://HOST:8391 --token-file ~/.config/jaato/laptop-token"""
 REGISTRY = """Tool registries offer tools over HTTP. Yours are configured in registries.json of your configuration directory, those of a
 workspace in its .jaato/registries.json; those of a workspace are used only after you trust their current configuration.
 Agents find their tools with list_tools. `serve` runs a registry of your own for other programs.
@@ -365,6 +373,13 @@ COMMANDS = (
         epilog=MCP,
         module="sources.mcp",
         actions=MCP_ACTIONS,
+    ),
+    Command(
+        "acp",
+        "serve an editor by the Agent Client Protocol, at the standard streams",
+        f"{MODEL} --system-prompt --max-turns --budget {PERMISSIONS} --connect --token-file --no-daemon",
+        ACP,
+        unused="--workspace --session --continue --name",
     ),
     Command(
         "registry",

@@ -1,0 +1,1 @@
+"""The Agent Client Protocol: editors as clients of sessions, over the standard streams."""

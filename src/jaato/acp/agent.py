@@ -1,0 +1,302 @@
+"""The agent that an editor speaks with: the methods of the protocol, over a client of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from acp import schema
+from acp.meta import PROTOCOL_VERSION
+from acp.schema import Implementation, McpCapabilities, PromptCapabilities, SessionCapabilities
+from msgspec.structs import replace
+
+from jaato.acp.errors import AUTH_REQUIRED, LOGIN, invalid_params, map_errors, request_error
+from jaato.acp.prompts import Block, clean, read_prompt
+from jaato.acp.session import Connection, EditorSession
+from jaato.acp.streams import EditorStreams
+from jaato.acp.updates import MODES, config_options, mode_state
+from jaato.cli.exit_codes import print_message
+from jaato.cli.output.console import one_line
+from jaato.client.connection import Client, word
+from jaato.errors import JaatoError, PluginError, ToolError
+from jaato.protocol.commands import SessionCreate, SessionList, SessionUpdate
+from jaato.protocol.frames import Opened, Sessions
+from jaato.runtime.provider_selection import usable_providers
+from jaato.settings import load
+from jaato.version import __version__
+
+LOGIN_METHOD = "jaato-login"
+DETACH_TIMEOUT_S = 5.0
+Server = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
+Options = dict[str, Any]
+
+
+class EditorAgent:
+    """Answers the requests of one editor. `creation` has the options of the command line for its sessions."""
+
+    def __init__(self, client: Client, streams: EditorStreams, creation: SessionCreate) -> None:
+        self._client = client
+        self._streams = streams
+        self._creation = creation
+        self._editor: Connection
+        self._sessions: dict[str, EditorSession] = {}
+        self._has_forms = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failure: JaatoError | None = None
+        """Why the connection to the server is lost for good."""
+        streams.on_session = self._start_session
+        client.on_connection = self._connection_changed
+
+    def on_connect(self, editor: Connection) -> None:
+        """The library's connection to the editor."""
+        self._editor = editor
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: schema.ClientCapabilities | None = None,
+        client_info: Implementation | None = None,
+        **_: Any,
+    ) -> schema.InitializeResponse:
+        """Agree on the version, and say what is supported."""
+        forms = getattr(client_capabilities, "elicitation", None)
+        self._has_forms = forms is not None and forms.form is not None
+        if client_info is not None:
+            print_message(
+                f"connected to {one_line(client_info.name, 80)} {one_line(client_info.version, 80)}"
+            )
+        return schema.InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=Implementation(name="jaato", title="jaato", version=__version__),
+            agent_capabilities=schema.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=True, sse=True),
+                session_capabilities=SessionCapabilities(
+                    list=schema.SessionListCapabilities(),
+                    resume=schema.SessionResumeCapabilities(),
+                    close=schema.SessionCloseCapabilities(),
+                ),
+            ),
+            auth_methods=[schema.AuthMethodAgent(id=LOGIN_METHOD, name="jaato login", description=LOGIN)],
+        )
+
+    @map_errors
+    async def authenticate(self, method_id: str, **_: Any) -> schema.AuthenticateResponse:
+        """Check that a provider is set up, which happens outside of the editor."""
+        if method_id != LOGIN_METHOD:
+            raise invalid_params(f"The only authentication method is {LOGIN_METHOD}.")
+        if not self._creation.provider and not await usable_providers(load()):
+            error = request_error(JaatoError(f"No provider is set up. {LOGIN}"))
+            error.code = AUTH_REQUIRED
+            raise error
+        return schema.AuthenticateResponse()
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    @map_errors
+    async def new_session(
+        self, cwd: str, mcp_servers: list[Server] | None = None, **_: Any
+    ) -> schema.NewSessionResponse:
+        """Create a session in a directory. Its updates begin once the editor has its id."""
+        creation = self._creation_in(cwd, mcp_servers)
+        opened = await self._create(creation)
+        session = await self._watch(opened.session_id, creation, is_owner=True)
+        return schema.NewSessionResponse(session_id=session.session.id, **self._state_of(session))
+
+    @map_errors
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: list[Server] | None = None, **_: Any
+    ) -> schema.LoadSessionResponse:
+        """Open a stored session and send its conversation."""
+        session = await self._open(session_id, cwd, mcp_servers)
+        await session.replay()
+        session.start()
+        return schema.LoadSessionResponse(**self._state_of(session))
+
+    @map_errors
+    async def resume_session(
+        self, session_id: str, cwd: str, mcp_servers: list[Server] | None = None, **_: Any
+    ) -> schema.ResumeSessionResponse:
+        """Open a stored session without its conversation."""
+        session = await self._open(session_id, cwd, mcp_servers)
+        session.start()
+        return schema.ResumeSessionResponse(**self._state_of(session))
+
+    @map_errors
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> schema.ListSessionsResponse:
+        """The stored sessions of a directory, or of all, newest first."""
+        found = await self._client.ask(SessionList(workspace=clean(cwd) if cwd else None, cursor=cursor))
+        assert isinstance(found, Sessions)
+        rows = [
+            schema.SessionInfo(
+                session_id=row.id,
+                cwd=row.workspace,
+                title=one_line(row.name or row.description or row.id, 200),
+                updated_at=row.updated_at,
+            )
+            for row in found.sessions
+        ]
+        return schema.ListSessionsResponse(sessions=rows, next_cursor=found.cursor)
+
+    @map_errors
+    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
+        """Leave a session; it is kept."""
+        session = self._find(session_id)
+        del self._sessions[session.session.id]
+        await session.cancel()
+        await session.close()
+        return schema.CloseSessionResponse()
+
+    # --- in a session --------------------------------------------------------------------------------------------------
+
+    @map_errors
+    async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> schema.PromptResponse:
+        """Send a message and wait for the end of its turn."""
+        text, files = read_prompt(prompt)
+        return await self._find(session_id).prompt(text, files)
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        """Stop the turn of a session."""
+        if (session := self._sessions.get(session_id)) is not None:
+            try:
+                await session.cancel()
+            except JaatoError as error:
+                print_message(str(error))
+
+    @map_errors
+    async def set_session_mode(
+        self, session_id: str, mode_id: str, **_: Any
+    ) -> schema.SetSessionModeResponse:
+        """Change the permission mode."""
+        if mode_id not in MODES:
+            raise invalid_params(f"There is no mode {one_line(mode_id, 60)}; there are {', '.join(MODES)}.")
+        await self._find(session_id).session.execute("mode", mode_id)
+        return schema.SetSessionModeResponse()
+
+    @map_errors
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> schema.SetSessionConfigOptionResponse:
+        """Change the model."""
+        session = self._find(session_id).session
+        if config_id != "model" or not isinstance(value, str):
+            raise invalid_params("The only option is model, with the name of one.")
+        change = SessionUpdate(session_id=session.id, provider=session.state.provider, model=clean(value))
+        await self._client.ask(change)
+        return schema.SetSessionConfigOptionResponse(
+            config_options=list(config_options(session, change.model))
+        )
+
+    # --- how sessions are opened -----------------------------------------------------------------------------------------
+
+    def _find(self, session_id: str) -> EditorSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise invalid_params(
+                f"The session {one_line(session_id, 60)} is not open here: session/load opens a stored one."
+            )
+        return session
+
+    def _creation_in(self, cwd: str, servers: list[Server] | None) -> SessionCreate:
+        """The command that opens a session for this editor. Raises `RequestError`."""
+        if not os.path.isabs(cwd):
+            raise invalid_params(f"cwd is an absolute path, not {one_line(cwd, 100)!r}.")
+        once = "" if self._client.in_process else word()
+        return replace(
+            self._creation, workspace=clean(cwd), mcp_servers=server_entries(servers or []), once=once
+        )
+
+    async def _create(self, creation: SessionCreate) -> Opened:
+        """Create or open a session. An MCP server that does not start is reported, and the session has none of them."""
+        try:
+            opened = await self._client.ask(creation)
+        except (ToolError, PluginError) as error:
+            if not creation.mcp_servers:
+                raise
+            print_message(f"{error} The session has none of the editor's MCP servers.")
+            once = word() if creation.once else ""
+            opened = await self._client.ask(replace(creation, mcp_servers={}, once=once))
+        assert isinstance(opened, Opened)
+        for line in filter(None, opened.notice.split("\n")):
+            print_message(line)
+        return opened
+
+    async def _open(self, session_id: str, cwd: str, servers: list[Server] | None) -> EditorSession:
+        """Open a stored session, with the options of this editor unless another client has it open."""
+        creation = replace(self._creation_in(cwd, servers), session_id=clean(session_id))
+        if (known := self._sessions.pop(session_id, None)) is not None:
+            await known.close()
+        watched = await self._client.attach(clean(session_id))
+        assert watched.info is not None
+        is_owner = len(watched.info.clients) <= 1
+        if is_owner:
+            await self._create(replace(creation, session_id=watched.id))
+        return await self._watch(watched.id, creation, is_owner=is_owner)
+
+    async def _watch(self, session_id: str, creation: SessionCreate, *, is_owner: bool) -> EditorSession:
+        watched = await self._client.attach(session_id)
+        session = EditorSession(
+            self._client,
+            watched,
+            self._editor,
+            creation,
+            withdraw=self._streams.withdraw,
+            has_forms=self._has_forms,
+            is_owner=is_owner,
+        )
+        self._sessions[watched.id] = session
+        return session
+
+    def _state_of(self, session: EditorSession) -> Options:
+        """The modes and models of a session, for the reply that opens it."""
+        session.updates.know_options()
+        return {
+            "modes": mode_state(session.session),
+            "config_options": list(config_options(session.session)),
+        }
+
+    def _start_session(self, session_id: str) -> None:
+        if (session := self._sessions.get(session_id)) is not None:
+            session.start()
+
+    # --- the connection ----------------------------------------------------------------------------------------------
+
+    def _connection_changed(self, connected: bool) -> None:
+        print_message("reconnected" if connected else "lost the connection to the server; reconnecting")
+        for session in self._sessions.values():
+            if not connected:
+                session.disconnect()
+                continue
+            task = asyncio.get_running_loop().create_task(session.reconnect())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Leave every session."""
+        try:
+            async with asyncio.timeout(DETACH_TIMEOUT_S):
+                for session in list(self._sessions.values()):
+                    await session.close()
+        except (JaatoError, TimeoutError):
+            pass  # without a connection the server detaches this client by itself
+
+
+def server_entries(servers: list[Server]) -> dict[str, Any]:
+    """The MCP servers of the editor by name, as in `.mcp.json`. Raises `RequestError` for one of another kind."""
+    entries: dict[str, Any] = {}
+    for server in servers:
+        match server:
+            case schema.McpServerStdio():
+                env = {variable.name: variable.value for variable in server.env}
+                entry: dict[str, Any] = {"command": server.command, "args": list(server.args), "env": env}
+            case schema.HttpMcpServer() | schema.SseMcpServer():
+                headers = {header.name: header.value for header in server.headers}
+                entry = {"type": server.type, "url": server.url, "headers": headers}
+            case _:
+                raise invalid_params("MCP servers are reached by stdio, http or sse.")
+        entries[" ".join(server.name.split())] = entry
+    return entries

@@ -1,0 +1,360 @@
+"""A session that the editor has open: prompts and their ends, updates, questions, and the return after a lost connection."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Protocol
+
+from acp import schema
+from acp.exceptions import RequestError
+from acp.helpers import update_agent_message_text
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jaato.acp.errors import request_error
+from jaato.acp.questions import Editor, Questions
+from jaato.acp.replay import replay_history
+from jaato.acp.updates import Update, Updates, plan_update
+from jaato.cli.arguments.values import is_command
+from jaato.cli.output.console import printable
+from jaato.client.connection import Client, word
+from jaato.client.session import RemoteSession
+from jaato.errors import ConfigError, JaatoError, SessionBusy, from_code
+from jaato.protocol.commands import (
+    File,
+    MessageSend,
+    SessionAttach,
+    SessionCreate,
+    SessionDetach,
+    TurnContinue,
+)
+from jaato.protocol.events import (
+    AgentOutput,
+    AgentStatusChanged,
+    ClarificationQuestion,
+    ClarificationResolved,
+    Event,
+    MessageUser,
+    PermissionRequested,
+    PermissionResolved,
+    SessionInfo,
+    ToolOutput,
+    TurnCompleted,
+)
+from jaato.protocol.frames import Opened, Taken
+from jaato.protocol.messages import Usage
+
+OUTPUT_INTERVAL_S = 0.2
+"""How often the output of running calls is sent at most."""
+STOP_REASONS: dict[str, schema.StopReason] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "refusal": "refusal",
+    "limit": "max_turn_requests",
+    "cancelled": "cancelled",
+    "interrupted": "cancelled",
+}
+
+
+class Connection(Editor, Protocol):
+    """The editor."""
+
+    async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
+        """Send an update."""
+
+
+class Prompt(Struct, eq=False):
+    """A prompt whose turn has not ended: by the key of its message, and its turn once that has begun."""
+
+    once: str
+    done: asyncio.Future[schema.PromptResponse]
+    turn_id: str = ""
+
+
+class EditorSession:
+    """One session, watched for the editor. Events are handled one after the other, so that a prompt ends after its updates."""
+
+    def __init__(
+        self,
+        client: Client,
+        session: RemoteSession,
+        editor: Connection,
+        creation: SessionCreate,
+        *,
+        withdraw: Any,
+        has_forms: bool,
+        is_owner: bool,
+    ) -> None:
+        self.client = client
+        self.session = session
+        self._editor = editor
+        self._creation = creation
+        self._is_owner = is_owner
+        """Whether the session has the options of this editor: else another client has it open with its own."""
+        self.updates = Updates(session)
+        self._questions = Questions(
+            session, editor, withdraw, name_of=self.updates.name_of, has_forms=has_forms
+        )
+        self._prompts: list[Prompt] = []
+        self._seq = session.state.seq
+        """The last durable event that was handled."""
+        self._printing: set[str] = set()
+        """The calls whose output has changed since it was last sent."""
+        self._printer: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._events = session.events()
+        self._stopping = False
+        self.lost: JaatoError | None = None
+        """Why there will be no more events."""
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Send what happens from now on, beginning with what is there."""
+        if self._listener is None:
+            self._listener = asyncio.get_running_loop().create_task(self._listen())
+
+    async def replay(self) -> None:
+        """Send the conversation so far."""
+        async for update in replay_history(self.session, self.updates, self._seq):
+            await self._send(update)
+
+    async def _send(self, update: Update) -> None:
+        await self._editor.session_update(self.session.id, update)
+
+    async def _listen(self) -> None:
+        try:
+            assert self.session.info is not None
+            await self._catch_up()
+            await self._handle(self.session.info)
+            async for event in self._events:
+                await self._receive(event)
+        except JaatoError as error:
+            self.lost = error
+            self._fail(request_error(error))
+        except ConnectionError:
+            pass  # the editor has gone
+
+    async def _receive(self, event: Event) -> None:
+        if isinstance(event, SessionInfo) and (event.state is not None or event.live is not None):
+            await self._catch_up()
+        if not event.durable or event.seq > self._seq:
+            await self._handle(event)
+
+    async def _handle(self, event: Event) -> None:
+        """Send the updates of one event, and see to prompts and questions."""
+        if event.durable:
+            self._seq = event.seq
+        for update in self.updates.take(event):
+            await self._send(update)
+        is_root = event.agent_id == self.session.state.root_agent_id
+        match event:
+            case MessageUser() if is_root:
+                self._join_turn(event)
+            case ToolOutput():
+                self._print_later(event.call_id)
+            case PermissionRequested() | ClarificationQuestion():
+                self._questions.ask(event)
+            case PermissionResolved() | ClarificationResolved():
+                await self._questions.resolve(event.question_id)
+            case TurnCompleted() if is_root:
+                await self._end_turn(event)
+            case AgentStatusChanged(status="error", reason=str(reason)) if is_root:
+                self._fail(request_error(JaatoError(reason)))
+
+    async def _catch_up(self) -> None:
+        """Handle what was missed, from the session's state: entries, plan, streamed text, running calls, questions."""
+        state = self.session.state
+        for entry in state.entries:
+            if entry.seq > self._seq:
+                await self._handle(entry)
+        self._seq = max(self._seq, state.seq)
+        root = state.agents.get(state.root_agent_id)
+        if root is not None:
+            if root.plan_id in root.plans:
+                await self._send(plan_update(root.plans[root.plan_id]))
+            for source, text in root.streaming.items():
+                await self._handle(self._streamed(source, text))
+        for update in self.updates.running_calls():
+            await self._send(update)
+        for update in self.updates.close_calls():
+            await self._send(update)
+        await self._questions.keep(dict(state.questions))
+
+    def _streamed(self, source: Any, text: str) -> AgentOutput:
+        """The text that is being streamed, as one event."""
+        state = self.session.state
+        return AgentOutput(
+            session_id=state.session_id,
+            agent_id=state.root_agent_id,
+            seq=state.seq,
+            source=source,
+            text=text,
+            mode="write",
+        )
+
+    def _print_later(self, call_id: str) -> None:
+        """Send the output of a running call with the next of others."""
+        self._printing.add(call_id)
+        if self._printer is None or self._printer.done():
+            self._printer = asyncio.get_running_loop().create_task(self._print())
+
+    async def _print(self) -> None:
+        while self._printing:
+            await asyncio.sleep(OUTPUT_INTERVAL_S)
+            printing, self._printing = self._printing, set()
+            for call_id in printing:
+                for update in self.updates.output(call_id):
+                    with suppress(ConnectionError):
+                        await self._send(update)
+
+    # --- prompts -----------------------------------------------------------------------------------------------------
+
+    async def prompt(self, text: str, files: list[File]) -> schema.PromptResponse:
+        """Send a message, or run a command, and wait for the end. Raises `JaatoError`s, `RequestError`."""
+        await self._take_over()
+        if is_command(text) and not files:
+            name, _, rest = text[1:].strip().partition(" ")
+            if name == "continue":
+                return await self._continue()
+            if any(one.name == name and not one.is_prompt for one in self.session.state.commands):
+                return await self._say(await self.session.execute(name, rest.strip()))
+        once = word()
+        self.updates.own_messages.add(once)
+        prompt = self._expect(once)
+        message = MessageSend(
+            session_id=self.session.id, text=text, files=files, once=once, check_prompt=is_command(text)
+        )
+        try:
+            taken = await self.client.ask(message)
+        except ConfigError as error:
+            self._prompts.remove(prompt)
+            if not is_command(text):
+                raise
+            return await self._say(str(error))  # no command and no stored prompt has this name
+        except JaatoError:
+            self._prompts.remove(prompt)
+            raise
+        assert isinstance(taken, Taken)
+        return await prompt.done
+
+    async def _say(self, text: str) -> schema.PromptResponse:
+        """Answer a prompt without the model."""
+        await self._send(update_agent_message_text(printable(text)))
+        return schema.PromptResponse(stop_reason="end_turn")
+
+    async def _continue(self) -> schema.PromptResponse:
+        """Resume an interrupted turn and wait for its end. Raises `ConfigError` without one."""
+        prompt = self._expect("")
+        prompt.turn_id = self.session.state.open_turn or ""
+        try:
+            await self.client.ask(TurnContinue(session_id=self.session.id))
+        except JaatoError:
+            self._prompts.remove(prompt)
+            raise
+        return await prompt.done
+
+    def _expect(self, once: str) -> Prompt:
+        self._stopping = False
+        prompt = Prompt(once, asyncio.get_running_loop().create_future())
+        self._prompts.append(prompt)
+        return prompt
+
+    def _join_turn(self, event: MessageUser) -> None:
+        for prompt in self._prompts:
+            if prompt.once and prompt.once == event.message.once:
+                prompt.turn_id = event.turn_id
+
+    async def _end_turn(self, turn: TurnCompleted) -> None:
+        """Answer the prompts of a turn, after a stop also those whose message waited for it."""
+        if turn.reason == "limit" and turn.error is not None:
+            await self._send(update_agent_message_text(f"\n\n{printable(turn.error.message)}"))
+        ended = [one for one in self._prompts if one.turn_id == turn.turn_id or self._stopping]
+        self._prompts = [one for one in self._prompts if one not in ended]
+        for prompt in ended:
+            if prompt.done.done():
+                continue
+            if turn.reason == "error" and not self._stopping:
+                problem = turn.error
+                error = (
+                    JaatoError("The turn failed.")
+                    if problem is None
+                    else from_code(problem.code, problem.message)
+                )
+                prompt.done.set_exception(request_error(error))
+            else:
+                reason = "cancelled" if self._stopping else STOP_REASONS.get(turn.reason, "end_turn")
+                prompt.done.set_result(schema.PromptResponse(stop_reason=reason, usage=usage_of(turn.usage)))
+
+    def _fail(self, error: RequestError) -> None:
+        for prompt in self._prompts:
+            if not prompt.done.done():
+                prompt.done.set_exception(error)
+        self._prompts.clear()
+
+    async def cancel(self) -> None:
+        """Stop the turn; its prompts end as cancelled, and its questions are settled."""
+        if not self._stopping:
+            self._stopping = bool(self._prompts)
+            await self.session.stop()
+
+    # --- the connection ----------------------------------------------------------------------------------------------
+
+    async def _take_over(self) -> None:
+        """Give the session the options of this editor when the client that had it open has left."""
+        info = self.session.info
+        if self._is_owner or info is None or len(info.clients) > 1:
+            return
+        self._is_owner = await self._reopen() is not None
+
+    async def _reopen(self) -> Opened | None:
+        """Open the session with the options of this editor; None where it is at work for another client."""
+        again = replace(self._creation, session_id=self.session.id, resume=False, name=None)
+        try:
+            opened = await self.client.ask(again)
+        except SessionBusy:
+            return None
+        assert isinstance(opened, Opened)
+        return opened
+
+    def disconnect(self) -> None:
+        """The connection is lost: the session is opened with its options before it is watched again."""
+        self.session.watched = False
+
+    async def reconnect(self) -> None:
+        """Watch the session again, and resume the turn of a prompt that the end of a server has interrupted."""
+        try:
+            opened = await self._reopen() if self._is_owner else None
+            if opened is not None and not opened.again:
+                self.updates.reset()
+            self.session.watched = True
+            await self.client.ask(SessionAttach(session_id=self.session.id, after_seq=self.session.state.seq))
+            if self._prompts and not self.session.state.questions:
+                with suppress(ConfigError):  # it runs, or has ended
+                    await self.client.ask(TurnContinue(session_id=self.session.id))
+        except JaatoError as error:
+            self._fail(request_error(error))
+
+    async def close(self) -> None:
+        """Leave the session, which continues at a server."""
+        for task in (self._listener, self._printer):
+            if task is not None:
+                task.cancel()
+        self._questions.stop()
+        self._fail(RequestError.internal_error({"details": "The session was closed."}))
+        self.session.watched = False
+        self.client.sessions.pop(self.session.id, None)
+        await self.client.ask(SessionDetach(session_id=self.session.id))
+
+
+def usage_of(usage: Usage) -> schema.Usage:
+    """The tokens of a turn."""
+    return schema.Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.input_tokens + usage.output_tokens,
+        thought_tokens=usage.reasoning_tokens,
+        cached_read_tokens=usage.cached_input_tokens,
+        cached_write_tokens=usage.cache_write_tokens,
+    )

@@ -1,0 +1,353 @@
+"""Events of a session as updates for the editor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from acp import helpers, schema
+from acp.helpers import (
+    plan_entry,
+    update_agent_message_text,
+    update_agent_thought_text,
+    update_available_commands,
+    update_current_mode,
+    update_plan,
+    update_user_message_text,
+)
+from acp.schema import AvailableCommand, ToolCallProgress
+
+from jaato.acp.calls import (
+    Content,
+    kind_of,
+    locations_of,
+    output_content,
+    raw_value,
+    result_content,
+    title_of,
+)
+from jaato.cli.output.console import one_line, printable, visible
+from jaato.cli.output.deltas import DeltaFilter
+from jaato.cli.output.printer import SubagentNames, compaction_text, retry_text
+from jaato.cli.output.transcript import user_text
+from jaato.client.session import RemoteSession
+from jaato.protocol.codec import encode
+from jaato.protocol.events import (
+    AgentOutput,
+    CommandList,
+    ContextUpdated,
+    ErrorRaised,
+    Event,
+    GcCompleted,
+    MessageModel,
+    MessageUser,
+    PermissionRequested,
+    PlanCleared,
+    PlanUpdated,
+    Retry,
+    SessionInfo,
+    SessionUpdated,
+    SystemMessage,
+    ToolCallEnd,
+    ToolCallStart,
+    TurnCompleted,
+)
+from jaato.protocol.messages import Thinking
+from jaato.protocol.specs import Plan
+
+Update = helpers.SessionUpdate | schema.UsageUpdate | schema.ConfigOptionUpdate
+MAX_RAW_BYTES = 64_000
+MAX_COMMANDS = 200
+MAX_COMMAND_CHARS = 300
+STEPS: dict[str, Any] = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "completed": "completed",
+    "failed": "completed",
+    "skipped": "completed",
+}
+MODES = {
+    "ask": "Ask: reads freely, asks before everything else",
+    "accept-edits": "Accept edits: also edits files in the workspace",
+    "auto": "Auto: also runs commands that may write in the workspace",
+    "plan": "Plan: reads only, until a plan is approved",
+    "read-only": "Read-only: everything else is denied",
+}
+OWN_COMMANDS = {"continue": "resume an interrupted turn; calls that had started are not repeated"}
+
+
+class Updates:
+    """Makes the updates of one session's events, each text once. Give it the events in their order."""
+
+    def __init__(self, session: RemoteSession) -> None:
+        self._session = session
+        self._names = SubagentNames()
+        self._names.restore(session.state.agents)
+        self._filter = DeltaFilter(self._add)
+        self._made: list[Update] = []
+        self._open: set[str] = set()
+        """The calls that the editor knows and whose end it does not."""
+        self._thought: dict[str, int] = {}
+        """By agent, the characters of thinking that were sent of the current message."""
+        self.own_messages: set[str] = set()
+        """The keys of messages that the editor sent, which it shows already."""
+        self._shown: dict[str, str] = {}
+        """What was last sent of the mode, the models and the commands."""
+
+    def take(self, event: Event) -> list[Update]:
+        """The updates of one event."""
+        self._names(event)
+        self._filter(event)
+        made, self._made = self._made, []
+        return made
+
+    def reset(self) -> None:
+        """Expect every message from its beginning, as a new process sends it."""
+        self._filter.reset()
+        self._thought.clear()
+
+    def name_of(self, agent_id: str) -> str:
+        """The name of a subagent; empty for the agent that the editor speaks with."""
+        return self._names.name_of(agent_id)
+
+    def _is_root(self, event: Event) -> bool:
+        return event.agent_id not in self._names
+
+    def _add(self, event: Event) -> None:
+        made = self._made
+        match event:
+            case AgentOutput():
+                if self._is_root(event):
+                    self._add_text(event)
+            case MessageUser() if self._is_root(event):
+                if event.message.source == "user" and event.message.once not in self.own_messages:
+                    made.append(update_user_message_text(printable(user_text(event))))
+            case MessageModel():
+                self._add_message(event)
+            case PermissionRequested():
+                self._begin(event.call_id, event.tool, event.arguments, event.agent_id)
+            case ToolCallStart():
+                self._begin(event.call_id, event.tool, event.arguments, event.agent_id, "in_progress")
+            case ToolCallEnd():
+                self._add_end(event)
+            case PlanUpdated() if self._is_root(event):
+                made.append(plan_update(event.plan))
+            case PlanCleared() if self._is_root(event):
+                made.append(update_plan([]))
+            case TurnCompleted() if self._is_root(event):
+                self._thought.pop(event.agent_id, None)
+                self._add_usage()
+            case ContextUpdated() if self._is_root(event):
+                self._add_usage()
+            case SessionInfo() | SessionUpdated() | CommandList():
+                self._add_session(event)
+            case _:
+                self._add_notice(event)
+
+    def _add_notice(self, event: Event) -> None:
+        """What else people are to see, as thoughts: an answer has the model's words alone."""
+        match event:
+            case Retry():
+                self._thought.pop(event.agent_id, None)
+                text = retry_text(event)
+            case GcCompleted():
+                text = compaction_text(event)
+            case SystemMessage(level="warning" | "error"):
+                text = event.text
+            case ErrorRaised():
+                text = f"error: {event.error.message}"
+            case _:
+                return
+        self._made.append(update_agent_thought_text(f"{printable(text)}\n"))
+
+    def _add_text(self, event: AgentOutput) -> None:
+        text = printable(event.text)
+        if event.source == "thinking":
+            self._thought[event.agent_id] = event.offset + len(event.text)
+            self._made.append(update_agent_thought_text(text))
+        else:
+            self._made.append(update_agent_message_text(text))
+
+    def _add_message(self, event: MessageModel) -> None:
+        """The rest of the thinking, which the filter does not complete, and the calls that the message asks for."""
+        sent = self._thought.pop(event.agent_id, 0)
+        thinking = "".join([part.text for part in event.message.parts if isinstance(part, Thinking)])
+        if self._is_root(event) and (rest := thinking[sent:]):
+            self._made.insert(0, update_agent_thought_text(printable(rest)))
+        for call in event.message.function_calls:
+            self._begin(call.call_id, call.name, call.arguments, event.agent_id)
+        if self._is_root(event):
+            self._add_usage()
+
+    def _add_usage(self) -> None:
+        state = self._session.state
+        agent = state.agents.get(state.root_agent_id)
+        if agent is None or not agent.context_limit:
+            return
+        cost = None if state.unpriced else schema.Cost(amount=state.cost_usd, currency="USD")
+        usage = schema.UsageUpdate(
+            session_update="usage_update", used=agent.context_tokens, size=agent.context_limit, cost=cost
+        )
+        self._add_changed("usage", usage)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _begin(
+        self, call_id: str, tool: str, arguments: dict[str, Any], agent_id: str, status: Any = "pending"
+    ) -> None:
+        """Show a call, or that it runs now."""
+        if call_id in self._open:
+            if status != "pending":
+                self._made.append(call_update(call_id, status=status))
+            return
+        self._open.add(call_id)
+        self._made.append(
+            schema.ToolCallStart(
+                session_update="tool_call",
+                tool_call_id=call_id,
+                title=title_of(tool, arguments, self._names.name_of(agent_id)),
+                kind=kind_of(tool),
+                status=status,
+                locations=locations_of(arguments, self._session.state.workspace),
+                raw_input=raw_value(arguments),
+            )
+        )
+
+    def output(self, call_id: str) -> list[Update]:
+        """The update with what a running call has printed so far; none if it has ended."""
+        call = self._session.state.calls.get(call_id)
+        content = output_content(call.output) if call is not None and call_id in self._open else []
+        return [call_update(call_id, status="in_progress", content=content)] if content else []
+
+    def _add_end(self, event: ToolCallEnd) -> None:
+        if event.call_id not in self._open:
+            self._begin(event.call_id, event.tool, event.arguments or {}, event.agent_id)
+        self._open.discard(event.call_id)
+        raw = raw_value(event.result.structured)
+        update = call_update(
+            event.call_id,
+            status="completed" if event.result.ok else "failed",
+            content=result_content(event, self._session.state.workspace),
+        )
+        if raw is not None and len(encode(raw)) <= MAX_RAW_BYTES:
+            update.raw_output = raw
+        self._made.append(update)
+
+    def running_calls(self) -> list[Update]:
+        """The calls that run now, as far as the editor does not know it."""
+        for call in self._session.state.calls.values():
+            if call.call_id not in self._open:
+                self._begin(call.call_id, call.tool, call.arguments, call.agent_id, "in_progress")
+        made, self._made = self._made, []
+        return made
+
+    def close_calls(self) -> list[Update]:
+        """The calls that the editor believes open and that do not run any more, as failed."""
+        state = self._session.state
+        asked = {question.call_id for question in state.questions.values()}
+        lost = [call_id for call_id in self._open if call_id not in state.calls and call_id not in asked]
+        self._open.difference_update(lost)
+        return [call_update(call_id, status="failed") for call_id in lost]
+
+    # --- the session ---------------------------------------------------------------------------------------------------
+
+    def _add_session(self, event: Event) -> None:
+        """The mode, models, commands and title, as far as they have changed."""
+        if isinstance(event, SessionUpdated) and (event.name is not None or event.description is not None):
+            state = self._session.state
+            title = one_line(state.name or state.description or "", MAX_COMMAND_CHARS)
+            info = schema.SessionInfoUpdate(
+                session_update="session_info_update", title=title, updated_at=state.updated_at
+            )
+            self._add_changed("title", info)
+        self._add_changed("mode", update_current_mode(current_mode(self._session)))
+        options = schema.ConfigOptionUpdate(
+            session_update="config_option_update", config_options=list(config_options(self._session))
+        )
+        self._add_changed("options", options)
+        self._add_changed("commands", update_available_commands(commands_of(self._session)))
+
+    def _add_changed(self, what: str, update: Update) -> None:
+        text = update.model_dump_json()
+        if self._shown.get(what) != text:
+            self._shown[what] = text
+            self._made.append(update)
+
+    def know_options(self) -> None:
+        """The editor gets the mode and the options with the reply that opens the session."""
+        mode = update_current_mode(current_mode(self._session))
+        options = schema.ConfigOptionUpdate(
+            session_update="config_option_update", config_options=list(config_options(self._session))
+        )
+        self._shown |= {"mode": mode.model_dump_json(), "options": options.model_dump_json()}
+
+
+def call_update(call_id: str, status: Any, content: list[Content] | None = None) -> ToolCallProgress:
+    """A change of a call; without content that stays."""
+    update = ToolCallProgress(session_update="tool_call_update", tool_call_id=call_id, status=status)
+    if content:
+        update.content = list(content)
+    return update
+
+
+def plan_update(plan: Plan) -> Update:
+    """A plan with its steps; failed and skipped ones say so."""
+    entries = []
+    for step in plan.steps:
+        suffix = f" ({step.status})" if step.status in ("failed", "skipped") else ""
+        entries.append(plan_entry(visible(step.description) + suffix, status=STEPS[step.status]))
+    return update_plan(entries)
+
+
+def current_mode(session: RemoteSession) -> str:
+    """The permission mode of a session."""
+    info = session.info
+    if session.state.mode is not None:
+        return session.state.mode
+    return info.sandbox.mode if info is not None and info.sandbox is not None else "ask"
+
+
+def mode_state(session: RemoteSession) -> schema.SessionModeState:
+    """The permission modes, and which one holds."""
+    modes = [
+        schema.SessionMode(id=name, name=text.partition(":")[0], description=text.partition(": ")[2])
+        for name, text in MODES.items()
+    ]
+    return schema.SessionModeState(available_modes=modes, current_mode_id=current_mode(session))
+
+
+def config_options(
+    session: RemoteSession, model: str | None = None
+) -> list[schema.SessionConfigOptionSelect]:
+    """The model of a session, to be chosen among those of its provider; `model` is one that was just chosen."""
+    info, current = session.info, model or session.state.model
+    models = list(dict.fromkeys([current, *(info.models if info is not None else [])]))
+    options = [
+        schema.SessionConfigSelectOption(value=name, name=one_line(name, 200)) for name in models if name
+    ]
+    if not options:
+        return []
+    return [
+        schema.SessionConfigOptionSelect(
+            type="select",
+            id="model",
+            name="Model",
+            category="model",
+            current_value=current,
+            options=options,
+        )
+    ]
+
+
+def commands_of(session: RemoteSession) -> list[AvailableCommand]:
+    """What can be typed after a slash."""
+    own = [AvailableCommand(name=name, description=text) for name, text in OWN_COMMANDS.items()]
+    found = []
+    for command in session.state.commands[:MAX_COMMANDS]:
+        made = AvailableCommand(
+            name=command.name, description=one_line(command.description, MAX_COMMAND_CHARS) or command.name
+        )
+        if command.parameters or command.is_prompt:
+            hint = one_line(command.parameters, MAX_COMMAND_CHARS) or "arguments"
+            made.input = schema.AvailableCommandInput(root=schema.UnstructuredCommandInput(hint=hint))
+        found.append(made)
+    return [*found, *own]

@@ -1,0 +1,149 @@
+"""An editor: the client side of the public library, speaking with `jaato acp` as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from acp.client.connection import ClientSideConnection
+from acp.exceptions import RequestError
+from acp.helpers import text_block
+from acp.stdio import spawn_agent_process
+from tests.cli.desk import Desk
+
+from acp import schema
+
+PATIENCE_S = 60.0
+Choose = Callable[[schema.ToolCallUpdate, list[schema.PermissionOption]], str | None]
+
+
+class Editor:
+    """What the editor shows and answers. `choose` gives the option of a permission request, None leaves it open."""
+
+    def __init__(self, choose: Choose = lambda _call, _options: "allow_once") -> None:
+        self.choose = choose
+        self.updates: list[tuple[str, Any]] = []
+        self.requests: list[tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]] = []
+        self.forms: list[Any] = []
+        self.form_answer: dict[str, Any] = {}
+        self.changed = asyncio.Event()
+        self.agent: ClientSideConnection
+        self.process: asyncio.subprocess.Process
+
+    async def request_permission(
+        self,
+        session_id: str,
+        tool_call: schema.ToolCallUpdate,
+        options: list[schema.PermissionOption],
+        **_: Any,
+    ) -> schema.RequestPermissionResponse:
+        self.requests.append((tool_call, options))
+        self.changed.set()
+        chosen = self.choose(tool_call, options)
+        if chosen is None:
+            await asyncio.Event().wait()
+        if chosen == "cancelled":
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=str(chosen))
+        return schema.RequestPermissionResponse(outcome=outcome)
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        self.updates.append((session_id, update))
+        self.changed.set()
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        self.forms.append((message, mode))
+        return schema.AcceptElicitationResponse(action="accept", content=self.form_answer)
+
+    async def read_text_file(self, **_: Any) -> Any:
+        raise RequestError.method_not_found("fs/read_text_file")
+
+    async def write_text_file(self, **_: Any) -> Any:
+        raise RequestError.method_not_found("fs/write_text_file")
+
+    def on_connect(self, conn: Any) -> None:
+        """The connection is known by its return value."""
+
+    # --- what is shown -----------------------------------------------------------------------------------------------
+
+    def of(self, kind: str, session_id: str | None = None) -> list[Any]:
+        """The updates of one kind."""
+        return [
+            one for where, one in self.updates if one.session_update == kind and session_id in (None, where)
+        ]
+
+    def text(self, kind: str = "agent_message_chunk", session_id: str | None = None) -> str:
+        """The text of all chunks of a kind."""
+        return "".join(one.content.text for one in self.of(kind, session_id))
+
+    def call(self, title: str) -> dict[str, Any]:
+        """The call whose title contains this, with its changes applied, and `states` with each status in order."""
+        start = next(one for one in self.of("tool_call") if title in one.title)
+        shown: dict[str, Any] = start.model_dump(exclude_unset=True)
+        shown["states"] = [start.status]
+        for change in self.of("tool_call_update"):
+            if change.tool_call_id == start.tool_call_id:
+                found = change.model_dump(exclude_unset=True)
+                shown.update(found)
+                shown["states"].append(found.get("status"))
+        return shown
+
+    async def wait(self, condition: Callable[[], Any]) -> None:
+        """Wait until a condition holds."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                self.changed.clear()
+                try:
+                    async with asyncio.timeout(0.5):
+                        await self.changed.wait()
+                except TimeoutError:
+                    pass  # it may be a file that is waited for
+
+    # --- what is asked -----------------------------------------------------------------------------------------------
+
+    async def new(self, desk: Desk, servers: list[Any] | None = None) -> str:
+        """A new session of the workspace."""
+        made = await self.agent.new_session(cwd=str(desk.work), mcp_servers=servers or [])
+        return made.session_id
+
+    async def say(self, session_id: str, text: str) -> schema.PromptResponse:
+        """A prompt of text, to its end."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.agent.prompt(session_id=session_id, prompt=[text_block(text)])
+
+
+@asynccontextmanager
+async def editing(
+    desk: Desk, *flags: str, choose: Choose | None = None, forms: bool = False, **environ: str
+) -> AsyncIterator[Editor]:
+    """An editor that is connected to an agent of its own, which has ended by itself afterwards."""
+    editor = Editor() if choose is None else Editor(choose)
+    command = [*desk.command, "acp", *flags]
+    with open(desk.root / "acp.log", "ab") as log:
+        async with spawn_agent_process(
+            cast("Any", editor),
+            command[0],
+            *command[1:],
+            env={**desk.env, **environ},
+            cwd=str(desk.work),
+            transport_kwargs={"stderr": log, "limit": 64_000_000},
+            use_unstable_protocol=True,
+        ) as (agent, process):
+            editor.agent, editor.process = agent, process
+            elicitation = schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities())
+            capabilities = schema.ClientCapabilities(elicitation=elicitation if forms else None)
+            async with asyncio.timeout(PATIENCE_S):
+                hello = await agent.initialize(protocol_version=1, client_capabilities=capabilities)
+            assert hello.protocol_version == 1
+            yield editor
+            assert process.stdin is not None
+            process.stdin.close()
+            async with asyncio.timeout(PATIENCE_S):
+                assert await process.wait() == 0, (desk.root / "acp.log").read_text()
+
+
+def run(story: Any) -> None:
+    """Run what happens in a test, on an event loop of its own."""
+    asyncio.run(story)

@@ -1,0 +1,240 @@
+"""A prompt of an editor: its calls, its text, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+from acp.exceptions import RequestError
+from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block, text_block
+from tests.acp.editor import editing, run
+from tests.cli.desk import Desk, call, say
+
+from acp import schema
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def activate(*names: str) -> dict[str, Any]:
+    """A scripted reply that activates tools."""
+    return call("get_tool_schemas", names=list(names))
+
+
+def test_a_prompt_shows_calls_thoughts_and_text(desk: Desk) -> None:
+    """A file is written with a diff, a command prints while it runs, and the turn ends with its tokens."""
+    script = desk.script(
+        activate("writeNewFile"),
+        call("writeNewFile", path="a.txt", content="hello\n"),
+        call("run", command="echo begun; sleep 0.6; echo over"),
+        say("all **done**", thinking="it is simple", chunks=4),
+    )
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            session = await editor.new(desk)
+            ended = await editor.say(session, "write it")
+            assert ended.stop_reason == "end_turn"
+            assert ended.usage is not None
+            assert ended.usage.output_tokens == 80
+            assert editor.text() == "all **done**"
+            assert editor.text("agent_thought_chunk") == "it is simple"
+            assert len(editor.of("agent_message_chunk")) == 4
+            written = editor.call("writeNewFile path")
+            assert written["kind"] == "edit"
+            assert written["states"] == ["pending", "in_progress", "completed"]
+            assert written["locations"] == [{"path": str(desk.work / "a.txt")}]
+            assert written["raw_input"] == {"path": "a.txt", "content": "hello\n"}
+            (diff,) = written["content"]
+            assert (diff["type"], diff["path"], diff["new_text"]) == (
+                "diff",
+                str(desk.work / "a.txt"),
+                "hello\n",
+            )
+            ran = editor.call("echo begun")
+            assert ran["kind"] == "execute"
+            assert ran["states"].count("in_progress") >= 2  # begun, and what it has printed
+            assert "begun\nover" in ran["content"][0]["content"]["text"]
+            ((asked, options),) = editor.requests
+            assert [option.kind for option in options] == [
+                "allow_once",
+                "allow_always",
+                "reject_once",
+                "reject_always",
+            ]
+            assert asked.tool_call_id == written["tool_call_id"]
+            assert asked.content is not None
+            assert asked.content[0].type == "diff"
+            usage = editor.of("usage_update")[-1]
+            assert (usage.used, usage.size) == (1020, 128_000)
+        assert (desk.work / "a.txt").read_text() == "hello\n"
+
+    run(story())
+
+
+def test_without_a_server_it_works_in_the_process(alone: Desk) -> None:
+    """The same in memory: no server is started."""
+    script = alone.script(say("hello"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            assert (await editor.say(session, "hi")).stop_reason == "end_turn"
+            assert editor.text() == "hello"
+
+    run(story())
+    assert "no server" in alone.run("serve", "--status").stdout
+
+
+def test_the_server_is_started_if_there_is_none(alone: Desk) -> None:
+    """An editor needs no daemon to be there."""
+    script = alone.script(say("hello"))
+    alone.env["XDG_RUNTIME_DIR"] = str(alone.home)
+
+    async def story() -> None:
+        async with editing(alone, *script) as editor:
+            session = await editor.new(alone)
+            assert (await editor.say(session, "hi")).stop_reason == "end_turn"
+
+    try:
+        run(story())
+        assert "serving at" in alone.run("serve", "--status").stdout
+    finally:
+        alone.run("serve", "--stop")
+
+
+@pytest.mark.parametrize(
+    ("finish", "stop"), [("length", "max_tokens"), ("refusal", "refusal"), ("stop", "end_turn")]
+)
+def test_a_turn_ends_with_its_reason(alone: Desk, finish: str, stop: str) -> None:
+    """Why the model stopped is why the prompt ends."""
+    script = alone.script(say("so far", finish_reason=finish))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            assert (await editor.say(session, "go on")).stop_reason == stop
+
+    run(story())
+
+
+def test_a_limit_ends_the_turn(alone: Desk) -> None:
+    """The limit of model calls is named."""
+    script = alone.script(call("calculate", expression="1+1"), say("never"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon", "--max-turns", "1") as editor:
+            session = await editor.new(alone)
+            assert (await editor.say(session, "go on")).stop_reason == "max_turn_requests"
+            assert "1" in editor.text()
+
+    run(story())
+
+
+def test_an_error_of_the_provider_is_an_error_of_the_prompt(alone: Desk) -> None:
+    """The words of the provider reach the editor, a refused key as one; the session stays usable."""
+    script = alone.script(say("", error="provider_authentication"), say("back"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            with pytest.raises(RequestError, match="The script says") as caught:
+                await editor.say(session, "go on")
+            assert caught.value.code == -32000
+            assert "jaato login" in str(caught.value)
+            assert (await editor.say(session, "again")).stop_reason == "end_turn"
+            assert editor.text().endswith("back")
+
+    run(story())
+
+
+def test_without_a_provider_the_editor_is_told_to_log_in(alone: Desk) -> None:
+    """No key, no Ollama, no embedded model: authentication is required, with the words of what to do."""
+
+    async def story() -> None:
+        async with editing(alone, "--no-daemon") as editor:
+            with pytest.raises(RequestError, match="jaato login") as caught:
+                await editor.new(alone)
+            assert caught.value.code == -32000
+            with pytest.raises(RequestError, match="jaato login") as caught:
+                await editor.agent.authenticate(method_id="jaato-login")
+            assert caught.value.code == -32000
+
+    run(story())
+
+
+def test_a_prompt_has_images_links_and_resources(alone: Desk) -> None:
+    """Images are kept in the session, links name paths, the text of a resource is in the message."""
+    script = alone.script(say("seen"))
+
+    async def story() -> str:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            ended = await editor.agent.prompt(
+                session_id=session,
+                prompt=[
+                    text_block("look at "),
+                    resource_link_block("a b.py", (alone.work / "a b.py").as_uri()),
+                    image_block(base64.b64encode(PIXEL).decode(), "image/png"),
+                    resource_block(embedded_text_resource("file:///x/notes.md", "# remember")),
+                ],
+            )
+            assert ended.stop_reason == "end_turn"
+            with pytest.raises(RequestError, match="base64"):
+                await editor.agent.prompt(session_id=session, prompt=[image_block("no!", "image/png")])
+            sound = schema.AudioContentBlock(type="audio", data="", mime_type="audio/wav")
+            with pytest.raises(RequestError, match="sound"):
+                await editor.agent.prompt(session_id=session, prompt=[sound])
+            with pytest.raises(RequestError, match="empty"):
+                await editor.say(session, "  ")
+            return session
+
+    session: list[str] = []
+
+    async def keep() -> None:
+        session.append(await story())
+
+    run(keep())
+    events = alone.events(session[0])
+    (parts,) = [event["message"]["parts"] for event in events if event["type"] == "message.user"]
+    assert parts[0]["text"].startswith(f"look at [@a b.py]({alone.work}/a b.py)")
+    assert "# remember" in parts[0]["text"]
+    assert any(part.get("mime_type") == "image/png" for part in parts)
+
+
+def test_a_plan_is_shown_as_it_changes(alone: Desk) -> None:
+    """Each step with its status."""
+    script = alone.script(
+        activate("createPlan", "startPlan", "setStepStatus"),
+        call("createPlan", title="Work", steps=["look", "write"]),
+        say("planned"),
+    )
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            await editor.say(session, "plan it")
+            plan = editor.of("plan")[-1]
+            assert [entry.content for entry in plan.entries] == ["look", "write"]
+            assert {entry.status for entry in plan.entries} == {"pending"}
+
+    run(story())
+
+
+def test_a_prompt_in_mid_turn_joins_it(desk: Desk) -> None:
+    """A second message steers the turn that runs; both prompts end with it."""
+    script = desk.script(call("run", command="touch begun; sleep 1"), say("both"))
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            session = await editor.new(desk)
+            first = asyncio.create_task(editor.say(session, "begin"))
+            await editor.wait((desk.work / "begun").exists)
+            second = await editor.say(session, "and this")
+            assert second.stop_reason == "end_turn"
+            assert (await first).stop_reason == "end_turn"
+
+    run(story())
