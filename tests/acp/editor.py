@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from acp.client.connection import ClientSideConnection
+from acp.connection import StreamDirection, StreamEvent
 from acp.exceptions import RequestError
 from acp.helpers import text_block
 from acp.stdio import spawn_agent_process
@@ -28,6 +29,10 @@ class Editor:
         self.requests: list[tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]] = []
         self.forms: list[Any] = []
         self.form_answer: dict[str, Any] = {}
+        self.withdrawn: list[Any] = []
+        """The ids of requests that the agent has withdrawn."""
+        self.decided = asyncio.Event()
+        """Set it when `choose` gives another answer to open requests."""
         self.changed = asyncio.Event()
         self.agent: ClientSideConnection
         self.process: asyncio.subprocess.Process
@@ -41,9 +46,8 @@ class Editor:
     ) -> schema.RequestPermissionResponse:
         self.requests.append((tool_call, options))
         self.changed.set()
-        chosen = self.choose(tool_call, options)
-        if chosen is None:
-            await asyncio.Event().wait()
+        while (chosen := self.choose(tool_call, options)) is None:
+            await self.decided.wait()
         if chosen == "cancelled":
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
         outcome = schema.AllowedOutcome(outcome="selected", option_id=str(chosen))
@@ -65,6 +69,12 @@ class Editor:
 
     def on_connect(self, conn: Any) -> None:
         """The connection is known by its return value."""
+
+    def observe(self, event: StreamEvent) -> None:
+        """Note what the library does not handle yet."""
+        if event.direction is StreamDirection.INCOMING and event.message.get("method") == "$/cancel_request":
+            self.withdrawn.append(event.message["params"]["requestId"])
+            self.changed.set()
 
     # --- what is shown -----------------------------------------------------------------------------------------------
 
@@ -130,6 +140,7 @@ async def editing(
             cwd=str(desk.work),
             transport_kwargs={"stderr": log, "limit": 64_000_000},
             use_unstable_protocol=True,
+            observers=[editor.observe],
         ) as (agent, process):
             editor.agent, editor.process = agent, process
             elicitation = schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities())

@@ -226,13 +226,13 @@ def test_a_plan_is_shown_as_it_changes(alone: Desk) -> None:
 
 def test_a_prompt_in_mid_turn_joins_it(desk: Desk) -> None:
     """A second message steers the turn that runs; both prompts end with it."""
-    script = desk.script(call("run", command="touch begun; sleep 1"), say("both"))
+    script = desk.script(call("run", command="echo begun; sleep 1"), say("both"))
 
     async def story() -> None:
         async with editing(desk, *script) as editor:
             session = await editor.new(desk)
             first = asyncio.create_task(editor.say(session, "begin"))
-            await editor.wait((desk.work / "begun").exists)
+            await editor.wait(lambda: editor.of("tool_call_update"))
             second = await editor.say(session, "and this")
             assert second.stop_reason == "end_turn"
             assert (await first).stop_reason == "end_turn"

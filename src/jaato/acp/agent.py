@@ -6,11 +6,11 @@ import asyncio
 import os
 from typing import Any
 
-from acp import schema
 from acp.meta import PROTOCOL_VERSION
 from acp.schema import Implementation, McpCapabilities, PromptCapabilities, SessionCapabilities
 from msgspec.structs import replace
 
+from acp import schema
 from jaato.acp.errors import AUTH_REQUIRED, LOGIN, invalid_params, map_errors, request_error
 from jaato.acp.prompts import Block, clean, read_prompt
 from jaato.acp.session import Connection, EditorSession
@@ -19,7 +19,7 @@ from jaato.acp.updates import MODES, config_options, mode_state
 from jaato.cli.exit_codes import print_message
 from jaato.cli.output.console import one_line
 from jaato.client.connection import Client, word
-from jaato.errors import JaatoError, PluginError, ToolError
+from jaato.errors import JaatoError
 from jaato.protocol.commands import SessionCreate, SessionList, SessionUpdate
 from jaato.protocol.frames import Opened, Sessions
 from jaato.runtime.provider_selection import usable_providers
@@ -101,8 +101,8 @@ class EditorAgent:
     ) -> schema.NewSessionResponse:
         """Create a session in a directory. Its updates begin once the editor has its id."""
         creation = self._creation_in(cwd, mcp_servers)
-        opened = await self._create(creation)
-        session = await self._watch(opened.session_id, creation, is_owner=True)
+        opened, notice = await self._create(creation)
+        session = await self._watch(opened.session_id, creation, notice, is_owner=True)
         return schema.NewSessionResponse(session_id=session.session.id, **self._state_of(session))
 
     @map_errors
@@ -210,20 +210,20 @@ class EditorAgent:
             self._creation, workspace=clean(cwd), mcp_servers=server_entries(servers or []), once=once
         )
 
-    async def _create(self, creation: SessionCreate) -> Opened:
-        """Create or open a session. An MCP server that does not start is reported, and the session has none of them."""
+    async def _create(self, creation: SessionCreate) -> tuple[Opened, str]:
+        """Create or open a session, and a notice for the user. Where an MCP server of the editor fails, the session has none
+        of them."""
+        notice = ""
         try:
             opened = await self._client.ask(creation)
-        except (ToolError, PluginError) as error:
+        except JaatoError as error:
             if not creation.mcp_servers:
                 raise
-            print_message(f"{error} The session has none of the editor's MCP servers.")
             once = word() if creation.once else ""
             opened = await self._client.ask(replace(creation, mcp_servers={}, once=once))
+            notice = f"{error} The session has none of the editor's MCP servers."
         assert isinstance(opened, Opened)
-        for line in filter(None, opened.notice.split("\n")):
-            print_message(line)
-        return opened
+        return opened, "\n".join(filter(None, [notice, opened.notice]))
 
     async def _open(self, session_id: str, cwd: str, servers: list[Server] | None) -> EditorSession:
         """Open a stored session, with the options of this editor unless another client has it open."""
@@ -232,18 +232,21 @@ class EditorAgent:
             await known.close()
         watched = await self._client.attach(clean(session_id))
         assert watched.info is not None
-        is_owner = len(watched.info.clients) <= 1
+        is_owner, notice = len(watched.info.clients) <= 1, ""
         if is_owner:
-            await self._create(replace(creation, session_id=watched.id))
-        return await self._watch(watched.id, creation, is_owner=is_owner)
+            _, notice = await self._create(replace(creation, session_id=watched.id))
+        return await self._watch(watched.id, creation, notice, is_owner=is_owner)
 
-    async def _watch(self, session_id: str, creation: SessionCreate, *, is_owner: bool) -> EditorSession:
+    async def _watch(
+        self, session_id: str, creation: SessionCreate, notice: str, *, is_owner: bool
+    ) -> EditorSession:
         watched = await self._client.attach(session_id)
         session = EditorSession(
             self._client,
             watched,
             self._editor,
             creation,
+            notice=notice,
             withdraw=self._streams.withdraw,
             has_forms=self._has_forms,
             is_owner=is_owner,

@@ -58,7 +58,7 @@ def title_of(tool: str, arguments: dict[str, Any], agent: str = "") -> str:
 
 
 def locations_of(arguments: dict[str, Any], workspace: str) -> list[ToolCallLocation]:
-    """The files that a call names, absolute."""
+    """The files that a call names, absolute; those whose names hide something are left out."""
     edits = arguments.get("edits")
     entries = [arguments, *(edits if isinstance(edits, list) else [])]
     line = arguments.get("offset")
@@ -66,7 +66,7 @@ def locations_of(arguments: dict[str, Any], workspace: str) -> list[ToolCallLoca
     for entry in entries[:MAX_LOCATIONS]:
         for key in PATHS:
             path = entry.get(key) if isinstance(entry, dict) else None
-            if isinstance(path, str) and path and "\0" not in path and not path.startswith("result:"):
+            if isinstance(path, str) and path and visible(path) == path and not path.startswith("result:"):
                 found[absolute(workspace, path)] = line if isinstance(line, int) and line > 0 else None
     return [ToolCallLocation(path=path, line=line) for path, line in found.items()]
 
@@ -86,7 +86,9 @@ def diff_contents(hunks: list[Hunk], workspace: str) -> list[FileEditToolCallCon
     """Diffs as content of a call."""
     return [
         tool_diff_content(
-            absolute(workspace, hunk.path), visible(hunk.new), None if hunk.old is None else visible(hunk.old)
+            visible(absolute(workspace, hunk.path)),
+            visible(hunk.new),
+            None if hunk.old is None else visible(hunk.old),
         )
         for hunk in hunks[:MAX_HUNKS]
         if hunk.path

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from acp import schema
 from acp.exceptions import RequestError
 from acp.schema import PermissionOption, ToolCallUpdate
 
+from acp import schema
 from jaato.acp.calls import (
     Content,
     diff_contents,

@@ -6,12 +6,12 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Protocol
 
-from acp import schema
 from acp.exceptions import RequestError
-from acp.helpers import update_agent_message_text
+from acp.helpers import update_agent_message_text, update_agent_thought_text
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp import schema
 from jaato.acp.errors import request_error
 from jaato.acp.questions import Editor, Questions
 from jaato.acp.replay import replay_history
@@ -82,6 +82,7 @@ class EditorSession:
         editor: Connection,
         creation: SessionCreate,
         *,
+        notice: str,
         withdraw: Any,
         has_forms: bool,
         is_owner: bool,
@@ -90,6 +91,7 @@ class EditorSession:
         self.session = session
         self._editor = editor
         self._creation = creation
+        self._notice = notice
         self._is_owner = is_owner
         """Whether the session has the options of this editor: else another client has it open with its own."""
         self.updates = Updates(session)
@@ -126,6 +128,8 @@ class EditorSession:
     async def _listen(self) -> None:
         try:
             assert self.session.info is not None
+            if self._notice:
+                await self._send(update_agent_thought_text(f"{printable(self._notice)}\n"))
             await self._catch_up()
             await self._handle(self.session.info)
             async for event in self._events:

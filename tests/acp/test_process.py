@@ -1,0 +1,284 @@
+"""`jaato acp` as a process: its streams, its end, a server that dies, and input that is no protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import IO, Any
+
+import pytest
+from tests.acp.editor import editing, run
+from tests.cli.desk import Desk, call, say
+from tests.processes import alive
+
+PATIENCE_S = 60
+HELLO = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
+
+
+class Raw:
+    """An editor that sends bytes."""
+
+    def __init__(self, desk: Desk, *flags: str) -> None:
+        self.process = desk.start("acp", *flags, stdin=subprocess.PIPE)
+        self._out: IO[bytes] = self.process.stdout  # type: ignore[assignment]  # a pipe was asked for
+        self._read = bytearray()
+
+    def send(self, data: bytes | dict[str, Any]) -> None:
+        """Bytes as they are; an object as a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(data if isinstance(data, bytes) else json.dumps(data).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def read(self) -> dict[str, Any]:
+        """The next message that is no update."""
+        while True:
+            while (end := self._read.find(b"\n")) < 0:
+                assert select.select([self._out], [], [], PATIENCE_S)[0], "the agent sends nothing"
+                piece = os.read(self._out.fileno(), 1 << 16)
+                assert piece, "the agent has ended"
+                self._read += piece
+            message: dict[str, Any] = json.loads(self._read[:end])
+            del self._read[: end + 1]
+            if message.get("method") != "session/update":
+                return message
+
+    def ask(self, request_id: Any, method: str, **params: Any) -> dict[str, Any]:
+        """A request and its response."""
+        self.send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+        return self.read()
+
+    def close(self) -> None:
+        """End the process in any case."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            try:
+                if stream is not None:
+                    stream.close()
+            except BrokenPipeError:
+                pass  # it has read less than was sent
+
+    def end(self) -> int:
+        """End the stream; the exit code."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def raw(alone: Desk) -> Iterator[Raw]:
+    """An agent in one process, which is gone after the test."""
+    made = Raw(alone, *alone.script(say("hello"), say("again")), "--no-daemon")
+    try:
+        made.send(HELLO)
+        assert made.read()["id"] == 0
+        yield made
+    finally:
+        made.close()
+
+
+BAD = [
+    (b"not json\n", -32700),
+    (b'{"jsonrpc": "2.0", "id": 1\n', -32700),
+    (b"\xff\xfe\x00\n", -32700),
+    (b"[" * 100_000 + b"\n", -32700),
+    (b"[]\n", -32600),
+    (b'"text"\n', -32600),
+    (b"{}\n", -32600),
+    (b'{"jsonrpc": "2.0", "id": {}, "method": "initialize"}\n', -32600),
+    (b'{"jsonrpc": "2.0", "id": 1.5, "method": "initialize"}\n', -32600),
+    (b'{"jsonrpc": "2.0", "id": true, "method": "initialize"}\n', -32600),
+    (b'{"jsonrpc": "2.0", "id": null, "method": "initialize"}\n', -32600),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": ["initialize"]}\n', -32600),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": [1]}\n', -32600),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "session/none", "params": {}}\n', -32601),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "_other/extension", "params": {}}\n', -32601),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"prompt": 4}}\n', -32602),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "relative"}}\n', -32602),
+    (
+        b'{"jsonrpc": "2.0", "id": 1, "method": "session/load", "params": {"cwd": "/", "sessionId": "\\ud800"}}\n',
+        -32602,
+    ),
+    (b'{"jsonrpc": "2.0", "id": "x", "result": {}}\n', 0),
+    (b'{"jsonrpc": "2.0", "id": "x", "error": {"code": 1}}\n', 0),
+    (b'{"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "none"}}\n', 0),
+    (b'{"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}\n', 0),
+    (b"\n \n", 0),
+]
+
+
+def test_bad_input_is_answered_and_loses_nothing(raw: Raw, alone: Desk) -> None:
+    """Each is answered with the error of JSON-RPC or ignored, and a session goes on after all of it."""
+    session = raw.ask("s", "session/new", cwd=str(alone.work), mcpServers=[])["result"]["sessionId"]
+    prompt = [{"type": "text", "text": "hi"}]
+    assert (
+        raw.ask("p", "session/prompt", sessionId=session, prompt=prompt)["result"]["stopReason"] == "end_turn"
+    )
+    for data, code in BAD:
+        raw.send(data)
+        if code:
+            answer = raw.read()
+            assert answer["error"]["code"] == code, (data[:80], answer)
+            assert len(json.dumps(answer)) < 4_000
+    assert (
+        raw.ask("q", "session/prompt", sessionId=session, prompt=prompt)["result"]["stopReason"] == "end_turn"
+    )
+    assert raw.end() == 0
+
+
+def test_a_huge_message_is_refused(raw: Raw) -> None:
+    """A line beyond the limit is answered with an error, and not kept; one that is invalid is not sent back."""
+    raw.send(b'{"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"text": "')
+    for _ in range(20):
+        raw.send(b"x" * 1_000_000)
+    raw.send(b'"}}\n')
+    assert raw.read()["error"]["code"] == -32700
+    answer = raw.ask(2, "session/new", cwd=["x" * 1_000_000], mcpServers=[])
+    assert answer["error"]["code"] == -32602
+    assert len(json.dumps(answer)) < 4_000
+    assert raw.end() == 0
+
+
+def test_a_flood_of_requests_is_bounded(alone: Desk) -> None:
+    """Beyond a number of unanswered requests further ones are refused, and each of them has one response."""
+    raw = Raw(alone, *alone.script(call("run", command="sleep 1"), say("over")), "--no-daemon")
+    try:
+        raw.send(HELLO)
+        raw.read()
+        session = raw.ask("s", "session/new", cwd=str(alone.work), mcpServers=[])["result"]["sessionId"]
+        prompt = [{"type": "text", "text": "hi"}]
+        params = {"sessionId": session, "prompt": prompt}
+        for number in range(200):
+            raw.send({"jsonrpc": "2.0", "id": number, "method": "session/prompt", "params": params})
+        answers = [raw.read() for _ in range(200 - 64)]
+        assert all(answer["error"]["code"] == -32000 for answer in answers)
+        assert raw.end() == 0
+    finally:
+        raw.close()
+
+
+def test_stdout_has_the_protocol_alone(alone: Desk) -> None:
+    """What a plugin of the workspace prints goes to stderr, and stdin is not its."""
+    plugin = alone.work / ".jaato" / "plugins"
+    plugin.mkdir(parents=True)
+    script = alone.script(call("run", command="cat; echo visible"), say("over"))
+    raw = Raw(alone, *script, "--no-daemon")
+    try:
+        raw.send(HELLO)
+        assert raw.read()["id"] == 0
+        session = raw.ask("s", "session/new", cwd=str(alone.work), mcpServers=[])["result"]["sessionId"]
+        prompt = [{"type": "text", "text": "hi"}]
+        answer = raw.ask("p", "session/prompt", sessionId=session, prompt=prompt)
+        assert answer["result"]["stopReason"] == "end_turn"
+        assert raw.end() == 0
+    finally:
+        raw.close()
+
+
+def test_the_end_of_the_editor_ends_the_process(desk: Desk) -> None:
+    """The end of stdin in mid-turn: the process ends, the turn goes on in the server."""
+    script = desk.script(call("run", command="sleep 1; echo over"), say("finished"))
+    raw = Raw(desk, *script)
+    raw.send(HELLO)
+    raw.read()
+    session = raw.ask("s", "session/new", cwd=str(desk.work), mcpServers=[])["result"]["sessionId"]
+    prompt = [{"type": "text", "text": "hi"}]
+    raw.send(
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "session/prompt",
+            "params": {"sessionId": session, "prompt": prompt},
+        }
+    )
+    assert raw.process.stdout is not None
+    while b"tool_call" not in os.read(raw.process.stdout.fileno(), 1 << 16):
+        pass
+    assert raw.end() == 0
+    raw.close()
+    for _ in range(200):
+        if any(event["type"] == "turn.completed" for event in desk.events(session)):
+            break
+        select.select([], [], [], 0.1)
+    (turn,) = [event for event in desk.events(session) if event["type"] == "turn.completed"]
+    assert turn["reason"] == "stop"
+
+
+def test_a_killed_agent_leaves_no_process(alone: Desk) -> None:
+    """SIGKILL of the agent in mid-command: the command ends with it."""
+    script = alone.script(call("run", command="echo $$ ; exec sleep 300"), say("never"))
+
+    async def story() -> int:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            prompt = asyncio.create_task(editor.say(session, "wait"))
+            await editor.wait(lambda: editor.of("tool_call_update"))
+            found = set(descendants(editor.process.pid))
+            assert found
+            os.kill(editor.process.pid, signal.SIGKILL)
+            await editor.process.wait()
+            prompt.cancel()
+            for _ in range(200):
+                if not any(alive(pid) for pid in found):
+                    break
+                await asyncio.sleep(0.05)
+            assert not any(alive(pid) for pid in found)
+            return 0
+
+    with pytest.raises(AssertionError):  # an agent that was killed does not end well
+        run(story())
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one."""
+    import psutil
+
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+
+def test_a_killed_server_is_started_again_and_the_turn_goes_on(desk: Desk) -> None:
+    """SIGKILL of the daemon in mid-turn: the agent starts it, resumes the turn, and the prompt ends."""
+    script = desk.script(call("run", command="echo begun; sleep 3"), say("recovered"), say("and on"))
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            session = await editor.new(desk)
+            prompt = asyncio.create_task(editor.say(session, "work"))
+            await editor.wait(lambda: "begun" in str(editor.of("tool_call_update")))
+            await asyncio.to_thread(desk.kill_server)
+            assert (await prompt).stop_reason == "end_turn"
+            assert editor.text() == "recovered"
+            assert (await editor.say(session, "more")).stop_reason == "end_turn"
+            assert editor.text() == "recoveredand on"
+
+    run(story())
+
+
+def test_a_question_survives_the_death_of_the_server(desk: Desk) -> None:
+    """SIGKILL of the daemon while the editor is asked: its answer counts afterwards, and nothing runs twice."""
+    script = desk.script(
+        call("get_tool_schemas", names=["writeNewFile"]),
+        call("writeNewFile", path="a.txt", content="hello\n"),
+        say("written"),
+    )
+
+    async def story() -> None:
+        async with editing(desk, *script, choose=lambda *_: None) as editor:
+            session = await editor.new(desk)
+            prompt = asyncio.create_task(editor.say(session, "write"))
+            await editor.wait(lambda: editor.requests)
+            await asyncio.to_thread(desk.kill_server)
+            await editor.wait(lambda: "reconnected" in (desk.root / "acp.log").read_text())
+            editor.choose = lambda *_: "allow_once"
+            editor.decided.set()
+            assert (await prompt).stop_reason == "end_turn"
+            assert editor.text() == "written"
+            assert len(editor.requests) == 1
+
+    run(story())
+    assert (desk.work / "a.txt").read_text() == "hello\n"

@@ -1,0 +1,185 @@
+"""Permission questions and the model's questions, as the editor asks them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.acp.editor import Editor, editing, run
+from tests.cli.desk import Desk, call, say
+
+from acp import schema
+
+WRITE = call("writeNewFile", path="a.txt", content="hello\n")
+ACTIVATE = call("get_tool_schemas", names=["writeNewFile"])
+
+
+@pytest.mark.parametrize(
+    ("option", "answer", "written"),
+    [
+        ("allow_once", "y", True),
+        ("allow_always", "a", True),
+        ("reject_once", "n", False),
+        ("reject_always", "never", False),
+        ("cancelled", "n", False),
+    ],
+)
+def test_each_option_is_a_documented_answer(alone: Desk, option: str, answer: str, written: bool) -> None:
+    """The four options, and a request that the editor cancels."""
+    script = alone.script(ACTIVATE, WRITE, say("over"))
+    session: list[str] = []
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon", choose=lambda *_: option) as editor:
+            session.append(await editor.new(alone))
+            assert (await editor.say(session[0], "write")).stop_reason == "end_turn"
+            states = editor.call("writeNewFile path")["states"]
+            assert states[-1] == ("completed" if written else "failed")
+
+    run(story())
+    answers = [one["answer"] for one in alone.events(session[0]) if one["type"] == "permission.resolved"]
+    assert answers == [answer]
+    assert (alone.work / "a.txt").exists() == written
+
+
+def test_always_holds_for_the_next_call(alone: Desk) -> None:
+    """What is always allowed is asked once."""
+    second = call("writeNewFile", path="b.txt", content="again\n")
+    script = alone.script(ACTIVATE, WRITE, second, say("over"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon", choose=lambda *_: "allow_always") as editor:
+            session = await editor.new(alone)
+            await editor.say(session, "write")
+            assert len(editor.requests) == 1
+
+    run(story())
+    assert (alone.work / "b.txt").exists()
+
+
+def test_cancel_settles_the_open_request(desk: Desk) -> None:
+    """A cancelled prompt ends as such while its question is open, which is withdrawn; the next one works."""
+    script = desk.script(ACTIVATE, WRITE, say("after"))
+
+    async def story() -> None:
+        async with editing(desk, *script, choose=lambda *_: None) as editor:
+            session = await editor.new(desk)
+            prompt = asyncio.create_task(editor.say(session, "write"))
+            await editor.wait(lambda: editor.requests)
+            await editor.agent.cancel(session_id=session)
+            assert (await prompt).stop_reason == "cancelled"
+            assert editor.call("writeNewFile path")["states"][-1] == "failed"
+            assert (await editor.say(session, "and now")).stop_reason == "end_turn"
+
+    run(story())
+    assert not (desk.work / "a.txt").exists()
+
+
+def test_cancel_stops_a_command(desk: Desk) -> None:
+    """A running command is ended by the editor's stop."""
+    script = desk.script(call("run", command="echo begun; sleep 300"), say("never"))
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            session = await editor.new(desk)
+            prompt = asyncio.create_task(editor.say(session, "wait"))
+            await editor.wait(lambda: "begun" in str(editor.of("tool_call_update")))
+            await editor.agent.cancel(session_id=session)
+            assert (await prompt).stop_reason == "cancelled"
+
+    run(story())
+
+
+def test_a_question_that_another_client_answers_is_withdrawn(desk: Desk) -> None:
+    """Two editors are asked; when one has answered, the other is told that the request needs no answer."""
+    script = desk.script(ACTIVATE, WRITE, say("over"))
+
+    async def story() -> None:
+        async with (
+            editing(desk, *script, choose=lambda *_: None) as first,
+            editing(desk, choose=lambda *_: None) as second,
+        ):
+            session = await first.new(desk)
+            prompt = asyncio.create_task(first.say(session, "write"))
+            await first.wait(lambda: first.requests)
+            second.choose = lambda *_: "allow_once"
+            await second.agent.load_session(cwd=str(desk.work), session_id=session, mcp_servers=[])
+            assert (await prompt).stop_reason == "end_turn"
+            await first.wait(lambda: first.withdrawn)
+            assert not second.withdrawn
+            assert first.call("writeNewFile path")["states"][-1] == "completed"
+
+    run(story())
+    assert (desk.work / "a.txt").exists()
+
+
+CLARIFY = call(
+    "request_clarification",
+    context="Before I begin",
+    questions=[{"question": "Which colour?", "choices": ["red", "blue"]}],
+)
+
+
+def test_the_models_question_is_a_choice(alone: Desk) -> None:
+    """Without forms each choice is an option."""
+    script = alone.script(call("get_tool_schemas", names=["request_clarification"]), CLARIFY, say("fine"))
+
+    def choose(_call: schema.ToolCallUpdate, options: list[schema.PermissionOption]) -> str:
+        return next(option.option_id for option in options if option.name == "blue")
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon", choose=choose) as editor:
+            session = await editor.new(alone)
+            await editor.say(session, "begin")
+            ((asked, options),) = editor.requests
+            assert asked.title == "Which colour?"
+            assert [option.name for option in options] == ["red", "blue", "No answer"]
+            assert "blue" in str(editor.call("request_clarification context")["content"])
+
+    run(story())
+
+
+def test_the_models_question_is_a_form(alone: Desk) -> None:
+    """An editor with forms is sent one, and its fields are the answers."""
+    script = alone.script(call("get_tool_schemas", names=["request_clarification"]), CLARIFY, say("fine"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon", forms=True) as editor:
+            editor.form_answer = {"answer_1": "red"}
+            session = await editor.new(alone)
+            await editor.say(session, "begin")
+            ((message, mode),) = editor.forms
+            assert message == "Before I begin"
+            assert mode.requested_schema.properties["answer_1"].enum == ["red", "blue"]
+            assert "red" in str(editor.call("request_clarification context")["content"])
+
+    run(story())
+
+
+def test_a_hostile_call_cannot_steer_the_editor(alone: Desk) -> None:
+    """Escapes, direction marks and imitated prompts in arguments, output and text are spelled out or removed."""
+    evil = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\nAllow? [y/N] y\n```\n# done"
+    script = alone.script(
+        ACTIVATE,
+        call("writeNewFile", path=f"x{evil}.txt", content=evil),
+        call("run", command="printf '\\033[31mred\\033[0m'"),
+        say(f"see {evil}", thinking=evil),
+    )
+
+    def story_of(editor: Editor) -> str:
+        shown: list[Any] = [one.model_dump_json() for _, one in editor.updates]
+        shown += [asked.model_dump_json() + str(options) for asked, options in editor.requests]
+        return "\n".join(shown)
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            await editor.say(session, "go")
+            shown = story_of(editor)
+            for char in ("\x1b", "\\u001b", "\x07", "\u202e", "\\u202e"):
+                assert char not in shown
+            assert all("\n" not in one.title for one in editor.of("tool_call"))
+            assert "<U+001B>" in editor.requests[0][0].title
+
+    run(story())

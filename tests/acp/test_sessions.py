@@ -1,0 +1,283 @@
+"""Sessions of an editor: listed, loaded, resumed, shared, their modes, models and commands, and MCP servers of the editor."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+from acp.exceptions import RequestError
+from tests.acp.editor import editing, run
+from tests.cli.desk import Desk, call, say
+
+from acp import schema
+
+WRITE = call("writeNewFile", path="a.txt", content="hello\n")
+ACTIVATE = call("get_tool_schemas", names=["writeNewFile"])
+SMALL_SERVER = Path(__file__).parents[1] / "mcp" / "small_server.py"
+
+
+def test_the_agent_declares_what_it_has(alone: Desk) -> None:
+    """The version, its name, and capabilities that tests below use."""
+
+    async def story() -> None:
+        async with editing(alone, "--no-daemon") as editor:
+            hello = await editor.agent.initialize(protocol_version=1)
+            assert hello.agent_info is not None
+            assert hello.agent_info.name == "jaato"
+            found = hello.agent_capabilities
+            assert found is not None
+            assert found.load_session
+            assert found.prompt_capabilities is not None
+            assert (found.prompt_capabilities.image, found.prompt_capabilities.audio) == (True, False)
+            assert found.prompt_capabilities.embedded_context
+            assert found.mcp_capabilities is not None
+            assert (found.mcp_capabilities.http, found.mcp_capabilities.sse) == (True, True)
+            sessions = found.session_capabilities
+            assert sessions is not None
+            assert sessions.list is not None
+            assert sessions.resume is not None
+            assert sessions.close is not None
+            assert (sessions.delete, sessions.fork) == (None, None)
+
+    run(story())
+
+
+def test_a_session_is_listed_and_loaded_with_its_conversation(alone: Desk) -> None:
+    """Another process of the editor shows the same messages, calls and thoughts, and goes on."""
+    script = alone.script(ACTIVATE, WRITE, say("written", thinking="hm"), say("and more"))
+
+    async def first() -> str:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            await editor.say(session, "write it")
+            return session
+
+    async def second(session: str) -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            listed = await editor.agent.list_sessions(cwd=str(alone.work))
+            assert [row.session_id for row in listed.sessions] == [session]
+            assert listed.sessions[0].cwd == str(alone.work)
+            assert (await editor.agent.list_sessions(cwd=str(alone.home))).sessions == []
+            loaded = await editor.agent.load_session(cwd=str(alone.work), session_id=session, mcp_servers=[])
+            assert loaded.modes is not None
+            assert loaded.modes.current_mode_id == "ask"
+            assert editor.text("user_message_chunk") == "write it"
+            assert editor.text("agent_thought_chunk") == "hm"
+            assert editor.text() == "written"
+            shown = editor.call("writeNewFile path")
+            assert shown["states"][-1] == "completed"
+            assert shown["content"][0]["type"] == "diff"
+            order = [one.session_update for _, one in editor.updates]
+            assert order.index("user_message_chunk") < order.index("tool_call")
+            await editor.say(session, "go on")
+            assert editor.text() == "writtenand more"
+            assert editor.text("user_message_chunk") == "write it"  # an own message is not sent back
+
+    async def both() -> None:
+        await second(await first())
+
+    run(both())
+
+
+def test_a_session_is_resumed_without_its_conversation(alone: Desk) -> None:
+    """Nothing is replayed; the conversation goes on."""
+    script = alone.script(say("one"), say("two"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            await editor.say(session, "first")
+            await editor.agent.close_session(session_id=session)
+            with pytest.raises(RequestError, match="session/load"):
+                await editor.say(session, "closed")
+            editor.updates.clear()
+            await editor.agent.resume_session(cwd=str(alone.work), session_id=session, mcp_servers=[])
+            await editor.say(session, "second")
+            assert editor.text() == "two"
+            assert not editor.of("user_message_chunk")
+            with pytest.raises(RequestError) as caught:
+                await editor.agent.load_session(cwd=str(alone.work), session_id="s0nothing", mcp_servers=[])
+            assert caught.value.code == -32002
+            with pytest.raises(RequestError, match="absolute"):
+                await editor.agent.new_session(cwd="work", mcp_servers=[])
+
+    run(story())
+
+
+def test_a_long_conversation_is_replayed_whole(alone: Desk) -> None:
+    """More messages than one page of the history has."""
+    count = 230
+    script = alone.script(*[say(f"<{number}>") for number in range(count)])
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            for number in range(count):
+                await editor.say(session, f"[{number}]")
+            await editor.agent.close_session(session_id=session)
+            editor.updates.clear()
+            await editor.agent.load_session(cwd=str(alone.work), session_id=session, mcp_servers=[])
+            assert editor.text() == "".join(f"<{number}>" for number in range(count))
+            assert editor.text("user_message_chunk") == "".join(f"[{number}]" for number in range(count))
+
+    run(story())
+
+
+def test_the_mode_decides_what_is_asked(alone: Desk) -> None:
+    """In accept-edits a file is written unasked; in read-only it is denied; the editor is sent each change."""
+    second = call("writeNewFile", path="b.txt", content="again\n")
+    script = alone.script(ACTIVATE, WRITE, say("one"), second, say("two"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            made = await editor.agent.new_session(cwd=str(alone.work), mcp_servers=[])
+            session = made.session_id
+            assert made.modes is not None
+            names = [mode.id for mode in made.modes.available_modes]
+            assert names == ["ask", "accept-edits", "auto", "plan", "read-only"]
+            await editor.agent.set_session_mode(session_id=session, mode_id="accept-edits")
+            await editor.wait(lambda: editor.of("current_mode_update"))
+            assert editor.of("current_mode_update")[-1].current_mode_id == "accept-edits"
+            await editor.say(session, "write")
+            assert editor.requests == []
+            await editor.agent.set_session_mode(session_id=session, mode_id="read-only")
+            await editor.say(session, "again")
+            assert editor.requests == []
+            assert "denied" in str(editor.call("writeNewFile path=b.txt")["content"])
+            with pytest.raises(RequestError, match="accept-edits"):
+                await editor.agent.set_session_mode(session_id=session, mode_id="yolo")
+
+    run(story())
+    assert (alone.work / "a.txt").exists()
+    assert not (alone.work / "b.txt").exists()
+
+
+def test_the_model_is_an_option(alone: Desk) -> None:
+    """It is chosen among those of the provider, and another client's choice is sent, too."""
+    other = alone.root / "other.json"
+    other.write_text('[{"text": "unused"}, {"text": "from the other"}]')
+    script = alone.script(say("from the first"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            made = await editor.agent.new_session(cwd=str(alone.work), mcp_servers=[])
+            assert made.config_options is not None
+            (option,) = made.config_options
+            assert (option.id, option.category, option.current_value) == ("model", "model", script[-1])
+            await editor.say(made.session_id, "hello")
+            changed = await editor.agent.set_config_option(
+                session_id=made.session_id, config_id="model", value=str(other)
+            )
+            assert changed is not None
+            assert changed.config_options[0].current_value == str(other)
+            await editor.say(made.session_id, "and now")
+            assert editor.text().endswith("from the other")
+            with pytest.raises(RequestError, match="model"):
+                await editor.agent.set_config_option(
+                    session_id=made.session_id, config_id="weather", value="sunny"
+                )
+
+    run(story())
+
+
+def test_commands_are_listed_and_run(alone: Desk) -> None:
+    """Those of the session after a slash; an unknown one is named, and paths are text."""
+    script = alone.script(say("a path"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            await editor.wait(lambda: editor.of("available_commands_update"))
+            names = {one.name for one in editor.of("available_commands_update")[-1].available_commands}
+            assert {"mode", "usage", "context", "compact", "continue"} <= names
+            assert (await editor.say(session, "/mode")).stop_reason == "end_turn"
+            assert "ask" in editor.text()
+            await editor.say(session, "/nonsense")
+            assert "nonsense" in editor.text()
+            with pytest.raises(RequestError, match="cut off"):
+                await editor.say(session, "/continue")
+            await editor.say(session, "/etc/hosts is a file")
+            assert editor.text().endswith("a path")
+
+    run(story())
+
+
+def test_two_editors_follow_one_session(desk: Desk) -> None:
+    """The second sees the first one's words as they come, and its own prompts are seen by the first."""
+    script = desk.script(say("to the first", chunks=3), say("to the second"), say("alone now"))
+
+    async def story() -> None:
+        async with editing(desk, *script) as first:
+            session = await first.new(desk)
+            async with editing(desk) as second:
+                await second.agent.load_session(cwd=str(desk.work), session_id=session, mcp_servers=[])
+                await first.say(session, "one")
+                await second.wait(lambda: second.text() == "to the first")
+                await second.wait(lambda: second.text("user_message_chunk") == "one")
+                await second.say(session, "two")
+                await first.wait(lambda: first.text() == "to the firstto the second")
+                assert first.text("user_message_chunk") == "two"
+                assert second.text("user_message_chunk") == "one"
+            await first.say(session, "three")
+            assert first.text().endswith("alone now")
+
+    run(story())
+
+
+def test_the_editors_mcp_servers_have_tools(desk: Desk) -> None:
+    """A server over stdio that the editor gives: its tool is called, with a permission, and needs no trust."""
+    described = desk.root / "described.json"
+    described.write_text("{}")
+    server = schema.McpServerStdio(
+        name="small", command=sys.executable, args=[str(SMALL_SERVER), str(described)], env=[]
+    )
+    script = desk.script(
+        {"calls": [{"name": "mcp__small__greet", "arguments": {"name": "you"}}]}, say("greeted")
+    )
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            session = await editor.new(desk, [server])
+            await editor.say(session, "greet")
+            shown = editor.call("mcp__small__greet")
+            assert shown["states"][-1] == "completed", str(shown["content"])
+            assert "you" in str(shown["content"])
+            assert len(editor.requests) == 1
+            other = await editor.new(desk)  # of the same workspace, without the server
+            assert other != session
+
+    run(story())
+
+
+def test_a_server_that_does_not_start_leaves_the_session_without(desk: Desk) -> None:
+    """The session is made all the same, and the user is told which server failed."""
+    server = schema.McpServerStdio(name="broken", command="/nonexistent/server", args=[], env=[])
+    script = desk.script(say("still here"))
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            session = await editor.new(desk, [server])
+            await editor.say(session, "hello")
+            assert editor.text() == "still here"
+            assert "broken" in editor.text("agent_thought_chunk")
+            acp_server = schema.AcpMcpServer(type="acp", name="x", server_id="y")
+            with pytest.raises(RequestError, match="stdio, http or sse"):
+                await editor.new(desk, [acp_server])
+
+    run(story())
+
+
+def test_many_sessions_at_once(desk: Desk) -> None:
+    """Prompts of different sessions run beside each other."""
+    script = desk.script(call("run", command="sleep 0.2; echo over"), say("done"))
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            sessions = [await editor.new(desk) for _ in range(4)]
+            ended = await asyncio.gather(*(editor.say(one, "go") for one in sessions))
+            assert [one.stop_reason for one in ended] == ["end_turn"] * 4
+            assert all(editor.text(session_id=one) == "done" for one in sessions)
+
+    run(story())
