@@ -180,6 +180,6 @@ def test_a_hostile_call_cannot_steer_the_editor(alone: Desk) -> None:
             for char in ("\x1b", "\\u001b", "\x07", "\u202e", "\\u202e"):
                 assert char not in shown
             assert all("\n" not in one.title for one in editor.of("tool_call"))
-            assert "<U+001B>" in editor.requests[0][0].title
+            assert "<U+001B>" in str(editor.requests[0][0].title)
 
     run(story())

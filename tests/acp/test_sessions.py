@@ -154,8 +154,8 @@ def test_the_mode_decides_what_is_asked(alone: Desk) -> None:
     assert not (alone.work / "b.txt").exists()
 
 
-def test_the_model_is_an_option(alone: Desk) -> None:
-    """It is chosen among those of the provider, and another client's choice is sent, too."""
+def test_the_mode_and_the_model_are_options(alone: Desk) -> None:
+    """Each is chosen among its values, and a change is sent to the editor."""
     other = alone.root / "other.json"
     other.write_text('[{"text": "unused"}, {"text": "from the other"}]')
     script = alone.script(say("from the first"))
@@ -164,14 +164,22 @@ def test_the_model_is_an_option(alone: Desk) -> None:
         async with editing(alone, *script, "--no-daemon") as editor:
             made = await editor.agent.new_session(cwd=str(alone.work), mcp_servers=[])
             assert made.config_options is not None
-            (option,) = made.config_options
-            assert (option.id, option.category, option.current_value) == ("model", "model", script[-1])
+            mode, model = made.config_options
+            assert (mode.id, mode.category, mode.current_value) == ("mode", "mode", "ask")
+            assert (model.id, model.category, model.current_value) == ("model", "model", script[-1])
             await editor.say(made.session_id, "hello")
             changed = await editor.agent.set_config_option(
                 session_id=made.session_id, config_id="model", value=str(other)
             )
             assert changed is not None
-            assert changed.config_options[0].current_value == str(other)
+            assert changed.config_options[1].current_value == str(other)
+            changed = await editor.agent.set_config_option(
+                session_id=made.session_id, config_id="mode", value="plan"
+            )
+            assert changed is not None
+            assert changed.config_options[0].current_value == "plan"
+            await editor.wait(lambda: "plan" in str(editor.of("current_mode_update")))
+            await editor.agent.set_session_mode(session_id=made.session_id, mode_id="ask")
             await editor.say(made.session_id, "and now")
             assert editor.text().endswith("from the other")
             with pytest.raises(RequestError, match="model"):

@@ -31,16 +31,20 @@ def node() -> str:
 
 
 @lru_cache
-def installed() -> Path:
-    """The folder `@modelcontextprotocol` of the packages, installed anew when the manifest has changed."""
-    folder = Path(sys.prefix) / "share" / "jaato-tests" / "mcp"
+def installed(manifest_file: Path) -> Path:
+    """The folder of the packages of a manifest, installed anew when it has changed."""
+    folder = Path(sys.prefix) / "share" / "jaato-tests" / manifest_file.parent.name
     folder.mkdir(parents=True, exist_ok=True)
-    found = folder / "node_modules" / "@modelcontextprotocol"
+    found = folder / "node_modules"
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         manifest = folder / "package.json"
-        if not found.is_dir() or not manifest.is_file() or manifest.read_bytes() != MANIFEST.read_bytes():
-            (folder / "package.json").write_bytes(MANIFEST.read_bytes())
+        if (
+            not found.is_dir()
+            or not manifest.is_file()
+            or manifest.read_bytes() != manifest_file.read_bytes()
+        ):
+            manifest.write_bytes(manifest_file.read_bytes())
             npm = wheel() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
             flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
             done = subprocess.run(
@@ -64,4 +68,4 @@ def installed() -> Path:
 
 def program(package: str) -> list[str]:
     """How a published server is started."""
-    return [node(), str(installed() / package / "dist" / "index.js")]
+    return [node(), str(installed(MANIFEST) / "@modelcontextprotocol" / package / "dist" / "index.js")]

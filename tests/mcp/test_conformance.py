@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.mcp.node import installed, node
+from tests.mcp.node import MANIFEST, installed, node
 
 from jaato.settings import environment
 
@@ -41,7 +41,12 @@ def failures(out: str) -> set[str]:
 def played(revisions: list[str], player: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the suite prints."""
     client = f"{sys.executable} -I -S {HERE / 'client.py'} {player}"
-    suite = [node(), str(installed() / "conformance" / "dist" / "index.js"), "client", "--verbose"]
+    suite = [
+        node(),
+        str(installed(MANIFEST) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"),
+        "client",
+        "--verbose",
+    ]
     started = {}
     for revision in revisions:
         folder = tmp_path_factory.mktemp("suite")

@@ -19,7 +19,7 @@ from jaato.acp.updates import MODES, config_options, mode_state
 from jaato.cli.exit_codes import print_message
 from jaato.cli.output.console import one_line
 from jaato.client.connection import Client, word
-from jaato.errors import JaatoError
+from jaato.errors import JaatoError, SessionBusy
 from jaato.protocol.commands import SessionCreate, SessionList, SessionUpdate
 from jaato.protocol.frames import Opened, Sessions
 from jaato.runtime.provider_selection import usable_providers
@@ -44,7 +44,7 @@ class EditorAgent:
         self._has_forms = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.failure: JaatoError | None = None
-        """Why the connection to the server is lost for good."""
+        """Why the program ends, if not because the editor has ended it."""
         streams.on_session = self._start_session
         client.on_connection = self._connection_changed
 
@@ -172,24 +172,32 @@ class EditorAgent:
         self, session_id: str, mode_id: str, **_: Any
     ) -> schema.SetSessionModeResponse:
         """Change the permission mode."""
-        if mode_id not in MODES:
-            raise invalid_params(f"There is no mode {one_line(mode_id, 60)}; there are {', '.join(MODES)}.")
-        await self._find(session_id).session.execute("mode", mode_id)
+        await self._set_mode(self._find(session_id), mode_id)
         return schema.SetSessionModeResponse()
+
+    async def _set_mode(self, session: EditorSession, mode: str) -> None:
+        if mode not in MODES:
+            raise invalid_params(f"There is no mode {one_line(mode, 60)}; there are {', '.join(MODES)}.")
+        await session.session.execute("mode", mode)
 
     @map_errors
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_: Any
     ) -> schema.SetSessionConfigOptionResponse:
-        """Change the model."""
-        session = self._find(session_id).session
-        if config_id != "model" or not isinstance(value, str):
-            raise invalid_params("The only option is model, with the name of one.")
-        change = SessionUpdate(session_id=session.id, provider=session.state.provider, model=clean(value))
-        await self._client.ask(change)
-        return schema.SetSessionConfigOptionResponse(
-            config_options=list(config_options(session, change.model))
-        )
+        """Change the mode or the model."""
+        session = self._find(session_id)
+        match config_id, value:
+            case "mode", str():
+                await self._set_mode(session, value)
+                options = config_options(session.session, mode=value)
+            case "model", str():
+                state, model = session.session.state, clean(value)
+                change = SessionUpdate(session_id=state.session_id, provider=state.provider, model=model)
+                await self._client.ask(change)
+                options = config_options(session.session, model=model)
+            case _:
+                raise invalid_params("The options are mode and model, each with one of its values.")
+        return schema.SetSessionConfigOptionResponse(config_options=list(options))
 
     # --- how sessions are opened -----------------------------------------------------------------------------------------
 
@@ -234,7 +242,10 @@ class EditorAgent:
         assert watched.info is not None
         is_owner, notice = len(watched.info.clients) <= 1, ""
         if is_owner:
-            _, notice = await self._create(replace(creation, session_id=watched.id))
+            try:
+                _, notice = await self._create(replace(creation, session_id=watched.id))
+            except SessionBusy:
+                is_owner = False  # it is taken over with a later prompt
         return await self._watch(watched.id, creation, notice, is_owner=is_owner)
 
     async def _watch(
@@ -248,6 +259,7 @@ class EditorAgent:
             creation,
             notice=notice,
             withdraw=self._streams.withdraw,
+            on_lost=self._fail,
             has_forms=self._has_forms,
             is_owner=is_owner,
         )
@@ -277,6 +289,11 @@ class EditorAgent:
             task = asyncio.get_running_loop().create_task(session.reconnect())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _fail(self, error: JaatoError) -> None:
+        """End the program: a session gets no events any more."""
+        self.failure = self.failure or error
+        self._streams.stop()
 
     async def close(self) -> None:
         """Leave every session."""

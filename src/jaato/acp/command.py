@@ -51,6 +51,8 @@ async def serve(args: Namespace, wire: tuple[int, int]) -> int:
                 finally:
                     await agent.close()
                     await connection.close()
+                if agent.failure is not None:
+                    raise agent.failure
         except asyncio.CancelledError:
             pass
     return OK

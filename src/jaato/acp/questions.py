@@ -128,6 +128,8 @@ class Questions:
             chosen = await self._choose(call, permission_options(question))
         except RequestError as error:
             return "c", f"The editor could not ask: {one_line(str(error), MAX_NAME_CHARS)}."
+        except ValueError:
+            return "c", "The editor's answer could not be understood."
         return (ANSWERS[chosen][0] if chosen in ANSWERS else "n"), None
 
     async def _choose(self, call: ToolCallUpdate, options: list[PermissionOption]) -> str:
@@ -144,7 +146,7 @@ class Questions:
             if not all(one.get("choices") for one in question.questions) and self._has_other_client():
                 return None
             return [await self._choose_answer(question, one) for one in question.questions]
-        except RequestError:
+        except (RequestError, ValueError):
             return None if self._has_other_client() else [None] * len(question.questions)
 
     def _has_other_client(self) -> bool:

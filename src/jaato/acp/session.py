@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -83,7 +84,8 @@ class EditorSession:
         creation: SessionCreate,
         *,
         notice: str,
-        withdraw: Any,
+        withdraw: Callable[[str], Coroutine[Any, Any, None]],
+        on_lost: Callable[[JaatoError], None],
         has_forms: bool,
         is_owner: bool,
     ) -> None:
@@ -107,8 +109,7 @@ class EditorSession:
         self._listener: asyncio.Task[None] | None = None
         self._events = session.events()
         self._stopping = False
-        self.lost: JaatoError | None = None
-        """Why there will be no more events."""
+        self._on_lost = on_lost
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -116,6 +117,7 @@ class EditorSession:
         """Send what happens from now on, beginning with what is there."""
         if self._listener is None:
             self._listener = asyncio.get_running_loop().create_task(self._listen())
+            self._listener.add_done_callback(self._end_listening)
 
     async def replay(self) -> None:
         """Send the conversation so far."""
@@ -126,19 +128,23 @@ class EditorSession:
         await self._editor.session_update(self.session.id, update)
 
     async def _listen(self) -> None:
-        try:
-            assert self.session.info is not None
-            if self._notice:
-                await self._send(update_agent_thought_text(f"{printable(self._notice)}\n"))
-            await self._catch_up()
-            await self._handle(self.session.info)
-            async for event in self._events:
+        assert self.session.info is not None
+        if self._notice:
+            await self._send(update_agent_thought_text(f"{printable(self._notice)}\n"))
+        await self._catch_up()
+        await self._handle(self.session.info)
+        with self._events as events:
+            async for event in events:
                 await self._receive(event)
-        except JaatoError as error:
-            self.lost = error
-            self._fail(request_error(error))
-        except ConnectionError:
-            pass  # the editor has gone
+
+    def _end_listening(self, listener: asyncio.Task[None]) -> None:
+        """There will be no more events: the connection to the server is lost for good, or the editor has gone."""
+        error = None if listener.cancelled() else listener.exception()
+        if error is None or isinstance(error, ConnectionError):
+            return
+        reason = error if isinstance(error, JaatoError) else JaatoError(f"Internal error: {error!r}")
+        self._fail(request_error(reason))
+        self._on_lost(reason)
 
     async def _receive(self, event: Event) -> None:
         if isinstance(event, SessionInfo) and (event.state is not None or event.live is not None):

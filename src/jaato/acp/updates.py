@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from acp import helpers, schema
 from acp.helpers import (
     plan_entry,
     update_agent_message_text,
@@ -16,6 +15,7 @@ from acp.helpers import (
 )
 from acp.schema import AvailableCommand, ToolCallProgress
 
+from acp import helpers, schema
 from jaato.acp.calls import (
     Content,
     kind_of,
@@ -119,8 +119,7 @@ class Updates:
                 if self._is_root(event):
                     self._add_text(event)
             case MessageUser() if self._is_root(event):
-                if event.message.source == "user" and event.message.once not in self.own_messages:
-                    made.append(update_user_message_text(printable(user_text(event))))
+                self._add_user_message(event)
             case MessageModel():
                 self._add_message(event)
             case PermissionRequested():
@@ -142,6 +141,13 @@ class Updates:
                 self._add_session(event)
             case _:
                 self._add_notice(event)
+
+    def _add_user_message(self, event: MessageUser) -> None:
+        """A message of another client, or of an earlier time."""
+        if event.message.once in self.own_messages:
+            self.own_messages.discard(event.message.once)
+        elif event.message.source == "user":
+            self._made.append(update_user_message_text(printable(user_text(event))))
 
     def _add_notice(self, event: Event) -> None:
         """What else people are to see, as thoughts: an answer has the model's words alone."""
@@ -316,26 +322,28 @@ def mode_state(session: RemoteSession) -> schema.SessionModeState:
 
 
 def config_options(
-    session: RemoteSession, model: str | None = None
+    session: RemoteSession, *, model: str | None = None, mode: str | None = None
 ) -> list[schema.SessionConfigOptionSelect]:
-    """The model of a session, to be chosen among those of its provider; `model` is one that was just chosen."""
+    """The mode and the model of a session, to be chosen; `mode` and `model` are those that were just chosen."""
     info, current = session.info, model or session.state.model
-    models = list(dict.fromkeys([current, *(info.models if info is not None else [])]))
-    options = [
-        schema.SessionConfigSelectOption(value=name, name=one_line(name, 200)) for name in models if name
-    ]
-    if not options:
-        return []
-    return [
-        schema.SessionConfigOptionSelect(
-            type="select",
-            id="model",
-            name="Model",
-            category="model",
-            current_value=current,
-            options=options,
-        )
-    ]
+    models = dict.fromkeys([current, *(info.models if info is not None else [])])
+    modes = {name: text.partition(":")[0] for name, text in MODES.items()}
+    options = [select("mode", "Mode", mode or current_mode(session), modes)]
+    if current:
+        options.append(select("model", "Model", current, {name: one_line(name, 200) for name in models}))
+    return options
+
+
+def select(name: Any, title: str, current: str, choices: dict[str, str]) -> schema.SessionConfigOptionSelect:
+    """An option with its choices by value."""
+    return schema.SessionConfigOptionSelect(
+        type="select",
+        id=name,
+        name=title,
+        category=name,
+        current_value=current,
+        options=[schema.SessionConfigSelectOption(value=value, name=text) for value, text in choices.items()],
+    )
 
 
 def commands_of(session: RemoteSession) -> list[AvailableCommand]:
