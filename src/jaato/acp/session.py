@@ -149,6 +149,8 @@ class EditorSession:
     async def _receive(self, event: Event) -> None:
         if isinstance(event, SessionInfo) and (event.state is not None or event.live is not None):
             await self._catch_up()
+        if isinstance(event, AgentOutput | AgentStatusChanged) and event.seq < self._seq:
+            return  # from before the state that was taken in meanwhile
         if not event.durable or event.seq > self._seq:
             await self._handle(event)
 
