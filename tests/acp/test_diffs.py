@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaato.acp.diffs import Hunk, parse_diff
-from jaato.plugins.files.diff import unified_diff
+from jaato.plugins.files.diff import make_unified_diff
 from jaato.plugins.files.previews import file_diff
 
 LINES = st.lists(st.text(alphabet="ab -+@\\", max_size=4), max_size=8)
@@ -16,7 +16,7 @@ LINES = st.lists(st.text(alphabet="ab -+@\\", max_size=4), max_size=8)
 def test_applying_the_hunks_gives_the_new_text(old: list[str], new: list[str]) -> None:
     """Each hunk's old text stands in the file before, and replaced by the new one gives the file after."""
     before, after = "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)
-    hunks = list(parse_diff(unified_diff(before, after), "x"))
+    hunks = list(parse_diff(make_unified_diff(before, after), "x"))
     for hunk in reversed(hunks):
         lines = before.splitlines(keepends=True)
         count = (hunk.old or "").count("\n")

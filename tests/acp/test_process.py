@@ -200,6 +200,8 @@ def test_the_end_of_the_editor_ends_the_process(desk: Desk) -> None:
     while b"tool_call" not in os.read(raw.process.stdout.fileno(), 1 << 16):
         pass
     assert raw.end() == 0
+    assert raw.process.stderr is not None
+    assert b"Traceback" not in raw.process.stderr.read()
     raw.close()
     for _ in range(200):
         if any(event["type"] == "turn.completed" for event in desk.events(session)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 
@@ -257,6 +258,30 @@ def test_the_editors_mcp_servers_have_tools(desk: Desk) -> None:
             assert other != session
 
     run(story())
+
+
+def test_the_editors_mcp_server_over_http(desk: Desk) -> None:
+    """A server at an address that the editor gives, which is one of jaato's own."""
+    served = desk.start("mcp", "serve", "--http", "127.0.0.1:0", "--tools", "calculate")
+    try:
+        assert served.stderr is not None
+        announced = re.search(rb"at (http://\S+); the token is in (\S+)", served.stderr.readline())
+        assert announced is not None
+        token = Path(announced[2].decode()).read_text().strip()
+        header = schema.HttpHeader(name="Authorization", value=f"Bearer {token}")
+        server = schema.HttpMcpServer(type="http", name="sums", url=announced[1].decode(), headers=[header])
+        script = desk.script(call("mcp__sums__calculate", expression="6*7"), say("counted"))
+
+        async def story() -> None:
+            async with editing(desk, *script) as editor:
+                session = await editor.new(desk, [server])
+                await editor.say(session, "count")
+                assert "42" in str(editor.call("mcp__sums__calculate")["content"])
+
+        run(story())
+    finally:
+        served.terminate()
+        served.communicate()
 
 
 def test_a_server_that_does_not_start_leaves_the_session_without(desk: Desk) -> None:
