@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import IO, Any
 
+import psutil
 import pytest
 from tests.acp.editor import editing, run
 from tests.cli.desk import Desk, call, say
@@ -27,6 +28,7 @@ class Raw:
         self.process = desk.start("acp", *flags, stdin=subprocess.PIPE)
         self._out: IO[bytes] = self.process.stdout  # type: ignore[assignment]  # a pipe was asked for
         self._read = bytearray()
+        self.text = ""
 
     def send(self, data: bytes | dict[str, Any]) -> None:
         """Bytes as they are; an object as a line."""
@@ -35,7 +37,7 @@ class Raw:
         self.process.stdin.flush()
 
     def read(self) -> dict[str, Any]:
-        """The next message that is no update."""
+        """The next message that is no update; the text of updates is kept in `text`."""
         while True:
             while (end := self._read.find(b"\n")) < 0:
                 assert select.select([self._out], [], [], PATIENCE_S)[0], "the agent sends nothing"
@@ -46,6 +48,9 @@ class Raw:
             del self._read[: end + 1]
             if message.get("method") != "session/update":
                 return message
+            update = message["params"]["update"]
+            if update["sessionUpdate"] == "agent_message_chunk":
+                self.text += update["content"]["text"]
 
     def ask(self, request_id: Any, method: str, **params: Any) -> dict[str, Any]:
         """A request and its response."""
@@ -162,6 +167,27 @@ def test_a_flood_of_requests_is_bounded(alone: Desk) -> None:
         raw.close()
 
 
+def test_an_editor_that_does_not_read_gets_each_text_once(desk: Desk) -> None:
+    """More events than are kept while it does not read: what was dropped is taken from the state."""
+    text = "".join(f"{number} " for number in range(40_000))
+    raw = Raw(desk, *desk.script(say(text, chunks=40_000), say("over")))
+    try:
+        raw.send(HELLO)
+        raw.read()
+        session = raw.ask("s", "session/new", cwd=str(desk.work), mcpServers=[])["result"]["sessionId"]
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]}
+        raw.send({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": params})
+        while not any(event["type"] == "turn.completed" for event in desk.events(session)):
+            select.select([], [], [], 0.1)
+        memory = psutil.Process(raw.process.pid).memory_info().rss
+        assert memory < 300_000_000
+        assert raw.read()["result"]["stopReason"] == "end_turn"
+        assert raw.text == text
+        assert raw.end() == 0
+    finally:
+        raw.close()
+
+
 def test_stdout_has_the_protocol_alone(alone: Desk) -> None:
     """What a plugin of the workspace prints goes to stderr, and stdin is not its."""
     plugin = alone.work / ".jaato" / "plugins"
@@ -238,8 +264,6 @@ def test_a_killed_agent_leaves_no_process(alone: Desk) -> None:
 
 def descendants(pid: int) -> list[int]:
     """The processes below one."""
-    import psutil
-
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 

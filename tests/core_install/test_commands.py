@@ -50,7 +50,7 @@ def test_the_extras_are_not_there() -> None:
     """What the other environment of the tests has, this one lacks; else these tests could not fail."""
     code = (
         "import importlib.util as u; print([n for n in "
-        "('mcp', 'mcp_types', 'pydantic', 'prompt_toolkit', 'textual', 'onnxruntime', 'yaml') if u.find_spec(n)])"
+        "('acp', 'mcp', 'mcp_types', 'pydantic', 'prompt_toolkit', 'textual', 'onnxruntime', 'yaml') if u.find_spec(n)])"
     )
     made = subprocess.run([CORE / "python", "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout == "[]\n"
@@ -82,6 +82,7 @@ def test_the_full_screen_client_says_what_it_needs(core: CoreDesk) -> None:
         ("mcp add files -- files-server", 0, "files"),
         ("mcp tools", 0, ""),
         ("mcp serve", 2, LACKING.format("mcp")),
+        ("acp", 2, LACKING.format("acp")),
         ("registry list", 0, ""),
         ("registry add weather https://tools.example.com --token ${WEATHER_TOKEN}", 0, "weather"),
         ("registry log", 0, ""),
