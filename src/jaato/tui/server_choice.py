@@ -10,19 +10,11 @@ import anyio.to_thread
 
 from jaato.cli.arguments.values import session_create, workspace_of
 from jaato.cli.commands.chat import choose_session
-from jaato.cli.connect import (
-    client_name,
-    connect_or_start,
-    connect_to,
-    is_in_tool_call,
-    parse_address,
-    same_state_dir,
-)
+from jaato.cli.connect import client_name, connect_to, find_or_start_server
 from jaato.client.address import Address, socket_path
 from jaato.client.connection import Client, connect
-from jaato.errors import ConfigError
 from jaato.protocol.commands import SessionCreate
-from jaato.settings import environment, load
+from jaato.settings import environment
 
 Confirm = Callable[[str], Awaitable[bool]]
 
@@ -30,20 +22,9 @@ Confirm = Callable[[str], Awaitable[bool]]
 def find_server(args: Namespace) -> Address | None:
     """The server that this command uses, which is started if it is not running; None when it works in this process.
     Raises `JaatoError`s."""
-    if args.no_daemon:
-        if args.connect:
-            raise ConfigError("--no-daemon and --connect contradict each other; use one of them.")
-        return None
-    address = parse_address(args)
-    if address is not None:
-        return address
-    environ = environment()
-    if args.command == "attach":
-        return Address(path=socket_path(environ))
-    if load(environ=environ)["server"] == "never" or is_in_tool_call():
-        return None
-    with connect_or_start(socket_path(environ)) as client:
-        return client.address if same_state_dir(client.welcome.state_dir, environ) else None
+    if args.command == "attach" and not args.connect:
+        return Address(path=socket_path(environment()))
+    return find_or_start_server(args)
 
 
 def choose(args: Namespace, address: Address | None) -> tuple[str, SessionCreate | None]:
