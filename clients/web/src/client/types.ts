@@ -871,6 +871,7 @@ export interface SessionCreate {
   readonly budget?: readonly string[];
   readonly response_schema?: Readonly<Record<string, unknown>> | null;
   readonly history?: readonly Message[];
+  readonly mcp_servers?: Readonly<Record<string, unknown>>;
   readonly resume?: boolean;
   readonly passing?: boolean;
   readonly attach?: boolean;
