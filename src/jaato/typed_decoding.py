@@ -3,13 +3,13 @@ same time end the process with a segmentation fault (msgspec 0.22): here one loo
 
 from __future__ import annotations
 
-import threading
+from _thread import allocate_lock  # without what `threading` loads
 from typing import Any, TypeVar, overload
 
 import msgspec
 
 T = TypeVar("T")
-_LOOKING = threading.Lock()
+_LOOKING = allocate_lock()
 _PREPARED: set[Any] = set()
 
 

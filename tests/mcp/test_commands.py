@@ -96,7 +96,7 @@ def test_calls_end_with_their_code(desk: Machine) -> None:
         (["greet", '{"name": "Ada"}'], 0, ""),
         (["fail"], 1, "it broke"),
         (["greet"], 2, "required"),
-        (["greet", "{"], 2, "not JSON"),
+        (["greet", "{"], 2, "must be a JSON object"),
         (["greet", "[]"], 2, "JSON object"),
         (["greeet"], 2, "Is it 'greet'"),
         (["structured", '{"number": 2}'], 0, ""),

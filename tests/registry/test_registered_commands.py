@@ -81,7 +81,7 @@ def test_a_tool_is_put_replaced_and_deleted(
         (2, ("put", *at, str(file), "--mcp", "server", *key), "SERVER/TOOL"),
         (2, ("put", *at, str(file), "--timeout", "5", *key), "need a handler"),
         (2, ("put", *at, str(tmp_path / "none"), *key), "cannot be read"),
-        (2, ("put", *at, __file__, *key), "is not JSON"),
+        (2, ("put", *at, __file__, *key), "must be a JSON object"),
         (1, ("delete", *at, "--version", "9", *key), "(tool.not_found)"),
         (1, ("delete", *at, "--if-match", etag, *key), "(request.precondition_failed)"),
     ):

@@ -36,7 +36,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.turn import now
 from jaato.protocol.ids import is_id
 from jaato.protocol.messages import Problem
-from jaato.runtime.plugins.discovery import NONE, NamedPlugins
+from jaato.runtime.plugins.discovery import NONE, Loader, NamedPlugins
 from jaato.runtime.plugins.isolation import BROKEN, run_bounded, short_message
 from jaato.tools.call import problem_of, replace_surrogates
 from jaato.tools.redaction.redactor import Redactor
@@ -198,6 +198,12 @@ def rewrite_foreign_log(state: SessionState, home: RestoreTarget) -> list[Event]
 
 
 # --- which plugins ---------------------------------------------------------------------------------------------------
+
+
+def discover_session_plugins(modules: Mapping[str, ModuleType] = NONE) -> dict[str, Loader]:
+    """A loader for each session plugin by name: `file`, those of the entry point group `jaato.session_plugins`, and
+    those of these modules. Nothing is imported yet."""
+    return SESSION_PLUGINS.discover(modules)
 
 
 def load_session_plugin(

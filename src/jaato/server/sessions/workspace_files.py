@@ -9,7 +9,6 @@ import anyio
 
 from jaato.tools.cancel import CancelToken
 from jaato.tools.filesystem.containment import Roots
-from jaato.tools.processes.ripgrep import Ripgrep, SearchLimits, Selection
 
 LISTED_FOR_S = 10.0
 """How long a list of files is used again: a client asks at every key."""
@@ -41,6 +40,8 @@ class WorkspaceFiles:
 
 def list_files(workspace: str) -> list[str]:
     """The files of a workspace. Raises `ToolError`s."""
+    from jaato.tools.processes.ripgrep import Ripgrep, SearchLimits, Selection  # few sessions complete paths
+
     limits = SearchLimits(CancelToken(), ends_at=time.monotonic() + LIMIT_S)
     return Ripgrep(Roots(Path(workspace))).files(Selection("."), limits)[:MAX_CONSIDERED]
 

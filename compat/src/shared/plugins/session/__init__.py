@@ -5,9 +5,7 @@ from __future__ import annotations
 from jaato.abc.session_plugin import SavedSession, SessionConfig, SessionPlugin, SessionState
 from jaato.abc.session_plugin import SavedSession as SessionInfo
 from jaato.plugins.session import FileSessionPlugin, create_plugin, load_session_config
-from jaato.runtime.session_saving import SESSION_PLUGINS, load_session_plugin
-
-discover_session_plugins = SESSION_PLUGINS.discover
+from jaato.runtime.session_saving import discover_session_plugins, load_session_plugin
 
 __all__ = [
     "FileSessionPlugin",
