@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.agent.echo import echo
-from tests.kit import calls, provider_of, results, say, session
+from tests.kit import calls, provider_of, recorded, results, say, session
 
 from jaato.protocol.events import AgentOutput, Event, Retry, ToolCallStart
 from jaato.tools.tool import tool
@@ -73,6 +73,29 @@ def test_stop_during_calls_skips_the_remaining_and_keeps_what_is_done(tmp_path: 
             assert [result.ok for result in found] == [True, False, False]
             assert {result.error.code for result in found if result.error} == {"cancelled"}
             assert not live.state.open_calls
+
+    anyio.run(main)
+
+
+@pytest.mark.spec("S3", "Cancellation Points")
+def test_a_call_that_had_not_begun_never_begins(tmp_path: Path) -> None:
+    """A stop when the first of several calls starts: no start of another one is in the log."""
+
+    async def main() -> None:
+        script = [calls(*[("echo", {"text": text}) for text in "abcd"]), say("never")]
+        async with session(tmp_path, script, [echo]) as live:
+
+            def stop(event: Event) -> None:
+                if isinstance(event, ToolCallStart):
+                    live.stop()
+
+            live.journal.bus.listen(stop)
+            turn = await live.post("go")
+            assert turn is not None
+            assert turn.reason == "cancelled"
+            assert sum(isinstance(event, ToolCallStart) for event in recorded(live)) == 1
+            assert not any(result.ok for result in results(live)[1:])
+            assert len(results(live)) == 4
 
     anyio.run(main)
 
