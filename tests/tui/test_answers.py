@@ -5,14 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.tui.studio import call, calls, say, studio
 
 from jaato.client.state import apply
 from jaato.protocol.events import PermissionRequested
 from jaato.tui.lines_view import LinesView
 from jaato.tui.questions import panel
+from jaato.tui.questions.lines import drop_heads
 
 pytestmark = pytest.mark.anyio
+
+
+def make_question(number: int) -> PermissionRequested:
+    """A question for permission."""
+    return PermissionRequested(
+        session_id="s",
+        agent_id=f"a{number}",
+        seq=1_000 + number,
+        question_id=f"q{number}",
+        call_id=f"c{number}",
+        tool="run",
+        arguments={"command": f"touch {number}"},
+        digest="d",
+        reason="r",
+        options=["y", "n", "c"],
+    )
 
 
 async def test_edited_arguments_are_run(work: Path) -> None:
@@ -95,21 +113,7 @@ async def test_what_is_typed_after_an_answer_is_no_answer(
 async def test_questions_that_wait_are_counted(work: Path) -> None:
     """Of several questions the first one is shown, with how many wait."""
     async with studio(work, steps=[say("x")]) as one:
-        asked = [
-            PermissionRequested(
-                session_id="s",
-                agent_id=f"a{number}",
-                seq=1_000 + number,
-                question_id=f"q{number}",
-                call_id=f"c{number}",
-                tool="run",
-                arguments={"command": f"touch {number}"},
-                digest="d",
-                reason="r",
-                options=["y", "n"],
-            )
-            for number in range(3)
-        ]
+        asked = [make_question(number) for number in range(3)]
         state = one.app.link.session.state
         for question in asked:
             apply(state, question)
@@ -152,3 +156,54 @@ async def test_a_long_call_is_viewed_whole(work: Path) -> None:
         assert one.panel.current is not None
         await one.press("n")
         await one.see("Over.")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_the_changed_lines_of_an_edit_are_visible(work: Path, size: tuple[int, int]) -> None:
+    """An edit of one place with three lines around it: all that changes, and its whole surroundings, without scrolling;
+    the file is named once."""
+    lines = [f"line {number}" for number in range(1, 21)]
+    (work / "deep").mkdir()
+    (work / "deep" / "a.txt").write_text("\n".join(lines))
+    steps = [
+        call("get_tool_schemas", names=["updateFile"]),
+        call("updateFile", path="deep/a.txt", old="line 10\nline 11", new="ten\neleven"),
+        say("Over."),
+    ]
+    async with studio(work, steps=steps, size=size) as one:
+        await one.send("go")
+        await one.see("May updateFile run?", "path: deep/a.txt", "- line 11", "+ eleven", "line 14")
+        assert "+++" not in one.screen
+        text = one.panel.query_one(LinesView).text
+        assert text.index("line 14") < text.index("because") < text.index("'always' would cover")
+        await one.answer("n")
+        await one.see("Over.")
+
+
+def test_only_the_lines_of_the_named_file_are_dropped() -> None:
+    """Another path, several files and a new file keep what says so."""
+
+    def heads(diff: str, **arguments: str) -> list[str]:
+        question = structs.replace(make_question(1), arguments=arguments, preview=diff)
+        return [line for line in drop_heads(diff, question).splitlines() if line.startswith(("--- ", "+++ "))]
+
+    hunk = "@@ -1 +1 @@\n-a\n+b\n"
+    assert heads(f"--- x\n+++ x\n{hunk}", path="x") == []
+    assert heads(f"--- x\n+++ x\n{hunk}", path="y") == ["--- x", "+++ x"]
+    assert heads(f"--- x\n+++ x\n{hunk}", patch="…") == ["--- x", "+++ x"]
+    assert len(heads(f"--- x\n+++ x\n{hunk}--- y\n+++ y\n{hunk}", path="x")) == 4
+    assert heads(f"--- /dev/null\n+++ x\n{hunk}", path="x") == ["--- /dev/null"]
+
+
+async def test_the_keys_are_shown_on_entering_the_panel_at_rest(work: Path) -> None:
+    """Without a frame in between: Tab shows the keys of the answers, Escape how to get there."""
+    async with studio(work, steps=[say("x")]) as one:
+        apply(one.app.link.session.state, make_question(1))
+        one.app.schedule_frame()
+        await one.see("Tab answers")
+        one.app.view.tick = lambda: False  # type: ignore[method-assign]
+        await one.press("tab")
+        await one.see("no + comment")
+        await one.press("escape")
+        await one.see("Tab answers")
+        one.app.link.session.state.questions.clear()

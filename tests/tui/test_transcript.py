@@ -97,6 +97,14 @@ def test_a_diff_is_shown_side_by_side_where_it_is_wide() -> None:
     assert all(len(line) <= 120 for line in wide)
 
 
+def test_no_part_of_a_change_is_cut() -> None:
+    """A line that is longer than its side: one column, in which it is broken and complete."""
+    end = "os.remove(everything)"
+    lines = lines_of(lay_out_diff(f"--- a\n+++ a\n@@ -1 +1 @@\n-one\n+{'x' * 200}{end}", 140, LOOKS))
+    assert end in "".join(line.rstrip() for line in lines)
+    assert all(len(line) <= 140 for line in lines)
+
+
 def layout_of(count: int) -> Layout:
     """A layout of messages of different lengths."""
     layout = Layout()

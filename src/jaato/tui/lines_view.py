@@ -73,7 +73,7 @@ class LinesView(ScrollView, can_focus=True):
     @property
     def text_width(self) -> int:
         """The columns of a line."""
-        return max(20, (self.size.width or self.app.size.width) - 1)
+        return max(2, (self.size.width or self.app.size.width) - 1)
 
     def _lay_out_again(self) -> None:
         self._width = self.text_width

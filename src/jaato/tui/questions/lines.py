@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from textual.strip import Strip
 
 from jaato.cli.output.console import one_line, visible
-from jaato.cli.output.printer import indent_argument
+from jaato.cli.output.printer import Line, indent_argument
 from jaato.cli.repl.questions import argument_lines, condition_lines, local_time, question_lines
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.tui.transcript.diffs import lay_out_diff
@@ -26,6 +29,8 @@ ANSWERS = (
     ("c", "c", "no + comment"),
 )
 """The keys of the documented answers, the answers, and their meaning."""
+HEADS = re.compile(r"^--- (.*)\n\+\+\+ (.*)\n", re.MULTILINE)
+"""The two lines that name a file in a unified diff."""
 
 
 def format_title(question: Question, name: str, number: int) -> str:
@@ -52,15 +57,33 @@ def lay_out_question(question: Question, width: int, looks: Looks) -> list[Strip
     """The lines of a question."""
     if isinstance(question, ClarificationQuestion):
         return lay_out_clarification(question, width, looks)
+    arguments = lay_out_lines(argument_lines(question), width, looks)
+    conditions = lay_out_lines(condition_lines(question), width, looks)
+    if not question.preview:
+        return arguments + conditions
+    diff = lay_out_diff(drop_heads(clean(visible(question.preview)), question), width, looks)
+    if question.access is not None:  # what a yes opens is read before the change
+        return arguments + conditions + diff
+    return arguments + diff + conditions
+
+
+def lay_out_lines(lines: Iterable[Line], width: int, looks: Looks) -> list[Strip]:
+    """Lines with their looks; those without one are not broken between words."""
     found: list[Strip] = []
-    for line, look in [*argument_lines(question), *condition_lines(question)]:
-        style = looks.named(look)
-        found += (
-            lay_out_plain(clean(line), width, style) if not look else lay_out_words(clean(line), width, style)
-        )
-    if question.preview:
-        found += lay_out_diff(clean(visible(question.preview)), width, looks)
+    for line, look in lines:
+        lay_out = lay_out_words if look else lay_out_plain
+        found += lay_out(clean(line), width, looks.named(look))
     return found
+
+
+def drop_heads(diff: str, question: PermissionRequested) -> str:
+    """The diff of a call without the lines that name the file, if that is the one of its argument `path`."""
+    found = HEADS.match(diff)
+    path = question.arguments.get("path")
+    is_same = found is not None and isinstance(path, str) and found[2] == clean(visible(path))
+    if found is None or not is_same or HEADS.search(diff, found.end()) is not None:
+        return diff
+    return diff[found.end() :] if found[1] == found[2] else f"--- {found[1]}\n{diff[found.end() :]}"
 
 
 def lay_out_whole(question: PermissionRequested, width: int, looks: Looks) -> list[Strip]:

@@ -26,7 +26,7 @@ from jaato.tui.questions.lines import Question, format_title, lay_out_question, 
 GUARD_S = 0.5
 """How long a question is visible before a key answers it: a key that comes sooner was meant for the prompt, or for the
 question before."""
-OTHER_LINES = 13
+OTHER_LINES = 11
 """Lines of a small terminal for all but the question: its border and keys, the prompt, the status, some conversation."""
 GRACE_S = 0.4
 """How long the panel keeps the keys after an answer, as the next question often comes at once."""
@@ -145,10 +145,11 @@ class QuestionPanel(Vertical):
         """Use a key as an answer; whether it was used. One that comes too soon is typed into the prompt."""
         question = self.current
         if question is None or time.monotonic() - self._since < GUARD_S:
-            if len(key) == 1 and key.isprintable() and key != self._last_key:
+            is_text = len(key) == 1 and key.isprintable()
+            if is_text and key != self._last_key:
                 self.post_message(self.Typed(key))
                 self.leave()
-            return len(key) == 1
+            return is_text
         self._last_key = key
         if isinstance(question, ClarificationQuestion):
             if key == "enter":
@@ -207,12 +208,9 @@ class QuestionLines(LinesView):
         super().__init__(id=id)
         self._panel = panel
 
-    def on_focus(self) -> None:
-        """Show the keys."""
-        self._panel.show_keys()
-
-    def on_blur(self) -> None:
-        """Show how to get here."""
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        """Show the keys, or how to get here."""
+        super().watch_has_focus(_has_focus)
         self._panel.show_keys()
 
     def on_key(self, event: events.Key) -> None:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 from textual.strip import Strip
 
-from jaato.tui.transcript.lines import cut_line, fill, lay_out_plain, make_strip
+from jaato.tui.transcript.lines import fill, lay_out_plain, make_strip
 from jaato.tui.transcript.looks import Looks
 
 SIDE_BY_SIDE_WIDTH = 120
@@ -54,7 +55,7 @@ def parse_diff(diff: str) -> Iterator[Row]:
 def lay_out_diff(diff: str, width: int, looks: Looks) -> list[Strip]:
     """The lines of a clean unified diff."""
     rows = [*parse_diff(SAME_FILE.sub(r"+++ \1", diff.rstrip("\n")))]
-    if width >= SIDE_BY_SIDE_WIDTH and any(row.mark == "@" for row in rows):
+    if width >= SIDE_BY_SIDE_WIDTH and any(row.mark == "@" for row in rows) and fits_sides(rows, width):
         return lay_out_sides(rows, width, looks)
     styles = {"+": looks.added, "-": looks.removed, "@": looks.hunk, " ": looks.text}
     found: list[Strip] = []
@@ -65,10 +66,20 @@ def lay_out_diff(diff: str, width: int, looks: Looks) -> list[Strip]:
     return found
 
 
+def fits_sides(rows: list[Row], width: int) -> bool:
+    """Whether no line of a side is longer than its half, so that nothing of a change is hidden."""
+    room = (width - 1) // 2 - count_digits(rows) - 3
+    return all(cell_len(row.text) <= room for row in rows if row.mark != "@")
+
+
+def count_digits(rows: list[Row]) -> int:
+    """The digits of the highest line number."""
+    return max((len(str(max(row.old, row.new))) for row in rows), default=1)
+
+
 def lay_out_sides(rows: list[Row], width: int, looks: Looks) -> list[Strip]:
-    """Old on the left, new on the right."""
-    half = (width - 1) // 2
-    digits = max((len(str(max(row.old, row.new))) for row in rows), default=1)
+    """Old on the left, new on the right; the lines fit."""
+    half, digits = (width - 1) // 2, count_digits(rows)
     found: list[Strip] = []
     left: list[Row] = []
     right: list[Row] = []
@@ -97,14 +108,13 @@ def lay_out_sides(rows: list[Row], width: int, looks: Looks) -> list[Strip]:
 
 
 def join_sides(old: Row | None, new: Row | None, half: int, digits: int, looks: Looks) -> Strip:
-    """One line of both sides; a long one is cut."""
+    """One line of both sides."""
     text = Text()
     for row, number in ((old, old.old if old else 0), (new, new.new if new else 0)):
         style = looks.text
         if row is not None and row.mark in "+-":
             style = looks.added if row.mark == "+" else looks.removed
-        room = half - digits - 3
-        content = cut_line(row.text, room) if row is not None else ""
+        content = row.text if row is not None else ""
         mark = row.mark if row is not None else " "
         text.append(f"{number or '':>{digits}} ", looks.dim)
         part = Text(f"{mark} {content}", style)
