@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pexpect
+import psutil
 import pytest
 from tests.cli.desk import Desk, call, say
 
@@ -176,3 +177,68 @@ def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
         child.kill(signal.SIGTERM)
         child.expect(re.escape("\x1b[?1049l"))
         child.expect(pexpect.EOF)
+
+
+CRASH = """
+import sys
+from jaato.cli import main
+from jaato.tui.app import FullScreenClient
+
+def fail(self):
+    hidden = "a secret " + "value"
+    raise RuntimeError("out of order")
+
+FullScreenClient.action_unfold = fail
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_fault_leaves_the_terminal_and_the_draft_as_they_were(tmp_path: Path) -> None:
+    """An exception in a handler: the screen is restored, the traceback shows no values, the draft is kept."""
+    desk = Desk(tmp_path)
+    words = ["tui", "--no-daemon", *desk.script(say("x"))]
+    with terminal(desk, sys.executable, "-c", CRASH, *words) as child:
+        child.expect("ready")
+        child.send("my draft")
+        child.expect("draft")
+        child.send("\x0f")
+        child.expect(re.escape("\x1b[?1049l"))
+        child.expect("RuntimeError: out of order")
+        child.expect("resumes the session")
+        assert "a secret value" not in child.before
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 1
+    with terminal(desk, *desk.command, *words) as child:
+        child.expect("my draft")
+        child.expect("ready")
+        leave(child)
+
+
+def test_a_closed_terminal_leaves_no_process(tmp_path: Path) -> None:
+    """The terminal is closed while a tool runs in the client's own process: both end."""
+    desk = Desk(tmp_path)
+    script = desk.script(call("run", command="touch begun; sleep 987"), say("x"))
+    with terminal(desk, *desk.command, "tui", "--no-daemon", *script, "--yes") as child:
+        child.expect("ready")
+        child.send("go\r")
+        desk.wait_for("begun")
+        tool = [one.pid for one in psutil.Process(child.pid).children(recursive=True)]
+        assert tool
+        child.ptyproc.fileobj.close()
+        psutil.wait_procs([psutil.Process(child.pid)], timeout=TIMEOUT_S)
+        assert not [pid for pid in tool if psutil.pid_exists(pid)]
+
+
+def test_it_is_suspended_and_drawn_again(tmp_path: Path) -> None:
+    """Stopped, the screen is the shell's; continued, all of it is drawn again."""
+    desk = Desk(tmp_path)
+    with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("x"))) as child:
+        child.expect("ready")
+        child.kill(signal.SIGTSTP)
+        child.expect(re.escape("\x1b[?1049l"))
+        child.kill(signal.SIGCONT)
+        child.expect(re.escape("\x1b[?1049h"))
+        child.expect("F1 shows the keys")
+        child.expect("ready")
+        leave(child)

@@ -6,11 +6,13 @@ import asyncio
 import gc
 import signal
 import time
+import traceback
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rich.text import Text
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.markup import escape
@@ -43,6 +45,7 @@ from jaato.tui.screens.subjects import (
     WaypointSubject,
 )
 from jaato.tui.session_screen import SessionScreen
+from jaato.tui.transcript.lines import clean
 
 FRAME_S = 1 / 30
 TICK_S = 0.1
@@ -133,8 +136,10 @@ class FullScreenClient(App[int]):
         if not self.is_headless:
             gc.freeze()  # modules and style sheets: a collection in mid-frame need not look at them
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGINT, signal.SIGTERM):  # the keys come as keys, these from elsewhere
+            # the keys come as keys, these from elsewhere; the last one when the terminal was closed
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.leave)
+        self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
         self.run_worker(self._run_link())
         self.set_interval(TICK_S, self._tick)
         if not self._has_mouse:
@@ -169,6 +174,13 @@ class FullScreenClient(App[int]):
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.push_screen(ConfirmDialog(text), lambda yes: answer.set_result(bool(yes)))
         return await answer
+
+    def _fatal_error(self) -> None:
+        """Keep the draft, and end with a traceback without the values of variables, which may be secrets."""
+        self.view.area.close()
+        lines = traceback.format_exception(self._exception) if self._exception is not None else []
+        self._exit_renderables.append(Text(clean("".join(lines).rstrip())))
+        self._close_messages_no_wait()
 
     def leave(self) -> None:
         """Leave: detach from the session, and end."""
@@ -299,6 +311,8 @@ class FullScreenClient(App[int]):
             yield SystemCommand(title, text, partial(self.action_open, name))
         yield SystemCommand("Theme", "choose colours, light or dark", self.action_change_theme)
         yield SystemCommand("Mouse", "give the mouse to the terminal, or take it (F9)", self.action_mouse)
+        if not self.is_headless:
+            yield SystemCommand("Suspend", "go to the shell; fg comes back", self.action_suspend_process)
         yield SystemCommand("Leave", "leave; a turn in the server continues", self.leave)
         if self.link.is_open:
             for choice in list_commands(self.link.session.state):

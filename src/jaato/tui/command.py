@@ -6,7 +6,7 @@ import os
 from argparse import Namespace
 
 from jaato.cli.arguments.values import clean_text
-from jaato.cli.exit_codes import INTERRUPTED, OK, print_message
+from jaato.cli.exit_codes import ERROR, INTERRUPTED, OK, print_message
 from jaato.settings import environment, user_dir
 from jaato.tui.app import FullScreenClient
 from jaato.tui.preferences import Preferences
@@ -26,6 +26,8 @@ def main(args: Namespace) -> int:
         print_message(
             f"the turn continues; {joins} joins it" if link.was_busy else f"{joins} resumes the session"
         )
+    if app.return_code:
+        return ERROR
     return INTERRUPTED if code is None else OK
 
 
