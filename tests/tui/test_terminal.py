@@ -6,6 +6,7 @@ import io
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -226,8 +227,10 @@ def test_a_closed_terminal_leaves_no_process(tmp_path: Path) -> None:
         tool = [one.pid for one in psutil.Process(child.pid).children(recursive=True)]
         assert tool
         child.ptyproc.fileobj.close()
-        psutil.wait_procs([psutil.Process(child.pid)], timeout=TIMEOUT_S)
-        assert not [pid for pid in tool if psutil.pid_exists(pid)]
+        until = time.monotonic() + TIMEOUT_S
+        while child.isalive() or any(map(psutil.pid_exists, tool)):
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
 
 def test_it_is_suspended_and_drawn_again(tmp_path: Path) -> None:

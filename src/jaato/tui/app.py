@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
+import sys
+import termios
 import time
 import traceback
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 from rich.text import Text
 from textual.app import App, SystemCommand
@@ -136,9 +139,9 @@ class FullScreenClient(App[int]):
         if not self.is_headless:
             gc.freeze()  # modules and style sheets: a collection in mid-frame need not look at them
             loop = asyncio.get_running_loop()
-            # the keys come as keys, these from elsewhere; the last one when the terminal was closed
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in (signal.SIGINT, signal.SIGTERM):  # the keys come as keys, these from elsewhere
                 loop.add_signal_handler(number, self.leave)
+            signal.signal(signal.SIGHUP, partial(self._hang_up, loop))  # at once: SIGCONT follows it
         self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
         self.run_worker(self._run_link())
         self.set_interval(TICK_S, self._tick)
@@ -174,6 +177,16 @@ class FullScreenClient(App[int]):
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.push_screen(ConfirmDialog(text), lambda yes: answer.set_result(bool(yes)))
         return await answer
+
+    def _hang_up(self, loop: asyncio.AbstractEventLoop, *_signal: object) -> None:
+        """Leave; when the terminal was closed, nothing more is written to it, as each write would fail."""
+        if not is_open_terminal(sys.__stdin__):
+            signal.signal(signal.SIGCONT, signal.SIG_IGN)
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            for number in (1, 2):
+                os.dup2(nothing, number)
+            os.close(nothing)
+        loop.call_soon_threadsafe(self.leave)
 
     def _fatal_error(self) -> None:
         """Keep the draft, and end with a traceback without the values of variables, which may be secrets."""
@@ -385,3 +398,11 @@ class FullScreenClient(App[int]):
         grown = await self.link.load_earlier()
         self.view.transcript.shift(grown.get(self.view.agent_id, 0))
         self.schedule_frame()
+
+
+def is_open_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal that was not closed."""
+    try:
+        return stream is not None and bool(termios.tcgetattr(stream.fileno()))
+    except (OSError, termios.error):
+        return False
