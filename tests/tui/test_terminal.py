@@ -245,3 +245,25 @@ def test_it_is_suspended_and_drawn_again(tmp_path: Path) -> None:
         child.expect("F1 shows the keys")
         child.expect("ready")
         leave(child)
+
+
+def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
+    """An option alone is one of the full-screen client; a download that is refused ends it with what else can be done."""
+    desk = Desk(tmp_path)
+    for name in [name for name in desk.env if name.endswith("_API_KEY") or name == "JAATO_PROVIDER"]:
+        del desk.env[name]
+    with terminal(desk, sys.executable, "-m", "jaato", "--no-daemon") as child:
+        child.expect("has to be downloaded")
+        child.send("n")
+        child.expect(re.escape("\x1b[?1049l"))
+        child.expect("set a key")
+        assert "Traceback" not in child.before
+        assert "Group" not in child.before
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 2
+    with terminal(desk, sys.executable, "-m", "jaato", "--no-daemn") as child:
+        child.expect("--no-daemn")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 2

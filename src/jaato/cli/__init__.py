@@ -27,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_program(words: Sequence[str], *, own: bool) -> int:
     """Run one command line; `own` is that of this process. A process of this program ends with it, and so does another one
     in which it has left a thread that may never end, such as that of a cancelled tool."""
-    words = words or default_words()
+    if not words or (words[0].startswith("-") and words[0] not in UNPROTECTED):
+        words = [*default_words(), *words]
     if not own:
         return run_line(words)
     import threading
@@ -47,7 +48,7 @@ def run_program(words: Sequence[str], *, own: bool) -> int:
 
 
 def default_words() -> list[str]:
-    """The command line without words: the full-screen client at a terminal, if it is installed; else none."""
+    """The command where none is given: the full-screen client at a terminal, if it is installed; else none."""
     from jaato.cli.full_screen import can_draw, is_accessible, is_installed
     from jaato.settings import environment
 

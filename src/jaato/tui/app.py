@@ -117,7 +117,7 @@ class FullScreenClient(App[int]):
         self.link.on_open = self._session_opened
         self.view = SessionScreen(self.link, PromptArea(memory, draft_key, self._known))
         self.view.warning = self._warning
-        self.failure: JaatoError | None = None
+        self.failure: Exception | None = None
         """What has ended the client."""
         self.left = asyncio.Event()
         """Set when the session was left, or could not be opened."""
@@ -151,14 +151,13 @@ class FullScreenClient(App[int]):
     # --- the link ------------------------------------------------------------------------------------------------
 
     async def _run_link(self) -> None:
-        code = 0
         try:
             await self.link.run(self._first)
-        except JaatoError as error:
-            self.failure, code = error, error.exit_code
+        except Exception as error:  # noqa: BLE001 reported as that of any command; task groups wrap theirs
+            self.failure = error
         self.view.area.close()
         self.left.set()
-        self.exit(code, return_code=code)
+        self.exit(0)
 
     def _known(self) -> tuple[State, SessionInfo | None] | None:
         """The session, once there is one."""
