@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -83,10 +84,19 @@ async def measure() -> list[Row]:
                 feed(app, done, count)
                 done = count
                 found += await frames_and_keys(app, pilot.pause, pilot.press, count)
+                found.append(memory(count))
             found += await stream(app, pilot.pause)
             app.leave()
             await app.left.wait()
     return found
+
+
+def memory(count: int) -> Row:
+    """What the process holds: the client, and its server."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    size = pages * resource.getpagesize() / 2**20
+    return Row(f"terminal client, memory at {count:,} events", size, "MB", 120.0, "its server included")
 
 
 def event_fields(app: FullScreenClient, seq: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import signal
 import sys
@@ -267,3 +268,27 @@ def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
         child.expect(pexpect.EOF)
         child.close()
         assert child.exitstatus == 2
+
+
+def test_a_message_starts_the_server_again(tmp_path: Path) -> None:
+    """The server was killed and nothing starts it: the status says what does, and the message is answered."""
+    desk = Desk(tmp_path)
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    desk.env["XDG_RUNTIME_DIR"] = str(runtime)
+    try:
+        with terminal(desk, *desk.command, "tui", *desk.script(say("First."), say("Second."))) as child:
+            child.expect("ready")
+            child.send("hi\r")
+            child.expect("First.")
+            child.expect("ready")
+            found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
+            assert found is not None
+            os.kill(int(found[1]), signal.SIGKILL)
+            child.expect("a message starts the server")
+            child.send("again\r")
+            child.expect("Second.")
+            child.expect("ready")
+            leave(child)
+    finally:
+        desk.run("serve", "--stop")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from functools import partial
 
 from jaato.cli.arguments.values import clean_text
 from jaato.cli.exit_codes import ERROR, INTERRUPTED, OK, print_message
@@ -11,7 +12,7 @@ from jaato.settings import environment, user_dir
 from jaato.tui.app import FullScreenClient
 from jaato.tui.preferences import Preferences
 from jaato.tui.prompt.memory import Memory
-from jaato.tui.server_choice import open_connection
+from jaato.tui.server_choice import find_server, open_connection
 
 
 def main(args: Namespace) -> int:
@@ -48,6 +49,8 @@ def make_app(args: Namespace) -> FullScreenClient:
             open_connection(args, confirm), memory, preferences, first=first, draft_key=choose_draft_key(args)
         )
     )
+    if args.command == "tui" and not args.connect and not args.no_daemon:
+        apps[0].link.start_server = partial(find_server, args)
     return apps[0]
 
 

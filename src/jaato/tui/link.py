@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from jaato.abc.asker import Answer
@@ -82,6 +83,8 @@ class Link:
         self.on_leave: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         """Called when another session is shown."""
+        self.start_server: Callable[[], object] | None = None
+        """Starts the user's server if it is not running; None for another server, which is not ours to start."""
         self.progress = ""
         """What a new session waits for."""
         self.state = "connecting"
@@ -297,7 +300,7 @@ class Link:
         waiting: UserBlock | None = None
         if not self.client.connected:
             waiting = self.conversation.add_waiting(text)
-            self.changed()
+            self._need_server()
         message = MessageSend(session_id=self.session.id, text=text, files=files, check_prompt=check_prompt)
         try:
             await self.client.ask(message)
@@ -314,6 +317,9 @@ class Link:
         command = answer_command(self.session.id, question.question_id, answer)
         if isinstance(question, PermissionRequested):
             command = msgspec.structs.replace(command, digest=question.digest)
+        if not self.client.connected:
+            self.conversation.note("The answer is sent once there is a connection again.", "yellow")
+            self._need_server()
         settled = await self.client.ask(command)
         if isinstance(settled, Settled) and not settled.accepted and settled.answer:
             self.conversation.note(describe_answer(settled.by, settled.answer), "yellow")
@@ -324,6 +330,12 @@ class Link:
     def _show_progress(self, event: InitProgress) -> None:
         part = f" {event.done * 100 // event.total} %" if event.total else ""
         self.progress = one_line(f"{event.step}{part}", 60)
+        self.changed()
+
+    def _need_server(self) -> None:
+        """Start the server, as something waits for it."""
+        if self.start_server is not None:
+            self.start(anyio.to_thread.run_sync(self.start_server))
         self.changed()
 
     def _connection_changed(self, connected: bool) -> None:

@@ -185,6 +185,8 @@ class SessionScreen(Screen[None]):
     def _hint(self) -> str:
         if warning := self.warning() or self.link.progress:
             return warning
+        if self.link.state == "reconnecting" and self.link.start_server is not None:
+            return "a message starts the server"
         if self.transcript.has_focus:
             return "Enter unfolds, Tab back"
         if not self.transcript.following:
