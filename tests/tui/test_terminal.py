@@ -292,3 +292,15 @@ def test_a_message_starts_the_server_again(tmp_path: Path) -> None:
             leave(child)
     finally:
         desk.run("serve", "--stop")
+
+
+@pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"PYTHONIOENCODING": "latin-1"}])
+def test_a_terminal_that_cannot_show_it_gets_plain_lines(tmp_path: Path, environ: dict[str, str]) -> None:
+    """A message says why, and nothing is drawn."""
+    desk = Desk(tmp_path)
+    with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("Hello.")), **environ) as child:
+        child.expect("Plain lines are used")
+        child.expect("Ctrl-D leaves")
+        child.send("hi\r")
+        child.expect("Hello.")
+        assert "\x1b[?1049h" not in child.before

@@ -19,10 +19,12 @@ def is_accessible(args: Namespace | None, environ: Mapping[str, str]) -> bool:
 
 
 def can_draw(environ: Mapping[str, str]) -> bool:
-    """Whether both ends are a terminal that can be drawn on."""
+    """Whether both ends are a terminal that can be drawn on, with the characters for it."""
     import sys
 
-    return sys.stdin.isatty() and sys.stdout.isatty() and environ.get("TERM", "") not in ("", "dumb")
+    is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return is_terminal and is_unicode and environ.get("TERM", "") not in ("", "dumb")
 
 
 def is_installed() -> bool:
