@@ -19,7 +19,7 @@ from jaato.protocol.events import Event, MessageUser, PermissionRequested
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Text
 from jaato.providers.scripted import Answer, ScriptedCall, Step
-from jaato.server.openai.branches import find_place, sent_exchanges
+from jaato.server.openai.branches import find_place, normalize, sent_exchanges
 from jaato.server.openai.requests import ChatMessage
 
 HEADER = "X-OpenWebUI-Chat-Id"
@@ -342,3 +342,21 @@ def test_places(both: list[str], known: list[str], new: str) -> None:
     assert place is not None
     assert place.kept == len(both)
     assert place.is_end == (not known)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("<details open>\n<summary>x</summary></details >\n\nYes. <think>a</think>b", "Yes. b"),
+        ("<think>a<think>b</think>c", "c"),
+        ("<thinking>a</think>b", "<thinking>a</think>b"),
+        ("<think>a<details>b</think>c</details>d", "c</details>d"),
+        ("a </think> b", "a </think> b"),
+        ("<thinkers>a</think>", "<thinkers>a</think>"),
+        ("<think " * 500_000, ("<think " * 500_000).strip()),
+        ("<think " * 250_000 + "</think  " * 250_000, None),
+    ],
+)
+def test_folded_reasoning(text: str, rest: str | None) -> None:
+    """Reasoning around answers is left out; tags that nothing closes stay, and take no longer than other text."""
+    assert normalize(text) == (" ".join(text.split()) if rest is None else rest)

@@ -18,7 +18,11 @@ from jaato.server.openai.requests import ChatMessage
 
 ONCE = "chat:"
 """How the `once` of a message begins that came through this API."""
-FOLDED = re.compile(r"<(details|think|thinking)\b.*?</\1\s*>", re.DOTALL)
+OPENING = re.compile(r"<(details|thinking|think)\b")
+CLOSING = {
+    name: re.compile(rf"</{name}\s*>")  # one pattern for both would be quadratic in openings without an end
+    for name in ("details", "thinking", "think")
+}
 """What front ends put around the reasoning of an answer, which is no part of it."""
 
 
@@ -49,7 +53,20 @@ class Place(NamedTuple):
 
 def normalize(text: str) -> str:
     """A text without reasoning and without differences of white space."""
-    return " ".join(FOLDED.sub(" ", text).split())
+    kept: list[str] = []
+    end = 0
+    unclosed: set[str] = set()
+    for opening in OPENING.finditer(text):
+        name = opening[1]
+        if opening.start() < end or name in unclosed:
+            continue
+        closing = CLOSING[name].search(text, opening.end())
+        if closing is None:
+            unclosed.add(name)
+            continue
+        kept += text[end : opening.start()].split()
+        end = closing.end()
+    return " ".join([*kept, *text[end:].split()])
 
 
 def sent_exchanges(dialogue: Sequence[ChatMessage]) -> list[Exchange]:
