@@ -24,8 +24,10 @@ from jaato.tools.invisible_text import one_line
 
 Kind = Literal["content", "reasoning"]
 FinishReason = Literal["stop", "length", "content_filter"]
+AGENT_CHARS = 40
 ARGUMENT_CHARS = 80
 LINE_CHARS = 240
+"""More than a call has, whose code would otherwise lose its end."""
 NOTE_CHARS = 1_000
 FINISH: Mapping[str, FinishReason] = {
     "stop": "stop",
@@ -45,7 +47,7 @@ ENDED = {
 
 
 QUOTE = "'"
-MARKUP = str.maketrans({"[": "\\[", "<": "\\<", "`": QUOTE})
+MARKUP = str.maketrans({"\\": "\\\\", "[": "\\[", "<": "\\<", "`": QUOTE})
 
 
 def escape_markdown(text: str) -> str:
@@ -189,7 +191,11 @@ class AnswerFold:
     def call_text(self, agent_id: str, tool: str, arguments: Mapping[str, Any]) -> str:
         """A call in short, with the name of its agent if that is a subagent; as code, for front ends render Markdown."""
         agent = self._state.agents.get(agent_id)
-        name = f"{agent.name}: " if agent is not None and agent_id != self._state.root_agent_id else ""
+        name = (
+            f"{one_line(agent.name, AGENT_CHARS)}: "
+            if agent is not None and agent_id != self._state.root_agent_id
+            else ""
+        )
         shown = ", ".join(
             f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
             for key, value in arguments.items()
