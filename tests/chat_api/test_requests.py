@@ -15,6 +15,7 @@ from tests.chat_api.api import Api, serving
 from jaato.protocol.frames import Role
 from jaato.providers.scripted import Step
 from jaato.server.auth.tokens import add_token
+from jaato.server.openai.application import chat_of
 from jaato.server.openai.requests import MAX_MESSAGES
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -79,6 +80,13 @@ BAD: dict[str, tuple[bytes | str, str]] = {
     "no tokens": (json.dumps({"model": "jaato", "messages": HI, "max_tokens": -1}), "above zero"),
     "hot": (json.dumps({"model": "jaato", "messages": HI, "temperature": 9}), "0 to 2"),
     "many stops": (json.dumps({"model": "jaato", "messages": HI, "stop": list("abcde")}), "at most 4"),
+    "a long model": (json.dumps({"model": "scripted/" + "m" * 2_000, "messages": HI}), "at most 300"),
+    "many images": (
+        json.dumps(
+            {"model": "jaato", "messages": [{"role": "user", "content": [{"type": "image_url"}] * 101}]}
+        ),
+        "at most 100 images",
+    ),
     "an empty stop": (json.dumps({"model": "jaato", "messages": HI, "stop": [""]}), "empty"),
     "half a character": ('{"model": "jaato", "messages": [{"role": "user", "content": "\\ud800"}]}', ""),
 }
@@ -193,3 +201,9 @@ def test_chat_ids_that_are_wrong(tmp_path: Path, name: str) -> None:
                 assert (await post(api, body, **{name: odd})).status_code == 200
 
     anyio.run(main)
+
+
+@pytest.mark.parametrize("name", ["voilà", "ein Maß", "猫"])
+def test_names_in_other_scripts(name: str) -> None:
+    """Names are UTF-8, whose bytes may look like the spaces of another encoding."""
+    assert chat_of({"headers": [(b"x-jaato-session", name.encode())]}).session == name

@@ -18,6 +18,9 @@ from jaato.typed_decoding import decode_json
 
 MAX_MESSAGES = 10_000
 MAX_STOPS = 4
+MAX_MODEL_CHARS = 300
+MAX_IMAGES = 100
+"""The most images of a message."""
 UNSHOWN_IMAGE = "[an image that is not part of this history]"
 
 
@@ -160,6 +163,8 @@ def invalid(text: str, param: str | None = None, code: str = "invalid_value") ->
 def check_parameters(request: ChatRequest) -> None:
     """Raise `RequestError` for parameters that the answer could not honour."""
     unsupported = "unsupported_parameter"
+    if len(request.model) > MAX_MODEL_CHARS:
+        raise invalid(f"The name of a model has at most {MAX_MODEL_CHARS} characters.", "model")
     if request.n not in (None, 1):
         raise invalid("Only one answer can be given: leave out n, or send 1.", "n", unsupported)
     if request.logprobs:
@@ -197,6 +202,8 @@ def check_messages(request: ChatRequest) -> None:
 
 def read_images(message: ChatMessage) -> list[File]:
     """The images of a message. Raises `RequestError` for those that are not in the request itself, and for other parts."""
+    if len(message.parts) > MAX_IMAGES:
+        raise invalid(f"A message has at most {MAX_IMAGES} images.", "messages")
     files: list[File] = []
     for number, part in enumerate(message.parts, 1):
         if part.type != "image_url":

@@ -36,7 +36,7 @@ UNSET = ("", "none", "null", "undefined")
 def header_value(scope: Scope, name: bytes) -> str:
     """The value of a header; empty if there is none, or a placeholder that a front end has not filled in."""
     given = values(scope, name)
-    value = given[0].strip() if given else ""
+    value = given[0].strip(" \t") if given else ""  # others may be bytes of UTF-8
     return "" if value.lower() in UNSET or value.startswith("{{") else value
 
 
