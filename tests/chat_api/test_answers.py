@@ -29,12 +29,21 @@ from jaato.protocol.events import (
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Media, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
-from jaato.server.openai.answer import AnswerFold
+from jaato.server.openai.answer import AnswerFold, escape_markdown
 
 WRITE = ScriptedCall("writeNewFile", {"path": "a.txt", "content": "x"})
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
+
+
+@pytest.mark.parametrize("text", [r"\[x](https://evil.example)", r"!\[x](y)", r"\\[x](y)", r"\<img src=x>"])
+def test_escaped_markup_stays_escaped(text: str) -> None:
+    """A backslash of the text itself does not undo the escape of the character behind it."""
+    shown = escape_markdown(text)
+    for mark in "[<":
+        before = shown.partition(mark)[0]
+        assert mark not in shown or (len(before) - len(before.rstrip("\\"))) % 2
 
 
 async def gather(stream: Any) -> tuple[str, str, list[Any]]:
@@ -287,6 +296,26 @@ def test_a_failure_before_any_text(tmp_path: Path, code: str, status: int) -> No
     anyio.run(main)
 
 
+def test_a_failure_after_a_call_is_not_repeated(tmp_path: Path) -> None:
+    """The SDK repeats a request that the provider has refused, but not one whose calls were run."""
+
+    async def main() -> None:
+        script = [Step(error="provider_unavailable")] * 20 + [Step("never")]
+        for steps, sent in ([Step(calls=[WRITE])], 1), ([], 3):
+            async with serving(tmp_path / str(sent), [*steps, *script]) as api:
+                sdk = api.sdk.with_options(max_retries=2)
+                with pytest.raises(openai.InternalServerError):
+                    await sdk.chat.completions.create(
+                        model="jaato",
+                        messages=[{"role": "user", "content": "x"}],
+                        extra_headers={"X-Jaato-Session": "t"},
+                    )
+                (session,) = api.sessions()
+                assert len(stored(api, session)) == sent
+
+    anyio.run(main)
+
+
 def test_a_failure_in_mid_stream(tmp_path: Path) -> None:
     """An error after the first piece is an error object in the stream, which the SDK raises."""
 
@@ -399,6 +428,11 @@ def test_workspaces(tmp_path: Path) -> None:
             (session,) = api.sessions()
             events = api.hub.store.read(session, 0)
             assert next(iter(events)).workspace == str(other)  # type: ignore[union-attr]
+            async with httpx2.AsyncClient(headers={"authorization": f"Bearer {api.token}"}) as http:
+                twice = [("x-jaato-workspace", str(other))] * 2
+                body = {"model": "jaato", "messages": [{"role": "user", "content": "Hi"}]}
+                url = f"{api.sdk.base_url}chat/completions"
+                assert (await http.post(url, json=body, headers=twice)).status_code == 400
             for wrong in ("work", str(tmp_path / "none"), "../work", "~"):
                 with pytest.raises(openai.BadRequestError, match="absolute path"):
                     await api.ask(("user", "Hi"), extra_headers={"X-Jaato-Workspace": wrong})

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -270,3 +271,35 @@ def next_piece(stream: Any, process: subprocess.Popen[bytes]) -> None:
     for _ in stream:
         pass
     raise StopIteration
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_server_that_stops(tmp_path: Path, is_stream: bool) -> None:
+    """A stop of the server in mid-turn is an error for the client, which is not repeated, and none in the server's log."""
+    script = tmp_path / "script.json"
+    script.write_text(
+        json.dumps([{"calls": [{"name": "run", "arguments": {"command": NAP}}]}, {"text": "Never."}])
+    )
+    rules = tmp_path / ".config/jaato"
+    rules.mkdir(parents=True)
+    (rules / "permissions.json").write_text(json.dumps({"allow": ["run"]}))
+    body = {"model": "jaato", "messages": [{"role": "user", "content": "one"}], "stream": is_stream}
+    with daemon(tmp_path, script) as (process, sdk), ThreadPoolExecutor(1) as pool:
+        headers = {"authorization": f"Bearer {sdk.api_key}"}
+        asked = pool.submit(
+            httpx2.post, f"{sdk.base_url}chat/completions", json=body, headers=headers, timeout=30
+        )
+        deadline = time.monotonic() + 20
+        while not sleepers() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.terminate()
+        answer = asked.result(30)
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+    assert not sleepers()
+    if is_stream:
+        assert answer.text.endswith("data: [DONE]\n\n")
+    else:
+        assert answer.status_code == 503
+        assert answer.headers["x-should-retry"] == "false"
+    assert '"server_stopping"' in answer.text

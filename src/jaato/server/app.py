@@ -212,7 +212,8 @@ async def run_server(options: ServerOptions) -> AsyncIterator[Server]:
         names = (list(options.hosts), list(options.origins))
         network = server.network = Network(state_dir, keys, server.certificate, names, stack, group)
         pair = PairingEndpoint(network.pairings, network.add_browser)
-        app = network.app = application(hub, Metrics(), mcp, registry, ChatApi(hub, options.openai), pair)
+        chat = ChatApi(hub, options.openai)
+        app = network.app = application(hub, Metrics(), mcp, registry, chat, pair)
         web = [one for one in options.listeners if one.family != socket.AF_UNIX]
         for listener in web:
             await network.listen(listener, gate_error, len(web))
@@ -220,4 +221,7 @@ async def run_server(options: ServerOptions) -> AsyncIterator[Server]:
         for listener in options.listeners:
             if listener.family == socket.AF_UNIX:
                 await stack.enter_async_context(serve_gate(Gate(app, LocalAuthenticator()), listener))
-        yield server
+        try:
+            yield server
+        finally:
+            chat.stop()  # while the listeners can still send the errors

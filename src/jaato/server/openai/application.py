@@ -10,13 +10,13 @@ import anyio
 from jaato.errors import JaatoError
 from jaato.server.auth.gate import send_refusal
 from jaato.server.auth.identity import KEY, Admission
-from jaato.server.http.asgi import Receive, Refused, Scope, Send, body_of, header, values
+from jaato.server.http.asgi import Receive, Refused, Scope, Send, body_of, values
 from jaato.server.openai.errors import RequestError, error_body, refusal_of_error
 from jaato.server.openai.models import Models
 from jaato.server.openai.requests import parse_request
 from jaato.server.openai.tasks import TaskAnswer, header_value, is_task
 from jaato.server.openai.turns import Chat, TurnAnswer
-from jaato.server.openai.wire import EventStream, Source, send_json, send_whole
+from jaato.server.openai.wire import NO_RETRY, EventStream, Source, send_json, send_whole
 from jaato.server.sessions.hub import Hub
 
 CHAT_HEADERS = (b"x-openwebui-chat-id", b"x-conversation-id")
@@ -38,6 +38,8 @@ class Application:
         self._workspace = workspace
         self._models = Models(hub.base)
         self._running = 0
+        self._open: set[anyio.CancelScope] = set()
+        self._is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -72,6 +74,8 @@ class Application:
             raise RequestError(
                 403, "An agent acts as the owner; use a token of the role owner.", "role_not_allowed"
             )
+        if self._is_stopping:
+            raise stopping_error()
         if self._running >= MAX_CONCURRENT:
             raise RequestError(
                 429,
@@ -101,25 +105,44 @@ class Application:
         else:
             workspace = self._workspace_of(scope)
             source = TurnAnswer(self._hub, admission, chat_of(scope), choice, workspace, request)
+        options = request.stream_options
+        usage = options is not None and bool(options.include_usage)
+        stream = EventStream(scope, send, request.model, include_usage=usage) if request.stream else None
+        is_answered = False
         async with anyio.create_task_group() as group:
             group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
+            self._open.add(group.cancel_scope)
             try:
-                if request.stream:
-                    options = request.stream_options
-                    usage = options is not None and bool(options.include_usage)
-                    await EventStream(scope, send, request.model, include_usage=usage).run(source)
+                if stream is not None:
+                    await stream.run(source)
                 else:
                     await send_whole(send, request.model, source)
+                is_answered = True
             except Refused as refused:
                 await send_refusal(scope, send, refused, error_body)
+                is_answered = True
+            finally:
+                self._open.discard(group.cancel_scope)
             group.cancel_scope.cancel()
+        if self._is_stopping and not is_answered:
+            if stream is None:
+                raise stopping_error()
+            await stream.fail(stopping_error())
+
+    def stop(self) -> None:
+        """Stop every turn, and answer its request with an error."""
+        self._is_stopping = True
+        for cancel_scope in self._open:
+            cancel_scope.cancel()
 
     def _workspace_of(self, scope: Scope) -> Path:
         """The directory in which the agent works. Raises `RequestError` without one."""
-        given = header(scope, WORKSPACE_HEADER) or ""
-        if not given and self._workspace is not None:
+        given = values(scope, WORKSPACE_HEADER)
+        if len(given) > 1:
+            raise RequestError(400, "X-Jaato-Workspace is given once.", "workspace_invalid")
+        text = given[0].encode("latin-1").decode("utf-8", "replace") if given else ""
+        if not text and self._workspace is not None:
             return self._workspace
-        text = given.encode("latin-1").decode("utf-8", "replace")
         if not text:
             raise RequestError(
                 400,
@@ -134,6 +157,12 @@ class Application:
                 "workspace_invalid",
             )
         return Path(text)
+
+
+def stopping_error() -> RequestError:
+    """The error of requests that a stop of the server interrupts."""
+    text = "The server is stopping; the turn was interrupted, and the next message continues."
+    return RequestError(503, text, "server_stopping", **NO_RETRY)
 
 
 def check_method(scope: Scope, method: str) -> None:

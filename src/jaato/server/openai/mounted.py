@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaato.server.http.asgi import App, Receive, Refused, Scope, Send
+from jaato.server.http.asgi import Receive, Refused, Scope, Send
 
 if TYPE_CHECKING:
+    from jaato.server.openai.application import Application
     from jaato.server.sessions.hub import Hub
 
 PATHS = ("/v1/chat/completions", "/v1/models")
@@ -31,7 +32,7 @@ class Mounted:
     def __init__(self, hub: Hub, workspace: Path | None) -> None:
         self._hub = hub
         self._workspace = workspace
-        self._app: App | None = None
+        self._app: Application | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -40,3 +41,8 @@ class Mounted:
 
             self._app = Application(self._hub, self._workspace)
         await self._app(scope, receive, send)
+
+    def stop(self) -> None:
+        """End the requests that are being answered."""
+        if self._app is not None:
+            self._app.stop()

@@ -25,6 +25,9 @@ STREAM_HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 
+NO_RETRY = {"x-should-retry": "false"}
+"""Keeps the SDK from repeating a request by itself, and with it what its calls have done."""
+
 
 class Outcome(msgspec.Struct):
     """How an answer ended."""
@@ -63,9 +66,14 @@ async def send_json(send: Send, body: Any, status: int = 200) -> None:
 async def send_whole(send: Send, model: str, source: Source) -> None:
     """Send an answer as one object. Raises `Refused`."""
     texts: dict[str, list[str]] = {"content": [], "reasoning": []}
-    async with aclosing(source.pieces()) as pieces:
-        async for piece in pieces:
-            texts[piece.kind].append(piece.text)
+    try:
+        async with aclosing(source.pieces()) as pieces:
+            async for piece in pieces:
+                texts[piece.kind].append(piece.text)
+    except Refused as refused:
+        if any(texts.values()):
+            refused.headers |= NO_RETRY
+        raise
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts["content"])}
     if any(texts["reasoning"]):
         message["reasoning_content"] = "".join(texts["reasoning"])
@@ -114,15 +122,23 @@ class EventStream:
                 async for piece in pieces:
                     await self._send_piece(piece)
         except Refused as refused:
-            if not self._started:
-                await send_refusal(self._scope, self._send, refused, error_body)
-                return
-            await self._send_data(error_body(self._scope, refused))
-        else:
-            await self._send_delta({}, source.outcome.finish_reason)
-            if self._include_usage:
-                usage = usage_body(source.outcome.usage)
-                await self._send_data(self._head | {"choices": [], "usage": usage})
+            await self.fail(refused)
+            return
+        await self._send_delta({}, source.outcome.finish_reason)
+        if self._include_usage:
+            usage = usage_body(source.outcome.usage)
+            await self._send_data(self._head | {"choices": [], "usage": usage})
+        await self._end()
+
+    async def fail(self, refused: Refused) -> None:
+        """End with an error: as the response, or in the stream once that has started."""
+        if not self._started:
+            await send_refusal(self._scope, self._send, refused, error_body)
+            return
+        await self._send_data(error_body(self._scope, refused))
+        await self._end()
+
+    async def _end(self) -> None:
         await self._send_line(b"data: [DONE]\n\n")
         await self._send({"type": "http.response.body", "body": b""})
 
