@@ -119,6 +119,24 @@ def visible(layout: Layout, top: int, height: int) -> list[str]:
     return [layout.line(top + y, LOOKS)[0].text.rstrip() for y in range(height)]
 
 
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_line_that_looks_like_a_head_is_shown_as_a_change(width: int) -> None:
+    """Removing `-- x` and adding `++ x` in a hunk is not the head of a file, which would show one of both lines."""
+    diff = "--- q.sql\n+++ q.sql\n@@ -1,2 +1,2 @@\n--- DELETE\n+++ DELETE\n SELECT\n"
+    text = "\n".join(lines_of(lay_out_diff(diff, width, LOOKS)))
+    assert "- -- DELETE" in text if width == 80 else "-- DELETE" in text
+    assert "++ DELETE" in text
+    assert text.count("q.sql") == 1
+
+
+def test_after_an_abridged_part_nothing_is_left_out() -> None:
+    """Where lines are missing, counts say nothing more: every line is shown."""
+    diff = "--- a\n+++ a\n@@ -1,9 +1,9 @@\n-x\n… 7 lines …\n--- x\n+++ x\n"
+    text = "\n".join(lines_of(lay_out_diff(diff, 80, LOOKS)))
+    assert "--- x" in text
+    assert "+++ x" in text
+
+
 def test_what_is_read_stays_where_it_is() -> None:
     """Reading upwards, heights that were estimates move the view and not the text; new blocks change nothing."""
     layout = layout_of(300)

@@ -16,10 +16,9 @@ from jaato.tui.transcript.looks import Looks
 
 SIDE_BY_SIDE_WIDTH = 120
 """Columns from which a diff is shown side by side."""
-HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-SAME_FILE = re.compile(r"^--- (.*)\n\+\+\+ \1$", re.MULTILINE)
-"""The two lines for a file that keeps its name."""
-HEADS = ("--- ", "+++ ", "diff ", "index ", "rename ", "similarity ", "new file", "deleted file", "\\ ", "… ")
+HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+ABRIDGED = "… "
+HEADS = ("--- ", "+++ ", "diff ", "index ", "rename ", "similarity ", "new file", "deleted file", "\\ ")
 
 
 class Row(NamedTuple):
@@ -32,29 +31,39 @@ class Row(NamedTuple):
 
 
 def parse_diff(diff: str) -> Iterator[Row]:
-    """The lines of a clean unified diff; those around hunks have the mark `@`."""
-    old = new = 0
-    for line in diff.split("\n"):
+    """The lines of a clean unified diff; those around hunks have the mark `@`. Within a hunk the counts of its head decide, not
+    what a line looks like. Of the two lines for a file that keeps its name one is left out."""
+    old = new = left_old = left_new = 0
+    is_whole = True
+    lines = diff.split("\n")
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        is_inside = left_old > 0 or left_new > 0
         found = HUNK.match(line)
         if found is not None:
-            old, new = int(found[1]), int(found[2])
+            old, new = int(found[1]), int(found[3])
+            left_old, left_new = int(found[2] or 1), int(found[4] or 1)
             yield Row("@", line)
-        elif line.startswith("+") and not line.startswith("+++ "):
+        elif line.startswith(ABRIDGED):
+            left_old = left_new = 0
+            is_whole = False
+            yield Row("@", line)
+        elif line.startswith(HEADS) and not (is_inside and line[0] in "+-"):
+            if not (is_whole and line.startswith("--- ") and following == f"+++ {line[4:]}"):
+                yield Row("@", line)
+        elif line.startswith("+"):
             yield Row("+", line[1:], 0, new)
-            new += 1
-        elif line.startswith("-") and not line.startswith("--- "):
+            new, left_new = new + 1, left_new - 1
+        elif line.startswith("-"):
             yield Row("-", line[1:], old, 0)
-            old += 1
-        elif line.startswith(HEADS):
-            yield Row("@", line)
+            old, left_old = old + 1, left_old - 1
         else:
             yield Row(" ", line[1:], old, new)
-            old, new = old + 1, new + 1
+            old, new, left_old, left_new = old + 1, new + 1, left_old - 1, left_new - 1
 
 
 def lay_out_diff(diff: str, width: int, looks: Looks) -> list[Strip]:
     """The lines of a clean unified diff."""
-    rows = [*parse_diff(SAME_FILE.sub(r"+++ \1", diff.rstrip("\n")))]
+    rows = [*parse_diff(diff.rstrip("\n"))]
     if width >= SIDE_BY_SIDE_WIDTH and any(row.mark == "@" for row in rows) and fits_sides(rows, width):
         return lay_out_sides(rows, width, looks)
     styles = {"+": looks.added, "-": looks.removed, "@": looks.hunk, " ": looks.text}
