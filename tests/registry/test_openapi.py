@@ -159,7 +159,7 @@ def test_on_the_one_application_everything_is_under_the_path_of_the_list(tmp_pat
                     "/V1/tools",
                 ):  # a client of the contract's may ask
                     refuses(at.send("GET", path), 404, "route.not_found")
-                for path in ("/", "/favicon.ico", "/healthz", "/v2/tools"):
+                for path in ("/favicon.ico", "/healthz", "/v2/tools"):
                     reply = at.send("GET", path)
                     assert (reply.status, reply.json["error"]["code"]) == (404, "not_found"), path
                     assert "schema_version" not in reply.json

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+import msgspec
 from msgspec.structs import replace
 
 from jaato.abc.provider import Provider
@@ -22,7 +23,6 @@ from jaato.agent.limits.spending import Budget, Key
 from jaato.agent.session import Session
 from jaato.agent.turn import Limits
 from jaato.errors import ConfigError
-from jaato.protocol.codec import encode
 from jaato.protocol.ids import session_name
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.known_providers import ProviderChoice
@@ -215,7 +215,7 @@ class SessionFactory:
 
     def _runtime(self, options: SessionOptions, model: str) -> Runtime:
         """The plugins for a model, which some of them depend on."""
-        key = (model, options.plugins, encode(options.program.mcp_servers))
+        key = (model, options.plugins, msgspec.json.encode(options.program.mcp_servers, enc_hook=repr))
         runtime = self._runtimes.get(key)
         if runtime is None:
             registry = options.registry or create_registry(

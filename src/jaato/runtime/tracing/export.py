@@ -104,6 +104,8 @@ class SpanSink(SpanExporter):
             thread = threading.Thread(target=self._processor.shutdown, name="jaato-trace-close", daemon=True)
             thread.start()
             thread.join(within_s)
+            if thread.is_alive():
+                self._exporter.shutdown()  # ends its retries
         with self._lock:
             lost, self._pending = self._pending, 0
             self._counters.dropped += lost
@@ -116,6 +118,7 @@ class CollectorExporter(OTLPSpanExporter):
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._rules = CollectorSession(endpoint)
+        self._is_shut = False
         super().__init__(
             endpoint.url,
             timeout=endpoint.timeout_s,
@@ -129,6 +132,12 @@ class CollectorExporter(OTLPSpanExporter):
         if super().export(spans) is not SpanExportResult.SUCCESS:
             raise OSError(self._rules.fault)
         return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        """End retries, also those of a running export. May be called again."""
+        if not self._is_shut:
+            self._is_shut = True
+            super().shutdown()  # type: ignore[no-untyped-call]
 
 
 class CollectorSession(requests.Session):
