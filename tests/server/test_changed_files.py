@@ -81,11 +81,12 @@ def test_changed_files_are_told_as_they_change(tmp_path: Path) -> None:
             restored = changes.pop()
             assert not heard[-1].call_id
             assert all(event.call_id for event in heard[:-1])
+            changes[2:4] = sorted(changes[2:4])  # calls of one reply end in any order
             assert changes == [
                 [("src/new.py", "created", 2, 0)],
                 [("old.txt", "modified", 3, 1)],
-                [("src/new.py", "modified", 1, 1)],
                 [("gone.txt", "deleted", 0, 3)],
+                [("src/new.py", "modified", 1, 1)],
                 [("m1", "created", 1, 0), ("old.txt", "modified", 1, 1)],
                 [("m1", "deleted", None, None), ("deep/m2", "created", None, None)],
                 [("old.txt", "modified", 1, 1)],
