@@ -15,7 +15,7 @@ from acp.agent.connection import AgentSideConnection
 from jaato.acp.agent import EditorAgent
 from jaato.acp.streams import EditorStreams
 from jaato.cli.arguments.values import session_create
-from jaato.cli.commands.chat import connect_in_process
+from jaato.cli.clients.chat import connect_in_process
 from jaato.cli.connect import client_name, connect_or_start, find_or_start_server
 from jaato.cli.exit_codes import OK, print_message
 from jaato.cli.output.console import Console

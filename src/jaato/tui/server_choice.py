@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio.to_thread
 
 from jaato.cli.arguments.values import session_create, workspace_of
-from jaato.cli.commands.chat import choose_session
+from jaato.cli.clients.chat import choose_session
 from jaato.cli.connect import client_name, connect_to, find_or_start_server
 from jaato.client.address import Address, socket_path
 from jaato.client.connection import Client, connect

@@ -357,7 +357,11 @@ COMMANDS = (
         SERVE,
     ),
     Command(
-        "web", "open the page of the server in the browser", "--role:web --no-open --ipc-socket:running", WEB
+        "web",
+        "open the page of the server in the browser",
+        "--role:web --no-open --ipc-socket:running",
+        WEB,
+        module="clients.web",
     ),
     Command(
         "tokens",
@@ -379,6 +383,7 @@ COMMANDS = (
         "serve an editor by the Agent Client Protocol, at the standard streams",
         f"{MODEL} --system-prompt --max-turns --budget {PERMISSIONS} --connect --token-file --no-daemon",
         ACP,
+        module="clients.acp",
         unused="--workspace --session --continue --name",
     ),
     Command(

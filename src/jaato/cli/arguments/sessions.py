@@ -163,13 +163,19 @@ COMMANDS = (
         f"[prompt...] {AGENT} --image --schema --output",
         RUN,
     ),
-    Command("chat", "start an interactive session", f"[prompt:chat...] {AGENT} --accessible", CHAT),
+    Command(
+        "chat",
+        "start an interactive session",
+        f"[prompt:chat...] {AGENT} --accessible",
+        CHAT,
+        module="clients.chat",
+    ),
     Command(
         "attach",
         "attach this terminal to a session of the server",
         "[session:attach] --new --full-screen --accessible --workspace --verbose --connect --token-file",
         ATTACH,
-        module="commands.chat",
+        module="clients.chat",
         unused=f"{MODEL} --system-prompt --max-turns --budget --continue --name --no-daemon {PERMISSIONS}",
     ),
     Command(
@@ -177,6 +183,7 @@ COMMANDS = (
         "start the full-screen client in a new or resumed session",
         f"[prompt:chat...] {AGENT} --accessible --no-mouse",
         TUI,
+        module="clients.tui",
     ),
     Command(
         "events",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from jaato.cli.commands import chat
+from jaato.cli.clients import chat
 from jaato.cli.exit_codes import print_message
 from jaato.cli.full_screen import can_draw, is_accessible, is_installed, run_full_screen
 from jaato.errors import ConfigError

@@ -1,0 +1,1 @@
+"""The commands with which people, and editors, look at a session."""
