@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,12 @@ def test_a_file_and_what_is_in_it_stay_small() -> None:
     assert len(SOURCES) > 1_000
     found = [f"{path.relative_to(ROOT)}: {why}" for path in SOURCES for why in complaints(path.read_text())]
     assert not found, "\n".join(found)
+
+
+def test_a_package_has_at_most_twenty_modules() -> None:
+    """Side by side, without packages in it and `__init__`."""
+    sizes = Counter(path.parent for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py")
+    assert [str(package) for package, size in sizes.items() if size > 20] == []
 
 
 def test_what_is_too_large_is_found() -> None:
