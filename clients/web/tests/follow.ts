@@ -10,7 +10,7 @@ let lost = 0;
 class ShortWebSocket extends WebSocket {
   constructor(address: string) {
     super(address);
-    const until = 3 + Math.floor(Math.random() * 12);
+    const until = 3 + Math.floor(Math.random() * 4);
     let frames = 0;
     this.addEventListener("message", () => {
       frames += 1;

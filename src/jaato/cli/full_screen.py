@@ -22,6 +22,8 @@ def can_draw(environ: Mapping[str, str]) -> bool:
     """Whether both ends are a terminal that can be drawn on, with the characters for it."""
     import sys
 
+    if sys.stdin is None or sys.stdout is None:  # closed by the parent process
+        return False
     is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     return is_terminal and is_unicode and environ.get("TERM", "") not in ("", "dumb")
