@@ -41,6 +41,15 @@ def terminal(desk: Desk, *command: str, **environ: str) -> Iterator[Any]:
         child.close(force=True)
 
 
+def desk_with_runtime(tmp_path: Path) -> Desk:
+    """A desk whose server has its socket in a directory of its own."""
+    desk = Desk(tmp_path)
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    desk.env["XDG_RUNTIME_DIR"] = str(runtime)
+    return desk
+
+
 def leave(child: Any) -> None:
     """Leave with Ctrl+C twice; the terminal is as it was."""
     child.send("\x03")
@@ -54,10 +63,7 @@ def leave(child: Any) -> None:
 
 def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
     """`jaato` at a terminal: a server is started, a message is answered, leaving keeps the session."""
-    desk = Desk(tmp_path)
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    desk.env["XDG_RUNTIME_DIR"] = str(runtime)
+    desk = desk_with_runtime(tmp_path)
     desk.env["JAATO_PROVIDER"] = "scripted"
     desk.env["JAATO_MODEL"] = desk.script(say("Hello **you**."))[-1]
     try:
@@ -272,10 +278,7 @@ def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
 
 def test_a_message_starts_the_server_again(tmp_path: Path) -> None:
     """The server was killed and nothing starts it: the status says what does, and the message is answered."""
-    desk = Desk(tmp_path)
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    desk.env["XDG_RUNTIME_DIR"] = str(runtime)
+    desk = desk_with_runtime(tmp_path)
     try:
         with terminal(desk, *desk.command, "tui", *desk.script(say("First."), say("Second."))) as child:
             child.expect("ready")

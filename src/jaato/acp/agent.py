@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from acp import schema
 from jaato.acp.errors import AUTH_REQUIRED, LOGIN, invalid_params, map_errors, request_error
-from jaato.acp.prompts import Block, clean, read_prompt
+from jaato.acp.prompts import Block, read_prompt
 from jaato.acp.session import Connection, EditorSession
 from jaato.acp.streams import EditorStreams
 from jaato.acp.updates import MODES, config_options, mode_state
@@ -24,6 +24,7 @@ from jaato.protocol.commands import SessionCreate, SessionList, SessionUpdate
 from jaato.protocol.frames import Opened, Sessions
 from jaato.runtime.provider_selection import usable_providers
 from jaato.settings import load
+from jaato.tools.call import replace_surrogates
 from jaato.version import __version__
 
 LOGIN_METHOD = "jaato-login"
@@ -129,7 +130,9 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> schema.ListSessionsResponse:
         """The stored sessions of a directory, or of all, newest first."""
-        found = await self._client.ask(SessionList(workspace=clean(cwd) if cwd else None, cursor=cursor))
+        found = await self._client.ask(
+            SessionList(workspace=replace_surrogates(cwd) if cwd else None, cursor=cursor)
+        )
         assert isinstance(found, Sessions)
         rows = [
             schema.SessionInfo(
@@ -191,7 +194,7 @@ class EditorAgent:
                 await self._set_mode(session, value)
                 options = config_options(session.session, mode=value)
             case "model", str():
-                state, model = session.session.state, clean(value)
+                state, model = session.session.state, replace_surrogates(value)
                 change = SessionUpdate(session_id=state.session_id, provider=state.provider, model=model)
                 await self._client.ask(change)
                 options = config_options(session.session, model=model)
@@ -215,7 +218,10 @@ class EditorAgent:
             raise invalid_params(f"cwd is an absolute path, not {one_line(cwd, 100)!r}.")
         once = "" if self._client.in_process else word()
         return replace(
-            self._creation, workspace=clean(cwd), mcp_servers=server_entries(servers or []), once=once
+            self._creation,
+            workspace=replace_surrogates(cwd),
+            mcp_servers=server_entries(servers or []),
+            once=once,
         )
 
     async def _create(self, creation: SessionCreate) -> tuple[Opened, str]:
@@ -235,10 +241,10 @@ class EditorAgent:
 
     async def _open(self, session_id: str, cwd: str, servers: list[Server] | None) -> EditorSession:
         """Open a stored session, with the options of this editor unless another client has it open."""
-        creation = replace(self._creation_in(cwd, servers), session_id=clean(session_id))
+        creation = replace(self._creation_in(cwd, servers), session_id=replace_surrogates(session_id))
         if (known := self._sessions.pop(session_id, None)) is not None:
             await known.close()
-        watched = await self._client.attach(clean(session_id))
+        watched = await self._client.attach(replace_surrogates(session_id))
         assert watched.info is not None
         is_owner, notice = len(watched.info.clients) <= 1, ""
         if is_owner:

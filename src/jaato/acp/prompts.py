@@ -19,6 +19,7 @@ from acp.schema import (
 
 from jaato.acp.errors import invalid_params
 from jaato.protocol.commands import File
+from jaato.tools.call import replace_surrogates
 
 DOCUMENTS = ("application/pdf",)
 Block = (
@@ -47,7 +48,7 @@ def read_prompt(blocks: Sequence[Block]) -> tuple[str, list[File]]:
                 texts.append(read_resource(block.resource, files))
             case _:
                 raise invalid_params("A prompt has text, images and resources; sound is not supported.")
-    text = clean("".join(texts))
+    text = replace_surrogates("".join(texts))
     if not text.strip() and not files:
         raise invalid_params("The prompt is empty.")
     return text, files
@@ -92,8 +93,3 @@ def decode(data: str) -> bytes:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         raise invalid_params("The data of an image or a document is not base64.") from None
-
-
-def clean(text: str) -> str:
-    """Text that can be encoded: a lone surrogate becomes U+FFFD."""
-    return text.encode("utf-8", "replace").decode() if not text.isascii() else text

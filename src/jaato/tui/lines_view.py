@@ -8,7 +8,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from jaato.tui.transcript.looks import Looks, make_looks
+from jaato.tui.transcript.looks import Looks, looks_of
 
 LayOut = Callable[[int, Looks], list[Strip]]
 
@@ -37,8 +37,7 @@ class LinesView(ScrollView, can_focus=True):
     def looks(self) -> Looks:
         """The styles of the current theme."""
         if self._looks is None:
-            theme = self.app.current_theme
-            self._looks = make_looks(self.app.theme_variables, dark=theme.dark, ansi=theme.ansi)
+            self._looks = looks_of(self.app)
         return self._looks
 
     @property

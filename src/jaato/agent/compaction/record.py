@@ -201,11 +201,15 @@ def call_text(call: ToolCall) -> str:
 
 def one_line(text: str, most: int) -> str:
     """Text on one line, its middle left out where it is too long."""
-    line = " ".join(text[: 8 * most].split())
-    if len(line) <= most:
-        return line
+    return shorten(" ".join(text[: 8 * most].split()), most)
+
+
+def shorten(text: str, most: int) -> str:
+    """The text, without its middle where it is longer than that."""
+    if len(text) <= most:
+        return text
     half = (most - 3) // 2
-    return f"{line[:half]} … {line[-half:]}"
+    return f"{text[:half]} … {text[-half:]}"
 
 
 def hash_files(workspace: Path, paths: Iterable[str]) -> dict[str, str]:

@@ -106,7 +106,8 @@ class SummarizeGCPlugin(TruncateGCPlugin):
         reason: str,
     ) -> tuple[list[Message], GCResult]:
         """The recent turns, after the summary."""
-        from jaato.agent.compaction.summary import SUMMARY_HEAD, shorten, summary_chars
+        from jaato.agent.compaction.record import shorten
+        from jaato.agent.compaction.summary import SUMMARY_HEAD, summary_chars
 
         _, last = self.select_range(history, context_usage, config)
         summary = Text(SUMMARY_HEAD + shorten(answer.strip(), summary_chars(context_usage)))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaato.agent.compaction.record import one_line, record_lines
+from jaato.agent.compaction.record import one_line, record_lines, shorten
 from jaato.agent.state import State
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media, Message, Part, Refusal, Text, ToolCall, ToolResult
@@ -159,14 +159,6 @@ def line_of(message: Message, part: Part, each: int) -> str:
 def compact(arguments: dict[str, Any]) -> str:
     """Arguments on one line."""
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def shorten(text: str, most: int) -> str:
-    """The text, without its middle where it is longer than that."""
-    if len(text) <= most:
-        return text
-    half = (most - 3) // 2
-    return f"{text[:half]} … {text[-half:]}"
 
 
 def transcript_chars(usage: dict[str, Any]) -> int:

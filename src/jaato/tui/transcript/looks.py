@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.style import Style
+from textual.app import App
 from textual.color import Color
 
 
@@ -34,6 +35,12 @@ class Looks(NamedTuple):
         """The style for a colour that the line client names."""
         names = {"dim": self.dim, "bold": self.strong, "red": self.bad, "green": self.good}
         return (names | {"yellow": self.warn, "blue": self.accent, "cyan": self.accent}).get(look, self.text)
+
+
+def looks_of(app: App[Any]) -> Looks:
+    """The styles for the current theme of an application."""
+    theme = app.current_theme
+    return make_looks(app.theme_variables, dark=theme.dark, ansi=theme.ansi)
 
 
 def make_looks(variables: Mapping[str, str], *, dark: bool, ansi: bool) -> Looks:

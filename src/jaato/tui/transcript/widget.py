@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from jaato.tui.transcript.blocks import Block, UserBlock
 from jaato.tui.transcript.layout import Layout
-from jaato.tui.transcript.looks import Looks, make_looks
+from jaato.tui.transcript.looks import Looks, looks_of
 
 USER_S = 1.0
 """How long after a key or the wheel a movement is the user's."""
@@ -70,8 +70,7 @@ class Transcript(ScrollView, can_focus=True):
     def looks(self) -> Looks:
         """The styles of the current theme."""
         if self._looks is None:
-            theme = self.app.current_theme
-            self._looks = make_looks(self.app.theme_variables, dark=theme.dark, ansi=theme.ansi)
+            self._looks = looks_of(self.app)
         return self._looks
 
     @property
