@@ -61,6 +61,6 @@ def collect() -> list[Mark]:
         done = subprocess.run(
             [*command, "--collect-only", "-q", "tests"], cwd=ROOT, capture_output=True, text=True, check=False
         )
-        if not target.exists():
+        if done.returncode or not target.exists():  # without an extra, tests would be missing
             raise RuntimeError(f"The tests cannot be collected:\n{done.stdout}\n{done.stderr}")
         return [Mark(*row) for row in json.loads(target.read_text(encoding="utf-8"))]

@@ -33,6 +33,7 @@ from jaato.storage.event_table import decode_event_row, rows_after
 from jaato.storage.private_files import check_own_file, create_private
 from jaato.storage.schema import SEQ_BITS, STEPS, statements, version_of
 from jaato.storage.session_table import list_sessions
+from jaato.tools.call import replace_surrogates
 
 VERSION = 1
 """Goes up whenever `text_of` gives other words: an index of other words is made anew."""
@@ -90,7 +91,7 @@ def terms_of(query: str) -> list[str]:
 
     Each word must be there, also as the beginning of a longer one; in double quotes, words in this order.
     """
-    text = query[:MAX_QUERY_CHARS].encode("utf-8", "replace").decode()
+    text = replace_surrogates(query[:MAX_QUERY_CHARS])
     terms: dict[str, None] = {}
     for quoted, word in QUOTED.findall(text):
         wanted = " ".join(keep_words(quoted or word).split())[:MAX_WORD_CHARS]

@@ -193,7 +193,7 @@ def safe_text(value: object, how: Callable[[object], str] = repr) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """Text that can be written as UTF-8: lone surrogates become U+FFFD."""
+    """Text that can be written as UTF-8: each lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 

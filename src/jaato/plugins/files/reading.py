@@ -16,7 +16,7 @@ from jaato.errors import ToolError
 from jaato.plugins.files.diff import make_unified_diff
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import FileChange
-from jaato.tools.call import Call, Output
+from jaato.tools.call import Call, Output, replace_surrogates
 from jaato.tools.filesystem.backup_directory import Record
 from jaato.tools.filesystem.changes import Change, Changes, Target
 from jaato.tools.filesystem.containment import Roots, display_name
@@ -182,7 +182,7 @@ class Window:
         while piece and not ends_line(piece):
             self.call.token.raise_if_cancelled()
             piece = self.lines.readline(CHUNK_BYTES)
-        text = text.encode("utf-8", "replace").decode()
+        text = replace_surrogates(text)
         if len(text) <= MAX_LINE_CHARS:
             return text
         return f"{text[:MAX_LINE_CHARS]}…" + ("\n" if piece else "")

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from jaato.errors import ConfigError
+from jaato.tools.call import replace_surrogates
 from jaato.tools.filesystem.atomic import read_bounded, write_private
 from jaato.tools.schema import depth_within
 from jaato.typed_decoding import decode_json
@@ -136,9 +137,9 @@ def limit_manifest(manifest: Manifest) -> Manifest:
         dropped.append(f"instructions beyond {MAX_INSTRUCTIONS_CHARS:,} characters")
     return msgspec.structs.replace(
         manifest,
-        protocol_version=clean(manifest.protocol_version)[:MAX_NAME_CHARS],
+        protocol_version=replace_surrogates(manifest.protocol_version)[:MAX_NAME_CHARS],
         server_info=manifest.server_info if fits(manifest.server_info) else {},
-        instructions=clean(instructions),
+        instructions=replace_surrogates(instructions),
         capabilities=manifest.capabilities if fits(manifest.capabilities) else {},
         tools=tools,
         prompts=prompts,
@@ -161,7 +162,7 @@ def fitting(kind: str, entries: list[Any], dropped: list[str], budget: list[int]
         size = size_of(entry)
         if size is None or size > MAX_ENTRY_BYTES or size > budget[0]:
             dropped.append(
-                f"the {kind} {clean(name)[:80]!r}, whose definition is too big, too deep or no text"
+                f"the {kind} {replace_surrogates(name)[:80]!r}, whose definition is too big, too deep or no text"
             )
             continue
         budget[0] -= size
@@ -182,8 +183,3 @@ def fits(value: Any) -> bool:
     """Whether a value can be kept as one entry."""
     size = size_of(value)
     return size is not None and size <= MAX_ENTRY_BYTES
-
-
-def clean(text: str) -> str:
-    """A text without halves of characters."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -17,6 +17,7 @@ import msgspec
 
 from jaato.errors import PluginError
 from jaato.lazy_pattern import lazy_pattern
+from jaato.tools.call import replace_surrogates
 from jaato.tools.permissions.trust import Trust
 
 FOLDER = Path(".jaato") / "plugins"
@@ -109,7 +110,7 @@ def tree_at(folder: int, entry: str, place: Path, files: dict[str, bytes], room:
     if entry.startswith(".") or entry == "__pycache__":
         return None
     path = place / entry
-    shown = entry.encode("utf-8", "replace").decode()
+    shown = replace_surrogates(entry)
     try:
         mode = os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode
     except OSError:
@@ -169,7 +170,7 @@ def read_folder(
 
 def read_file(parent: int, entry: str, below: str, files: dict[str, bytes]) -> None:
     """Read one file into `files`. Raises `PluginError` for a link, a special file, and more than is allowed."""
-    shown = below.encode("utf-8", "replace").decode()
+    shown = replace_surrogates(below)
     if shown != below:
         raise PluginError("has a file whose name is no Unicode")
     if stat.S_ISLNK(os.stat(entry, dir_fd=parent, follow_symlinks=False).st_mode):

@@ -20,6 +20,7 @@ from jaato.lazy_pattern import lazy_pattern
 from jaato.log import logger
 from jaato.protocol.specs import ToolSpec
 from jaato.settings import set_process_variables
+from jaato.tools.call import replace_surrogates
 from jaato.tools.search.tokenizer import split_steps
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Model:
         """A unit vector of `SIZE` for each of these texts, of which the first `MAX_TOKENS` tokens are read."""
         import numpy as np
 
-        readable = [text[:MAX_CHARS].encode("utf-8", "replace").decode() for text in texts]
+        readable = [replace_surrogates(text[:MAX_CHARS]) for text in texts]
         encoded = self._tokenizer.encode_batch(readable)
         mask = np.array([one.attention_mask for one in encoded], np.int64)
         tokens = np.array([one.ids for one in encoded], np.int64)
