@@ -88,6 +88,29 @@ def test_a_background_command_wakes_its_idle_agent(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+def test_a_session_is_not_evicted_between_the_end_of_a_task_and_its_wake(tmp_path: Path) -> None:
+    """From the moment the event is published the session counts as used, until the turn it causes has ended."""
+    gate = fifo(tmp_path)
+
+    async def main() -> None:
+        script = [ACTIVATE, start("cat gate"), say("first"), say("second")]
+        async with served(tmp_path, script) as server, server.client() as client:
+            session_id = await begun(client, tmp_path, allow=FREE)
+            await client.ask("message.send", text="go")
+            await turns(client, session_id, 1)
+            live = server.hub.pool.loaded[session_id]
+            uses: list[int] = []
+            live.session.journal.bus.listen(
+                lambda event: uses.append(live.uses) if isinstance(event, BackgroundUpdated) else None
+            )
+            await anyio.to_thread.run_sync(gate.write_text, "done")
+            await turns(client, session_id, 2)
+            await until(lambda: live.is_evictable)
+            assert uses[-1] == 1
+
+    anyio.run(main)
+
+
 def test_a_background_subagent_wakes_its_idle_parent(tmp_path: Path) -> None:
     """The parent's turn ends before its subagent does; the subagent's result starts the parent's next turn."""
     gate = anyio.Event()
