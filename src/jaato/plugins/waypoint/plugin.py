@@ -19,6 +19,7 @@ from jaato.plugins.waypoint.restore import (
     WaypointRestorer,
     list_planned_changes,
 )
+from jaato.plugins.waypoint.undo import UndoPoint
 from jaato.protocol.specs import Waypoint
 from jaato.tools.call import CURRENT, Call, Output
 from jaato.tools.filesystem.backup_directory import PLACE
@@ -31,6 +32,7 @@ from jaato.tools.waypoints import START, Tree, WaypointLog
 
 COORDINATION = "coordination"
 USAGE = "waypoint create TEXT | list | info ID | restore ID [--dry-run] [--force] | delete ID"
+UNDO_USAGE = "undo [--dry-run] [--force]"
 WaypointId = Annotated[str, Meta(min_length=1, max_length=40), "such as w1"]
 MAX_SHOWN = 100
 MAX_DEPTH = 12
@@ -124,8 +126,11 @@ class WaypointPlugin(Plugin):
     # --- the user ----------------------------------------------------------------------------------------------
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
-        """`waypoint`: the user's own, and every other."""
-        return {UserCommand("waypoint", f"Points the files can go back to: {USAGE}"): self.run_command}
+        """`waypoint`: the user's own, and every other; `undo`."""
+        return {
+            UserCommand("waypoint", f"Points the files can go back to: {USAGE}"): self.run_command,
+            UserCommand("undo", f"Take back the newest changes of files: {UNDO_USAGE}"): self.run_undo,
+        }
 
     async def run_command(self, line: str) -> str:
         """Carry out what follows `waypoint`."""
@@ -152,19 +157,49 @@ class WaypointPlugin(Plugin):
             return str(error)
         return f"Usage: {USAGE}"
 
+    async def run_undo(self, line: str) -> str:
+        """Take back the newest changes that are in effect: those since the last message of the user that led to any."""
+        call, flags = CURRENT.get(), set(line.split())
+        if not flags <= {"--dry-run", "--force"}:
+            return f"Usage: {UNDO_USAGE}"
+        restorer, session, force = self._restorer(call), session_of(call), "--force" in flags
+        try:
+            point = await restorer.find_undo_point(session.state.messages if session is not None else ())
+            if point is None:
+                return "There is nothing to undo: no change of a file by a tool of this session is in effect."
+            if "--dry-run" in flags:
+                return render_undo(point, await restorer.look_at(point, force=force), dry_run=True)
+            require_rest(session)
+            done = await restorer.undo(point, call or Call("", "undo", {}), force=force)
+        except ToolError as error:
+            return str(error)
+        if session is not None and done.plan:
+            session.notify(f"The user took the files back to waypoint {render_restore(done, dry_run=False)}")
+        return render_undo(point, done, dry_run=False)
+
     async def _restore(self, waypoint_id: str, call: Call | None, flags: set[str]) -> str:
         """Restore the files for the user, and notify the model."""
         restorer, force = self._restorer(call), "--force" in flags
         if "--dry-run" in flags:
             return render_restore(await restorer.look(waypoint_id, "user", force=force), dry_run=True)
-        session = call.services.get("session") if call is not None else None
-        if session is not None and session.is_busy:
-            raise WaypointRefused("The agent is at work; stop it, or wait until its turn is over.")
+        session = session_of(call)
+        require_rest(session)
         done = await restorer.restore(waypoint_id, "user", call or Call("", "waypoint", {}), force=force)
         result = render_restore(done, dry_run=False)
         if session is not None and done.plan:
             session.notify(f"The user took the files back to waypoint {result}")
         return result
+
+
+def session_of(call: Call | None) -> Any:
+    """The session a command was typed in; None without one."""
+    return call.services.get("session") if call is not None else None
+
+
+def require_rest(session: Any) -> None:
+    """Raise `WaypointRefused` while the agent works."""
+    if session is not None and session.is_busy:
+        raise WaypointRefused("The agent is at work; stop it, or wait until its turn is over.")
 
 
 def render_info(found: dict[str, Any]) -> str:
@@ -268,22 +303,39 @@ def restore_result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
     return result
 
 
+def render_undo(point: UndoPoint, done: RestoreResult, *, dry_run: bool) -> str:
+    """The result of `undo` for the user."""
+    since = f' since "{printable(point.label)}"' if point.label else ""
+    verb = "Would take" if dry_run else "Took"
+    head = f"{verb} back what changed{since}:" if done.plan else f"Nothing was taken back{since}."
+    lines = [head, *effect_lines(done)]
+    if done.ceiling is not None:
+        lines.append(f"`/waypoint restore {done.ceiling.id}` undoes this.")
+    return "\n".join(lines)
+
+
 def render_restore(done: RestoreResult, *, dry_run: bool) -> str:
     """The result of a restore for the user."""
-    changes, kept = list_planned_changes(done.plan), done.plan.kept
-    lines = [f"  {printable(path)}: {change}" for path, change in changes[:MAX_SHOWN]]
-    if len(changes) > MAX_SHOWN:
-        lines.append(f"  and {len(changes) - MAX_SHOWN} more")
+    count = len(list_planned_changes(done.plan))
     verb = "would change" if dry_run else "changed"
-    head = f"{done.waypoint.id}: {len(changes)} file{'' if len(changes) == 1 else 's'} {verb}"
-    lines.insert(0, f"{head}." if not changes else f"{head}:")
-    if kept:
-        lines.append(
-            f"Kept as {'it is' if len(kept) == 1 else 'they are'} (--force overrules other people's changes):"
-        )
-        lines += [f"  {printable(path)}: {printable(reason)}" for path, reason in kept[:MAX_SHOWN]]
+    head = f"{done.waypoint.id}: {count} file{'' if count == 1 else 's'} {verb}"
+    lines = [f"{head}:" if count else f"{head}.", *effect_lines(done)]
     if done.ceiling is not None:
         lines.append(f"What was there before is {done.ceiling.id}.")
     elif dry_run and done.unsaved:
         lines.append("What is there now would become a waypoint first.")
     return "\n".join(lines)
+
+
+def effect_lines(done: RestoreResult) -> list[str]:
+    """The files that a restore changes, and those it keeps with the reason, in lines for the user."""
+    changes, kept = list_planned_changes(done.plan), done.plan.kept
+    lines = [f"  {printable(path)}: {change}" for path, change in changes[:MAX_SHOWN]]
+    if len(changes) > MAX_SHOWN:
+        lines.append(f"  and {len(changes) - MAX_SHOWN} more")
+    if kept:
+        lines.append(
+            f"Kept as {'it is' if len(kept) == 1 else 'they are'} (--force overrules other people's changes):"
+        )
+        lines += [f"  {printable(path)}: {printable(reason)}" for path, reason in kept[:MAX_SHOWN]]
+    return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -18,7 +18,9 @@ from jaato.plugins.waypoint.past_state import (
     PathContent,
     read_path,
 )
+from jaato.plugins.waypoint.undo import UndoPoint, find_undo_point
 from jaato.protocol import events
+from jaato.protocol.messages import Message
 from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.call import Call, replace_surrogates
 from jaato.tools.filesystem.atomic_replace import FileChanged
@@ -247,8 +249,10 @@ class WaypointRestorer:
             )
         return found
 
-    async def create(self, description: str, owner: Owner, *, ceiling: bool = False) -> Waypoint:
-        """Make a waypoint of the files as they are. Raises `ToolError`s; there is none then."""
+    async def create(
+        self, description: str, owner: Owner, *, ceiling: bool = False, mark: str = ""
+    ) -> Waypoint:
+        """Make a waypoint of the files as they are, or as they were at a mark. Raises `ToolError`s; there is none then."""
         text = printable_line(replace_surrogates(description))
         if not text:
             raise WaypointRefused("The description is empty. Say in a few words where this is.")
@@ -261,19 +265,19 @@ class WaypointRestorer:
             raise WaypointRefused(
                 f"There are {MAX_WAYPOINTS} waypoints already. Delete some that are no longer needed."
             )
-        mark = await self._run_in_thread(functools.partial(self._pin_new_mark, self._marks()))
+        mark = await self._run_in_thread(functools.partial(self._pin_mark, self._marks(), mark))
         return self._log.create(text, owner, mark, ceiling=ceiling)
 
     def _marks(self) -> list[str]:
         """Every moment in the backups that a waypoint stands for, that of the start among them."""
         return [one.mark for one in self._log.tree.waypoints.values()]
 
-    def _pin_new_mark(self, marks: list[str]) -> str:
-        """A new mark, whose backups stay from now on."""
+    def _pin_mark(self, marks: list[str], mark: str) -> str:
+        """A mark, a new one if none is given, whose backups stay from now on."""
         for known in (*marks, self._log.tree.mark):
             IDS.advance_past(known)
         with self._changes.backups.open():
-            mark = IDS.next()
+            mark = mark or IDS.next()
         self._changes.backups.pin(self._session_id, [*marks, mark])
         return mark
 
@@ -288,6 +292,27 @@ class WaypointRestorer:
         marks = self._marks()
         await self._run_in_thread(lambda: self._changes.backups.pin(self._session_id, marks))
         return found
+
+    async def find_undo_point(self, messages: Iterable[Message]) -> UndoPoint | None:
+        """The point before the newest changes of this session that are in effect; None for no changes."""
+        records = await self._run_in_thread(lambda: self._changes.backups.since(""))
+        own = [record for record in records if record.session_id == self._session_id]
+        return find_undo_point(own, self._log.tree, messages)
+
+    async def undo(self, point: UndoPoint, call: Call, *, force: bool = False) -> RestoreResult:
+        """Take the newest changes back, for the user; a waypoint is made of the point, unless nothing can be taken back.
+        Raises `ToolError`s; the files are as they were then."""
+        planned = await self.look_at(point, force=force)
+        if not planned.plan:
+            return planned
+        made = await self.create(planned.waypoint.description, "user", mark=point.mark)
+        return await self.restore(made.id, "user", call, force=force)
+
+    async def look_at(self, point: UndoPoint, *, force: bool = False) -> RestoreResult:
+        """Plan to take the newest changes back, without doing it."""
+        description = f"before: {point.label}" if point.label else "before a change"
+        wanted = Waypoint("", description, "user", mark=point.mark)
+        return await self._run_in_thread(lambda: self._plan_restore(wanted, "user", force))
 
     async def look(self, waypoint_id: str, by: Owner, *, force: bool = False) -> RestoreResult:
         """Plan a restore without carrying it out."""
@@ -321,7 +346,7 @@ class WaypointRestorer:
         lost = self._changes.backups.lost(self._session_id)
         if lost > max(waypoint.mark, first_id(began)) and not force:
             raise WaypointRefused(
-                f"{waypoint.id} has faded: backups that it needs were dropped to keep within their bounds. "
+                f"{waypoint.id or 'The state before'} has faded: backups that it needs were dropped to keep within their bounds. "
                 "A newer waypoint may still be whole; the user can force what is left of this one."
             )
         protected = (lambda _path: False) if by == "user" else self._changes.roots.is_control

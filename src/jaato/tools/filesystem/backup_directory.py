@@ -93,7 +93,7 @@ class IdGenerator:
         """Give only greater identifiers than this one from now on; what is none does nothing."""
         if ID.fullmatch(known) is None:
             return
-        number = sum(ALPHABET.index(letter) << 5 * place for place, letter in enumerate(reversed(known[1:])))
+        number = number_of(known)
         if number < LAST:
             with self._lock:
                 self._last = max(self._last, number)
@@ -102,6 +102,16 @@ class IdGenerator:
 def id_text(number: int) -> str:
     """An identifier as it is written."""
     return "f" + "".join([PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
+
+
+def number_of(identifier: str) -> int:
+    """The number that an identifier writes."""
+    return sum(ALPHABET.index(letter) << 5 * place for place, letter in enumerate(reversed(identifier[1:])))
+
+
+def id_before(identifier: str) -> str:
+    """The greatest identifier below this one."""
+    return id_text(max(0, number_of(identifier) - 1))
 
 
 def first_id(moment: str) -> str:
