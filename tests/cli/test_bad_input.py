@@ -56,9 +56,17 @@ def test_no_key(desk: Desk, provider: str, variable: str) -> None:
 
 
 def test_nothing_configured_says_what_could_be(desk: Desk) -> None:
-    """With no key, no Ollama and no model, the message names all three ways, and nothing is downloaded."""
+    """With no key, no Ollama and no model, the message names every way to have one, and nothing is downloaded."""
     complaint(desk, "run", "x", code=2, words="jaato login")
+    complaint(desk, "models", code=2, words="OPENAI_BASE_URL")
+    complaint(desk, "login", code=2, words="jaato login anthropic | openai")
     assert not (desk.home / ".cache").exists()
+
+
+def test_unknown_commands(desk: Desk) -> None:
+    """A word that is no command is named with the one it resembles, not with a list of all."""
+    complaint(desk, "modles", code=2, words="there is no command 'modles'; did you mean models?")
+    complaint(desk, "undo", code=2, words="jaato --help lists them")
 
 
 @pytest.mark.parametrize(

@@ -56,17 +56,19 @@ def test_the_extras_are_not_there() -> None:
     assert made.stdout == "[]\n"
 
 
-def test_the_full_screen_client_says_what_it_needs(core: CoreDesk) -> None:
-    """At a terminal without textual: what to install, and what works without; `jaato` alone shows the help."""
-    for words, part in ((["tui"], "pip install 'jaato\\[tui]'"), ([], "COMMAND")):
-        env = {**core.env, "TERM": "xterm", "COLUMNS": "200"}
-        child = pexpect.spawn(
-            str(CORE / "jaato"), words, cwd=str(core.work), env=env, encoding="utf-8", timeout=60
-        )
-        child.expect(part)
-        child.expect(pexpect.EOF)
-        child.close()
-        assert child.exitstatus == 2
+@pytest.mark.parametrize("words", [[], ["tui"], ["-c"], ["fix the bug"]])
+def test_the_full_screen_client_says_what_it_needs(core: CoreDesk, words: list[str]) -> None:
+    """At a terminal without textual: what to install, and plain lines instead; also for `jaato` alone, with options, and with
+    a prompt."""
+    env = {**core.env, "TERM": "xterm", "COLUMNS": "200"}
+    child = pexpect.spawn(
+        str(CORE / "jaato"), words, cwd=str(core.work), env=env, encoding="utf-8", timeout=60
+    )
+    child.expect("Plain lines are used, .* pip install 'jaato\\[tui]'")
+    child.expect("No (model is set up|session)")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 2
 
 
 @pytest.mark.parametrize(

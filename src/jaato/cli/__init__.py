@@ -27,8 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_program(words: Sequence[str], *, own: bool) -> int:
     """Run one command line; `own` is that of this process. A process of this program ends with it, and so does another one
     in which it has left a thread that may never end, such as that of a cancelled tool."""
-    if not words or (words[0].startswith("-") and words[0] not in UNPROTECTED):
-        words = [*default_words(), *words]
+    words = add_default_command(words)
     if not own:
         return run_line(words)
     import threading
@@ -47,25 +46,26 @@ def run_program(words: Sequence[str], *, own: bool) -> int:
     return code
 
 
-def default_words() -> list[str]:
-    """The command where none is given: the full-screen client at a terminal, if it is installed; else none."""
-    from jaato.cli.full_screen import can_draw, is_accessible, is_installed
-    from jaato.settings import environment
-
-    environ = environment()
-    if not can_draw(environ):
-        return []
-    return ["tui"] if is_installed() or is_accessible(None, environ) else []
+def add_default_command(words: Sequence[str]) -> Sequence[str]:
+    """The command line with `tui` before it where it begins with an option or a prompt of several words, or is empty at a
+    terminal."""
+    if not words:
+        return ["tui"] if sys.stdin is not None and sys.stdin.isatty() else words
+    first = words[0]
+    is_option = first.startswith("-") and first not in UNPROTECTED
+    return ["tui", *words] if is_option or len(first.split()) > 1 else words
 
 
 def run_line(words: Sequence[str]) -> int:
     """Parse and run one command line."""
-    from jaato.cli.arguments.parser import make_parser
+    from jaato.cli.arguments.parser import explain_unknown_command, make_parser
     from jaato.cli.exit_codes import USAGE, finish, open_missing_streams, run
 
     open_missing_streams()
     parser = make_parser(words[0] if words else None)
     try:
+        if words and (unknown := explain_unknown_command(words[0])):
+            parser.error(unknown)
         args = parser.parse_args(words)
         if "module" not in args:
             parser.print_help(sys.stderr)

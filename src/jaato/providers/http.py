@@ -129,20 +129,28 @@ async def close_response(response: httpcore2.Response) -> None:
 
 
 PATIENCE_S = 3.0
+MAX_NAMED = 5
+
+
+async def list_offered_models(provider: Provider) -> list[str]:
+    """The names of the models that a provider offers; empty without a list in time."""
+    with anyio.move_on_after(PATIENCE_S):
+        try:
+            return [info.id for info in await provider.models()]
+        except (ProviderError, ConfigError):
+            pass  # that no others are known is no error of its own
+    return []
 
 
 async def suggest_models(provider: Provider, model: str) -> str:
-    """A question that names up to three offered models like this one; empty without any, or without a list in time."""
+    """A question that names up to three offered models like this one, else the first that are offered; empty without a list."""
     from difflib import get_close_matches
 
-    names: list[str] = []
-    with anyio.move_on_after(PATIENCE_S):
-        try:
-            names = [info.id for info in await provider.models()]
-        except (ProviderError, ConfigError):
-            pass  # the unknown model is the error; that nothing is known of others is none
-    near = [name for name in get_close_matches(model, names, n=3, cutoff=0.5) if name != model]
-    return f"Did you mean {' or '.join(near)}?" if near else ""
+    names = [name for name in await list_offered_models(provider) if name != model]
+    if near := get_close_matches(model, names, n=3, cutoff=0.5):
+        return f"Did you mean {' or '.join(near)}?"
+    more = ", …" if len(names) > MAX_NAMED else ""
+    return f"It offers {', '.join(names[:MAX_NAMED])}{more}." if names else ""
 
 
 Key = str | Callable[[], Awaitable[str]] | None

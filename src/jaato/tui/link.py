@@ -128,7 +128,7 @@ class Link:
             self.state = "connected"
             self.changed()
             if first:
-                self.start(self.send(first))
+                self.start(self.submit(first))
             await self._stop.wait()
             await self._detach()
         if self.failure is not None:

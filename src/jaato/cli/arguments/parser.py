@@ -272,6 +272,18 @@ def make_parser(wanted: str | None = None) -> ArgumentParser:
     return parser
 
 
+def explain_unknown_command(word: str) -> str:
+    """What to tell about the first word of a command line if it is no command; empty where it is one, or an option."""
+    names = " ".join(TABLES.values()).split()
+    if word in names or word.startswith("-"):
+        return ""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, names, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return f"there is no command {word!r}; {meant}jaato --help lists them, and jaato run PROMPT runs a prompt"
+
+
 def add_command(
     commands: _SubParsersAction[Parser],
     command: Command,

@@ -160,14 +160,14 @@ COMMANDS = (
     Command(
         "login",
         "save a provider's API key in the system keyring or a private file",
-        "provider --key-stdin",
+        "[provider] --key-stdin",
         LOGIN,
         module="commands.providers",
     ),
     Command(
         "logout",
         "remove a provider's saved API key",
-        "provider",
+        "[provider]",
         "examples:\n  jaato logout openai",
         module="commands.providers",
     ),

@@ -7,17 +7,16 @@ from argparse import Namespace
 from jaato.cli.clients import chat
 from jaato.cli.exit_codes import print_message
 from jaato.cli.full_screen import can_draw, is_accessible, is_installed, run_full_screen
-from jaato.errors import ConfigError
 from jaato.settings import environment
 
-MISSING = "The full-screen client needs textual: pip install 'jaato[tui]'. `jaato chat` works without it."
+MISSING = "Plain lines are used, as the full-screen client is an extra: pip install 'jaato[tui]'."
 PLAIN = (
     "Plain lines are used, as the full-screen client needs a terminal with UTF-8 and a TERM other than dumb."
 )
 
 
 def main(args: Namespace) -> int:
-    """Run the full-screen client, or `jaato chat` where plain lines are wanted. Raises `ConfigError`."""
+    """Run the full-screen client, or `jaato chat` where plain lines are wanted or nothing else can be had."""
     environ = environment()
     if is_accessible(args, environ):
         return chat.main(args)
@@ -25,5 +24,6 @@ def main(args: Namespace) -> int:
         print_message(PLAIN)
         return chat.main(args)
     if not is_installed():
-        raise ConfigError(MISSING)
+        print_message(MISSING)
+        return chat.main(args)
     return run_full_screen(args)

@@ -32,7 +32,9 @@ def main(args: Namespace) -> int:
         print_message(f"opened {page} in the browser")
         return OK
     print(pairing.url, flush=True)
-    print_message(f"This link pairs one browser, once, within {pairing.valid_s / 60:.0f} minutes.")
+    print_message(
+        f"This link pairs one browser, once, within {pairing.valid_s / 60:.0f} minutes. A paired browser opens {page}"
+    )
     return OK
 
 

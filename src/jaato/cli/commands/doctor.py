@@ -161,7 +161,7 @@ def check_plugins(settings: Settings, workspace: Path) -> Check:
 
 def check_provider(settings: Settings, _workspace: Path) -> Check:
     """The usable providers, and the one that is chosen."""
-    from jaato.runtime.provider_selection import choose_provider, usable_providers
+    from jaato.runtime.provider_selection import NO_MODEL, choose_provider, usable_providers
 
     names = f"usable: {', '.join(anyio.run(usable_providers, settings)) or 'none'}"
     if settings["provider"] is not None:
@@ -169,8 +169,7 @@ def check_provider(settings: Settings, _workspace: Path) -> Check:
     choice = anyio.run(choose_provider, settings)
     text = f"{choice.name}, because {choice.reason}; {names}"
     if choice.name == "local" and find_spec("xllamacpp") is None:
-        remedy = "Set a key with jaato login, start Ollama, or: pip install 'jaato[local]'"
-        return Check("fail", text, remedy)
+        return Check("fail", f"none; {choice.reason}, and the embedded model is not installed", NO_MODEL)
     return Check("ok", text)
 
 

@@ -15,7 +15,7 @@ from jaato.errors import ConfigError, JaatoError, ProviderError
 from jaato.protocol.specs import ModelInfo
 from jaato.runtime.known_providers import NAMES
 from jaato.runtime.provider_keys import close_to_others, forget_key, keys_file, save_key
-from jaato.runtime.provider_selection import make_provider, usable_providers
+from jaato.runtime.provider_selection import NO_MODEL, make_provider, usable_providers
 from jaato.settings import Settings, load
 from jaato.tools.prices import add_prices
 
@@ -27,7 +27,9 @@ def main(args: Namespace) -> int:
     """List models, or save or remove a key."""
     if args.command == "models":
         return list_models(args)
-    provider = clean_text(args.provider) or ""
+    provider = clean_text(args.provider)
+    if provider is None:
+        raise ConfigError(f"Name the provider of the key: jaato {args.command} {' | '.join(KEYED)}.")
     if provider not in KEYED:
         raise ConfigError(f"{provider!r} has no API key; choose one of {', '.join(KEYED)}.")
     return (login if args.command == "login" else logout)(args, load(), provider)
@@ -43,9 +45,7 @@ def list_models(args: Namespace) -> int:
         raise ConfigError("The provider scripted plays a recording and has no models: pass --model PATH.")
     names = [provider] if provider is not None else anyio.run(usable_providers, settings)
     if not names:
-        raise ConfigError(
-            "No provider can be used: set a key (jaato login PROVIDER), start Ollama, or pass --provider local."
-        )
+        raise ConfigError(NO_MODEL)
     found, errors = anyio.run(fetch_models, names, settings)
     print_records([add_prices(model) for model in found], model_row, as_json=args.json)
     if not args.json and not found and not errors:

@@ -133,7 +133,7 @@ def start_daemon(args: Namespace, path: Path) -> int:
         child.wait()
         with log.open("rb") as file:
             file.seek(start)
-            why = file.read(4_000).decode("utf-8", "replace").strip()
+            why = file.read(4_000).decode("utf-8", "replace").strip().removeprefix("jaato: ")
         raise ConfigError(f"The server did not start. {why or f'Its log is {log}.'}")
     child.returncode = 0  # the server outlives this process: do not wait for it
     print_message(f"{message} (process {child.pid}; log: {log})")

@@ -88,7 +88,7 @@ class Repl:
                 await self._open(self.creation)
                 first = (clean_text(" ".join(getattr(self.args, "prompt", None) or [])) or "").strip()
                 if first:
-                    await self._send_message(first)
+                    await self._send_or_run(first, working=False)
                 while not (self._leaving or self.output.leaving):
                     await self._next()
                 await self._detach()
@@ -251,9 +251,11 @@ class Repl:
         line = get_typed_text(begun + line) if self.keyboard.interactive else line
         if line == NO_INPUT:
             return
-        text = self.keyboard.join(line)
-        if not text:
-            return
+        if text := self.keyboard.join(line):
+            await self._send_or_run(text, working=working)
+
+    async def _send_or_run(self, text: str, *, working: bool) -> None:
+        """Send a text as a message, or run it as a command."""
         try:
             if not is_command(text):
                 await self._send_message(text)

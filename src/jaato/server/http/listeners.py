@@ -149,7 +149,8 @@ def bind_tcp(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; else answers wait 40 ms
         return listener
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        number = (isinstance(error, OSError) and error.errno) or 0
+        reason = os.strerror(number) if number > 0 else str(error)
         raise ConfigError(f"Cannot listen at {host} port {port}: {reason}. Use another port.") from None
 
 
