@@ -174,3 +174,16 @@ def test_debugging_shows_where(desk: Desk) -> None:
     """JAATO_DEBUG=1 gives the traceback."""
     made = desk.run("run", "--provider", "nobody", "x", environ={"JAATO_DEBUG": "1"})
     assert "Traceback" in made.stderr
+
+
+def test_settings_without_effect_are_named(desk: Desk) -> None:
+    """A setting that does not exist, and one of a file that is not trusted, are named when a session begins."""
+    desk.config.mkdir(parents=True)
+    (desk.config / "config.toml").write_text('modle = "m"\r\n')
+    (desk.work / ".jaato").mkdir()
+    (desk.work / ".jaato/config.toml").write_text('effort = "high"\n')
+    made = desk.run("run", *desk.script(say("Hello.")), "hello")
+    assert made.returncode == 0, made.stderr
+    assert made.stdout == "Hello.\n"
+    assert "unknown setting 'modle'; did you mean mode or model?" in made.stderr
+    assert "effort is ignored until the file is trusted: jaato config --trust" in made.stderr

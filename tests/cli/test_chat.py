@@ -76,6 +76,14 @@ def test_typing_while_the_agent_works(desk: Desk) -> None:
     assert kinds.count("message.user") == 2
 
 
+def test_a_command_as_the_first_prompt(desk: Desk) -> None:
+    """`jaato chat /COMMAND` runs the command, and the model is not asked; what follows is a message."""
+    made = desk.run("chat", *desk.script(say("one")), "/mode", stdin="hello\n")
+    assert made.returncode == 0, made.stderr
+    assert "for this session." in made.stderr
+    assert made.stdout.endswith("one\n")
+
+
 def test_commands(desk: Desk) -> None:
     """Slash commands: help, unknown ones, names, models, new sessions, resuming, saving, plugins' own."""
     script = desk.script(say("one"), say("two"))

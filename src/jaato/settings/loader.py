@@ -177,8 +177,16 @@ def read_file(path: Path, notes: list[str]) -> dict[str, Value]:
 
 def check_table(table: Mapping[str, Any], path: Path, notes: list[str]) -> dict[str, Value]:
     """The known settings of a table."""
-    notes += [f"{path}: unknown setting {key!r}" for key in table if key not in FIELDS]
+    notes += [explain_unknown(key, path) for key in table if key not in FIELDS]
     return {key: Value(check(key, table[key], str(path)), str(path)) for key in table if key in FIELDS}
+
+
+def explain_unknown(key: str, path: Path) -> str:
+    """A note about a key that is no setting, with the setting it resembles."""
+    from difflib import get_close_matches
+
+    near = " or ".join(get_close_matches(key, FIELDS, n=2, cutoff=0.7))
+    return f"{path}: unknown setting {key!r}" + (f"; did you mean {near}?" if near else "")
 
 
 def read_workspace(
@@ -198,7 +206,7 @@ def read_workspace(
         if tighten is not None and tighten(value.value, before[name].value):
             kept[name] = value
         else:
-            notes.append(f"{path}: {name} is ignored until the file is trusted")
+            notes.append(f"{path}: {name} is ignored until the file is trusted: jaato config --trust")
     return merge_lists(kept, before)
 
 

@@ -187,8 +187,13 @@ async def create_or_resume(
         agent_id=room.state.root_agent_id,
         workspace=state.workspace,
         notice="\n".join(
-            f"event {damaged.seq} of this session is damaged: {damaged.reason}"
-            for damaged in live.session.journal.damaged
+            [
+                *live.entry.factory.settings.notes,
+                *(
+                    f"event {damaged.seq} of this session is damaged: {damaged.reason}"
+                    for damaged in live.session.journal.damaged
+                ),
+            ]
         ),
     )
 

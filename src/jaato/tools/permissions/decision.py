@@ -145,7 +145,10 @@ def deny_without_channel(
     by_command = tool.name in SHELL_TOOLS and tool.name not in TYPED_TOOLS
     pattern = f"{tool.name}({verdict.shape})" if verdict.shape and by_command else tool.name
     where = path or "a permission file"
-    remedy = f"Allow it with --allow {pattern!r}, by answering where someone can be asked, or in {where}."
+    remedy = (
+        f"Allow it with --allow {pattern!r} or in {where}, or answer at a terminal: `jaato attach` shows the questions of the "
+        "server's sessions."
+    )
     if not verdict.lasting:
         remedy = "Only someone who is asked can allow it, for this one call."
     if verdict.remedy:
